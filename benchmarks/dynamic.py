@@ -85,7 +85,7 @@ def measure_steps(rounds: int, folder: Path) -> dict[str, Any]:
     assert agent is not None
     assert agent.record()["state"] == "ready"
     found["waiting for its step"] = added_ns(dp.step, rounds)
-    process_agent.end()
+    process_agent.end_agent()
     return found
 
 
@@ -108,18 +108,18 @@ def measure_latency(ranks: int, triggers: int, pause_s: float, folder: Path) -> 
         for rank in range(ranks)
     ]
     try:
-        while sum((item.step or 0) > 5 for item in client.participants(folder)) < ranks:
+        while sum((item.step or 0) > 5 for item in client.find_participants(folder)) < ranks:
             time.sleep(0.1)
-        begin, first = time.monotonic(), client.participants(folder)[0].step or 0
+        begin, first = time.monotonic(), client.find_participants(folder)[0].step or 0
         time.sleep(3)
-        step_ms = (time.monotonic() - begin) / ((client.participants(folder)[0].step or 0) - first) * 1e3
+        step_ms = (time.monotonic() - begin) / ((client.find_participants(folder)[0].step or 0) - first) * 1e3
         latencies, same, dice = [], 0, random.Random(1)
         for _ in range(triggers):
             time.sleep(dice.uniform(0.1, 0.4))
             asked_ns = time.time_ns()
-            id, _found = client.send(folder, {"start_step": -1, "active": 1, "prof_dir": str(folder / "results")})
+            id, _found = client.send_request(folder, {"start_step": -1, "active": 1, "prof_dir": str(folder / "results")})
             while True:
-                requests = [item.request(id) for item in client.participants(folder)]
+                requests = [item.request(id) for item in client.find_participants(folder)]
                 if all(request is not None and request["state"] in ("done", "failed", "missed") for request in requests):
                     break
                 time.sleep(0.02)

@@ -44,9 +44,9 @@ def init(path: str | os.PathLike[str]) -> None:
         from steplens.collect.dynamic import environment
 
         environment.leave_steps_to_the_script()
-        process_agent.begin(path, PytorchForm(), "dp.init", "dp.step()")
+        process_agent.start_agent(path, PytorchForm(), "dp.init", "dp.step()")
     except Exception as exception:  # the boundary to the training
-        log.failed("dynamic_profile.init", exception)
+        log.report_failure("dynamic_profile.init", exception)
 
 
 def step() -> None:
@@ -61,7 +61,7 @@ def step() -> None:
             agent.step()
             return
     except Exception as exception:  # the boundary to the training
-        log.failed("dynamic_profile.step", exception)
+        log.report_failure("dynamic_profile.step", exception)
     _not_initialised("step")
 
 
@@ -86,7 +86,7 @@ def start(config_path: str | os.PathLike[str] | None = None) -> None:
         if document is not None:
             process_agent.start_capture(document)
     except Exception as exception:  # the boundary to the training
-        log.failed("dynamic_profile.start", exception)
+        log.report_failure("dynamic_profile.start", exception)
 
 
 def set_state(state: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ def set_state(state: Mapping[str, Any]) -> None:
             return
         agent.set_step(step)
     except Exception as exception:  # the boundary to the training
-        log.failed("dynamic_profile.set_state", exception)
+        log.report_failure("dynamic_profile.set_state", exception)
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any] | None:

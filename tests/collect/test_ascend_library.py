@@ -43,7 +43,7 @@ def in_folder(folder, *flags):
 
 def test_nothing_installed():
     with pytest.raises(library.LibraryError) as error:
-        library.load()
+        library.load_cann()
     assert str(error.value) == (
         "CANN's profiling library libmsprofiler.so was found not in the system's library folders: "
         "install CANN and source its set_env.sh before starting Python"
@@ -54,7 +54,7 @@ def test_nothing_where_the_environment_points(monkeypatch, tmp_path):
     monkeypatch.setenv("ASCEND_TOOLKIT_HOME", str(tmp_path / "toolkit"))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "one"))
     with pytest.raises(library.LibraryError) as error:
-        library.load()
+        library.load_cann()
     assert f"neither in {tmp_path / 'toolkit' / 'lib64'}, {tmp_path / 'one'} nor in the system's" in str(error.value)
 
 
@@ -62,13 +62,13 @@ def test_nothing_where_the_environment_points(monkeypatch, tmp_path):
 def test_installation(variable, monkeypatch, tmp_path):
     path = in_folder(tmp_path / "cann" / "lib64")
     monkeypatch.setenv(variable, str(tmp_path / "cann"))
-    assert library.load().path == str(path)
+    assert library.load_cann().path == str(path)
 
 
 def test_library_path(monkeypatch, tmp_path):
     path = in_folder(tmp_path / "somewhere")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere::{tmp_path / 'somewhere'}")
-    assert library.load().path == str(path)
+    assert library.load_cann().path == str(path)
 
 
 def test_the_installation_comes_before_the_library_path(monkeypatch, tmp_path):
@@ -76,7 +76,7 @@ def test_the_installation_comes_before_the_library_path(monkeypatch, tmp_path):
     path = in_folder(tmp_path / "cann" / "lib64")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "somewhere"))
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path / "cann"))
-    assert library.load().path == str(path)
+    assert library.load_cann().path == str(path)
 
 
 def test_the_library_that_is_loaded_already_is_used(monkeypatch, tmp_path):
@@ -87,7 +87,7 @@ def test_the_library_that_is_loaded_already_is_used(monkeypatch, tmp_path):
 import ctypes
 from steplens.collect.ascend import library
 held = ctypes.CDLL({str(framework)!r})
-print(library.load().path)
+print(library.load_cann().path)
 """
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "ASCEND_TOOLKIT_HOME": str(tmp_path / "cann")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -99,7 +99,7 @@ def test_override_that_is_not_there_falls_back_on_nothing(monkeypatch, tmp_path)
     monkeypatch.setenv("ASCEND_TOOLKIT_HOME", str(tmp_path / "cann"))
     monkeypatch.setenv(library.OVERRIDE, "/nowhere/lib.so")
     with pytest.raises(library.LibraryError, match=r"STEPLENS_MSPROFILER_LIBRARY names /nowhere/lib\.so, which cannot be loaded"):
-        library.load()
+        library.load_cann()
 
 
 def test_file_that_is_no_library(monkeypatch, tmp_path):
@@ -107,26 +107,26 @@ def test_file_that_is_no_library(monkeypatch, tmp_path):
     (tmp_path / "lib64" / NAME).write_text("not a library")
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
     with pytest.raises(library.LibraryError, match="cannot be loaded"):
-        library.load()
+        library.load_cann()
 
 
 def test_library_without_what_is_needed(monkeypatch, stand):
     stand("-DWITHOUT_INIT")
     with pytest.raises(library.LibraryError, match="has no aclprofInit: it is not CANN's profiling library, or another"):
-        library.load()
+        library.load_cann()
 
 
 @pytest.mark.parametrize(("flag", "symbol"), OPTIONAL.items())
 def test_optional_symbols(stand, flag, symbol):
     stand(flag)
-    found = library.load().symbols()
+    found = library.load_cann().symbols()
     assert {name for name, there in found.items() if not there} == {symbol}
     assert len(found) == 11
 
 
 def test_calls_that_are_not_there_are_unsupported(stand):
     stand("-DWITHOUT_SETCONFIG", "-DWITHOUT_WARMUP", "-DWITHOUT_REGISTER")
-    cann = library.load()
+    cann = library.load_cann()
     assert [cann.set_config(3, "50"), cann.warm_up(1), cann.register_device_callback()] == [200007] * 3
 
 
@@ -139,7 +139,7 @@ LISTED = "ATTR:1:2:all:all,MemoryAccess:0:1:PTA:2.1.0,AICORE_SHAPE:1:1:mindspore
 def test_list_of_features(stand, layout):
     stand(*layout)
     stand.set("STEPLENS_TEST_FEATURES", LISTED)
-    assert library.load().features() == [
+    assert library.load_cann().features() == [
         features.Feature("ATTR", "1", "2", "all", "all", "It not support feature: ATTR!"),
         features.Feature("MemoryAccess", "0", "1", "PTA", "2.1.0", "It not support feature: MemoryAccess!"),
         features.Feature("AICORE_SHAPE", "1", "1", "mindspore", "all", "It not support feature: AICORE_SHAPE!"),
@@ -151,41 +151,43 @@ def test_list_of_features(stand, layout):
 def test_the_layout_is_recognised_with_names_of_any_length(stand, layout, name):
     stand(*layout)
     stand.set("STEPLENS_TEST_FEATURES", f"{name}:1:1:all:all,ATTR:1:1:all:all")
-    assert [feature.name for feature in library.load().features()] == [name, "ATTR"]
+    assert [feature.name for feature in library.load_cann().features()] == [name, "ATTR"]
 
 
 def test_the_first_version_of_the_call(stand):
     log = stand("-DWITHOUT_FEATURES_V2")
-    assert [feature.name for feature in library.load().features()] == ["ATTR"]
+    assert [feature.name for feature in library.load_cann().features()] == ["ATTR"]
     assert [entry["call"] for entry in log.entries] == ["aclprofGetSupportedFeatures"]
 
 
 def test_a_second_version_that_fails_leaves_the_first(stand):
     log = stand()
     stand.fail(GetSupportedFeaturesV2=100001)
-    assert [feature.name for feature in library.load().features()] == ["ATTR"]
+    assert [feature.name for feature in library.load_cann().features()] == ["ATTR"]
     assert [entry["code"] for entry in log.entries] == [100001, 0]
 
 
 def test_no_list_of_features(stand):
     stand("-DWITHOUT_FEATURES", "-DWITHOUT_FEATURES_V2")
-    assert library.load().features() is None
-    assert not features.supports(None, "ATTR")
+    assert library.load_cann().features() is None
+    assert not features.is_feature_supported(None, "ATTR")
 
 
 def test_memory_that_is_no_list_of_features():
     for content in (bytes(512), b"\xff" * 512, b"x" * 512, bytes(range(256)) * 2):
         memory = ctypes.create_string_buffer(content, 1024)
-        assert features.decode(ctypes.addressof(memory), 1) == []
-    assert features.decode(0, 3) == []
+        assert features.decode_features(ctypes.addressof(memory), 1) == []
+    assert features.decode_features(0, 3) == []
     memory = ctypes.create_string_buffer(1024)
-    assert features.decode(ctypes.addressof(memory), 1 << 40) == []
+    assert features.decode_features(ctypes.addressof(memory), 1 << 40) == []
 
 
 def test_the_layout_is_recognised_without_a_long_text():
     entry = struct.pack("64s16s16s16s16s128s", b"MemoryAccess", b"1", b"2", b"all", b"all", b"no")
     memory = ctypes.create_string_buffer(entry, 1024)
-    assert features.decode(ctypes.addressof(memory), 1) == [features.Feature("MemoryAccess", "1", "2", "all", "all", "no")]
+    assert features.decode_features(ctypes.addressof(memory), 1) == [
+        features.Feature("MemoryAccess", "1", "2", "all", "all", "no")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_the_layout_is_recognised_without_a_long_text():
 def test_features_that_can_be_used(stand, entry, expected):
     stand()
     stand.set("STEPLENS_TEST_FEATURES", entry)
-    assert features.supports(library.load().features(), "ATTR") is expected
+    assert features.is_feature_supported(library.load_cann().features(), "ATTR") is expected
 
 
 # --- the installation

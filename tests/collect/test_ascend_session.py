@@ -533,7 +533,7 @@ def test_one_session_per_process(stand, new, run, reports):
 
 def test_another_profiler_of_the_process(stand, new, run, reports):
     log = stand()
-    cann = library.load()
+    cann = library.load_cann()
     assert cann.initialize(str(run)) == 0
     session = new()
     assert not session.open(run)

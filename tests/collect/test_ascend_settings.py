@@ -5,14 +5,14 @@ import itertools
 import pytest
 
 from steplens import _ExperimentalConfig
-from steplens.collect.ascend.settings import ConfigType, Data, DeviceOptions, plan
+from steplens.collect.ascend.settings import ConfigType, Data, DeviceOptions, plan_recording
 from steplens.options import AiCMetrics, HostSystem, ProfilerLevel
 
 LEVEL0, LEVEL1, LEVEL2 = 0x801, 0x27, 0x12F
 
 
 def mask(options, features=()):
-    return int(plan(options, features.__contains__).mask)
+    return int(plan_recording(options, features.__contains__).mask)
 
 
 def never(feature):
@@ -30,7 +30,7 @@ def never(feature):
     ],
 )
 def test_levels(level, expected):
-    chosen = plan(DeviceOptions(level=level), never)
+    chosen = plan_recording(DeviceOptions(level=level), never)
     assert int(chosen.mask) == expected
     assert chosen.metrics == 0xFF
     assert chosen.configs == chosen.dropped == ()
@@ -52,7 +52,7 @@ def test_levels(level, expected):
     ],
 )
 def test_metrics(level, metrics, expected):
-    chosen = plan(DeviceOptions(level=level, metrics=metrics), {"MemoryAccess"}.__contains__)
+    chosen = plan_recording(DeviceOptions(level=level, metrics=metrics), {"MemoryAccess"}.__contains__)
     assert chosen.metrics == expected
     assert int(chosen.mask) == {ProfilerLevel.Level1: LEVEL1, ProfilerLevel.Level2: LEVEL2}[level]
     assert not chosen.dropped
@@ -60,7 +60,7 @@ def test_metrics(level, metrics, expected):
 
 def test_every_metric_has_a_number():
     for metrics in AiCMetrics:
-        plan(DeviceOptions(metrics=metrics), lambda _: True)
+        plan_recording(DeviceOptions(metrics=metrics), lambda _: True)
 
 
 def test_metrics_add_their_bit_where_the_level_has_none():
@@ -68,7 +68,7 @@ def test_metrics_add_their_bit_where_the_level_has_none():
 
 
 def test_memory_access_without_the_feature():
-    chosen = plan(DeviceOptions(level=ProfilerLevel.Level1, metrics=AiCMetrics.MemoryAccess), lambda _: False)
+    chosen = plan_recording(DeviceOptions(level=ProfilerLevel.Level1, metrics=AiCMetrics.MemoryAccess), lambda _: False)
     assert chosen.metrics == 1
     assert int(chosen.mask) == LEVEL1
     assert chosen.dropped == ("aic_metrics MemoryAccess (PipeUtilization is recorded)",)
@@ -89,7 +89,7 @@ def test_every_combination_of_switches(level):
     base = mask(DeviceOptions(level=level))
     for chosen in itertools.product([False, True], repeat=len(SWITCHES)):
         options = {name: on for name, on in zip(SWITCHES, chosen, strict=True) if on}
-        result = plan(DeviceOptions(level=level, **options), {"ATTR"}.__contains__)
+        result = plan_recording(DeviceOptions(level=level, **options), {"ATTR"}.__contains__)
         expected = base
         configs = []
         for name in options:
@@ -108,13 +108,13 @@ def test_every_combination_of_switches(level):
     ],
 )
 def test_host_systems(systems, value):
-    chosen = plan(DeviceOptions(host_sys=systems), never)
+    chosen = plan_recording(DeviceOptions(host_sys=systems), never)
     assert chosen.configs == ((8, value),)
     assert int(chosen.mask) == LEVEL0
 
 
 def test_attributes_without_the_feature():
-    chosen = plan(DeviceOptions(op_attr=True), lambda _: False)
+    chosen = plan_recording(DeviceOptions(op_attr=True), lambda _: False)
     assert int(chosen.mask) == LEVEL0
     assert chosen.dropped == ("op_attr",)
 
@@ -130,14 +130,14 @@ def test_attributes_without_the_feature():
     ],
 )
 def test_shapes(level, features, expected, dropped):
-    chosen = plan(DeviceOptions(level=level, shapes=True), features.__contains__)
+    chosen = plan_recording(DeviceOptions(level=level, shapes=True), features.__contains__)
     assert int(chosen.mask) == expected
     assert len(chosen.dropped) == dropped
 
 
 def test_bits_and_frequency_of_another_framework():
     options = DeviceOptions(level=None, data=Data.ACL_API | Data.TASK_TIME | Data.TRAINING_TRACE, memory=True, memory_hz=100)
-    chosen = plan(options, never)
+    chosen = plan_recording(options, never)
     assert int(chosen.mask) == 0x1 | 0x2 | 0x40 | 0x1000
     assert chosen.configs == ((ConfigType.SYS_HARDWARE_MEM_FREQ, "100"),)
 
@@ -154,14 +154,14 @@ def test_options_of_a_profiler():
         sys_interconnection=True,
         host_sys=["mem", "osrt"],
     )
-    chosen = plan(DeviceOptions.of(experimental, profile_memory=True, record_shapes=True), lambda _: True)
+    chosen = plan_recording(DeviceOptions.of(experimental, profile_memory=True, record_shapes=True), lambda _: True)
     assert int(chosen.mask) == LEVEL2 | 0x10 | 0x80 | 0x1000 | 0x4000
     assert chosen.metrics == 5
     assert [(int(kind), value) for kind, value in chosen.configs] == [(3, "50"), (8, "mem,osrt"), (5, "100"), (6, "50")]
 
 
 def test_default_options_of_a_profiler():
-    chosen = plan(DeviceOptions.of(_ExperimentalConfig(), profile_memory=False, record_shapes=False), never)
+    chosen = plan_recording(DeviceOptions.of(_ExperimentalConfig(), profile_memory=False, record_shapes=False), never)
     assert (int(chosen.mask), chosen.metrics, chosen.configs) == (LEVEL0, 0xFF, ())
 
 

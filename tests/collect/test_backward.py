@@ -76,36 +76,36 @@ def test_a_backward_pass_that_fails_ends_the_step_too(look):
 
 
 def test_what_waits_is_called_once_and_in_order():
-    passes.watch()
+    passes.watch_backward()
     called = []
 
     def twice():
         for number in (1, 2):
-            passes.afterwards(lambda number=number: called.append((number, passes.is_running())))
+            passes.call_after_backward(lambda number=number: called.append((number, passes.is_running())))
         assert passes.is_running()
         assert called == []
 
     backward(twice)
     assert called == [(1, False), (2, False)]
-    passes.afterwards(lambda: called.append((3, passes.is_running())))
+    passes.call_after_backward(lambda: called.append((3, passes.is_running())))
     assert called[2:] == [(3, False)]
     backward()
     assert len(called) == 3
 
 
 def test_the_end_of_another_threads_pass_is_not_waited_for():
-    passes.watch()
+    passes.watch_backward()
     called, inside, over = [], threading.Event(), threading.Event()
 
     def hook():
-        passes.afterwards(lambda: called.append(threading.get_ident()))
+        passes.call_after_backward(lambda: called.append(threading.get_ident()))
         inside.set()
         assert over.wait(60)
 
     thread = threading.Thread(target=backward, args=(hook,))
     thread.start()
     assert inside.wait(60)
-    backward(lambda: passes.afterwards(lambda: called.append(0)))
+    backward(lambda: passes.call_after_backward(lambda: called.append(0)))
     backward()
     assert called == [0]
     over.set()
@@ -114,16 +114,16 @@ def test_the_end_of_another_threads_pass_is_not_waited_for():
 
 
 def test_watching_again_changes_nothing():
-    passes.watch()
+    passes.watch_backward()
     before = torch.autograd._engine_run_backward
-    passes.watch()
+    passes.watch_backward()
     assert torch.autograd._engine_run_backward is torch.autograd.graph._engine_run_backward is before
 
 
 def test_gradients_of_gradients_and_of_autograd_grad():
     called = []
     weight = torch.ones(4, requires_grad=True)
-    weight.register_hook(lambda gradient: passes.afterwards(lambda: called.append(passes.is_running())))
+    weight.register_hook(lambda gradient: passes.call_after_backward(lambda: called.append(passes.is_running())))
     (gradient,) = torch.autograd.grad((weight**3).sum(), weight, create_graph=True)
     (again,) = torch.autograd.grad(gradient.sum(), weight)
     assert again.tolist() == [6.0] * 4

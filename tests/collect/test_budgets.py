@@ -306,6 +306,6 @@ def test_configuration_file_takes_limits():
     from steplens.collect.dynamic import configuration
 
     document = {"max_seconds": 2.5, "max_bytes": "much", "max_overhead": 0.2}
-    found = configuration.read(document, 0)
+    found = configuration.read_plan(document, 0)
     assert found.settings.limits == {"max_seconds": 2.5, "max_bytes": None, "max_overhead": 0.2}
     assert [text for text in found.warnings if "max_bytes should be an integer" in text]

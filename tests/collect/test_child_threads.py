@@ -15,7 +15,7 @@ from steplens.collect.torch_internals import child_threads, torch_threads
 
 torch = pytest.importorskip("torch")
 
-can_join = pytest.mark.skipif(torch_threads.load() is None, reason="this PyTorch does not let threads join")
+can_join = pytest.mark.skipif(torch_threads.load_thread_calls() is None, reason="this PyTorch does not let threads join")
 
 
 def handler(folder="out"):
@@ -330,7 +330,7 @@ def test_another_profiler_of_python_keeps_its_thread(look, capfd):
 @pytest.mark.parametrize("reason", ["old torch", "with_stack", "asleep"])
 def test_where_threads_cannot_join_later_windows_record_all(reason, look, monkeypatch, capfd):
     if reason == "old torch":
-        monkeypatch.setattr(torch_threads, "load", lambda: None)
+        monkeypatch.setattr(torch_threads, "load_thread_calls", lambda: None)
     worker = Worker()
     with profile(on_trace_ready=handler(), with_stack=reason == "with_stack", profile_memory=True):
         worker.do(3)
@@ -352,7 +352,7 @@ def test_where_threads_cannot_join_later_windows_record_all(reason, look, monkey
 
 
 def test_where_threads_cannot_join_an_open_window_says_so(look, monkeypatch, capfd):
-    monkeypatch.setattr(torch_threads, "load", lambda: None)
+    monkeypatch.setattr(torch_threads, "load_thread_calls", lambda: None)
     with profile(on_trace_ready=handler()):
         worker = Worker()
         worker.do(3)

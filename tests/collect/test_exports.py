@@ -10,7 +10,7 @@ import pytest
 
 from steplens import export_memory_timeline, profile, schedule, tensorboard_trace_handler
 from steplens.collect.pytorch import kineto
-from steplens.collect.torch_internals.memory_categories import write
+from steplens.collect.torch_internals.memory_categories import write_categories
 
 torch = pytest.importorskip("torch")
 
@@ -199,7 +199,7 @@ def test_categories_of_a_gpu(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch_memory, "MemoryProfile", Profile)
     (tmp_path / "KINETO").mkdir()
-    assert write(None, tmp_path) == 5
+    assert write_categories(None, tmp_path) == 5
     value = json.loads((tmp_path / "KINETO" / "memory_categories.json").read_bytes())
     assert value["devices"] == ["cuda:0", "cuda:1", "cpu"]
     rows = zip(*(value[name] for name in ("time_ns", "action", "bytes", "category", "device")), strict=True)

@@ -105,9 +105,9 @@ def test_an_interrupt_inside_of_holding_gives_all_signals_back():
     """At every line between the first signal that is held and the last that is given back."""
 
     def hold():
-        with interrupts.held():
-            interrupts.deliver()
-            with interrupts.allowed():
+        with interrupts.hold_signals():
+            interrupts.deliver_signals()
+            with interrupts.allow_signals():
                 pass
 
     before = signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -283,7 +283,7 @@ def test_an_analysis_at_once_is_not_waited_for(train, look, monkeypatch, capfd):
 
 
 def test_an_analysis_does_not_begin_behind_an_interrupt(train, look, monkeypatch, while_saving, capfd):
-    monkeypatch.setattr(handler, "_start", lambda *_, **__: pytest.fail("it begins"))
+    monkeypatch.setattr(handler, "_start_analysis", lambda *_, **__: pytest.fail("it begins"))
     while_saving(interrupt)
     with pytest.raises(KeyboardInterrupt), profile(schedule=ONE_WINDOW, on_trace_ready=tensorboard_trace_handler("out")) as prof:
         train(3, prof)
@@ -368,7 +368,7 @@ def test_a_signal_that_comes_again_ends_a_program_without_a_handler(look, tmp_pa
 import os, signal
 from steplens.collect.common import interrupts
 interrupts.PATIENCE_S = 0.0
-with interrupts.held():
+with interrupts.hold_signals():
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGTERM)
 print("never")
@@ -415,13 +415,13 @@ signal.siginterrupt(signal.SIGUSR1, False)
 numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 before = [action(number) for number in numbers]
 for number in numbers[:3]:
-    with interrupts.held():
+    with interrupts.hold_signals():
         os.kill(os.getpid(), number)
         print("held", flush=True)
     assert [action(number) for number in numbers] == before
 if sys.argv[1] == "impatient":
     interrupts.PATIENCE_S = 0
-    with interrupts.held():
+    with interrupts.hold_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
     assert [action(number) for number in numbers] == before

@@ -408,7 +408,7 @@ def test_a_forked_child_is_not_observed(tmp_path):
 def test_a_function_that_is_timed_pickles_as_itself():
     dataset = loader_job.Samples({"batches": 1})
     dataset.transform = os.path.basename
-    assert loader_transforms.install(dataset)
+    assert loader_transforms.install_timing(dataset)
     try:
         timed = loader_transforms.batch_begins()
         assert dataset.transform("a/b") == "b"
@@ -417,7 +417,7 @@ def test_a_function_that_is_timed_pickles_as_itself():
         assert copy.deepcopy(dataset.transform) is os.path.basename
         assert loader_transforms.batch_ends(timed)[1] == 1
     finally:
-        loader_transforms.remove()
+        loader_transforms.remove_timing()
     assert dataset.transform is os.path.basename
     assert "__call__" not in vars(type("Plain", (), {}))
 

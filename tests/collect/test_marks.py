@@ -659,7 +659,7 @@ def test_device_ranges_are_put_on_the_clock_of_the_host(recorder, monkeypatch):
     now = itertools.count(1_700_000_000 * 10**9, 1_000)
     monkeypatch.setattr(clock, "now_ns", lambda: next(now))
     device = Device()
-    monkeypatch.setattr(stream_marks, "_module", lambda _: device)
+    monkeypatch.setattr(stream_marks, "_device_module", lambda _: device)
     numbers = ((3, 99), (0, 0))
     streams = [SimpleNamespace(device=device, stream_id=own, cuda_stream=driver) for own, driver in numbers]
     for stream in streams:
@@ -688,7 +688,7 @@ def test_a_device_that_fails_costs_the_mark_on_it_alone(recorder, monkeypatch, c
             raise RuntimeError("operation not permitted when stream is capturing")
 
     device = Broken()
-    monkeypatch.setattr(stream_marks, "_module", lambda _: device)
+    monkeypatch.setattr(stream_marks, "_device_module", lambda _: device)
     mstx.range_end(mstx.range_start("r", SimpleNamespace(device=device, stream_id=3)))
     assert "capturing" in capfd.readouterr().err
     assert [(row.message, row.stream) for row in rows_of(recorder)] == [("r", -1)]

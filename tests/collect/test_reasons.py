@@ -51,7 +51,7 @@ def test_why_a_thread_is_not_recorded(monkeypatch, capfd, cpu, controlled, reaso
     member = SimpleNamespace(take_control=lambda: controlled, join=lambda: False, window=None)
     monkeypatch.setattr(child_threads, "_own", SimpleNamespace(member=member))
     monkeypatch.setattr(child_threads, "_state", SimpleNamespace(running=True, window=window, members=set()))
-    child_threads.enable({})
+    child_threads.enable_thread({})
     (finding,) = health.take()
     assert finding["message"] == f"A child thread is not recorded in the window that is open, because {reason}."
     assert finding["message"] in said(capfd)
@@ -162,7 +162,7 @@ def test_a_system_without_memory_nodes_or_times_of_threads(monkeypatch, tmp_path
     monkeypatch.setattr(host_sources, "_NODES", tmp_path)
     with pytest.raises(OSError, match="the system knows no NUMA nodes"):
         host_sources.Numa(SimpleNamespace(pid=os.getpid()))
-    monkeypatch.setattr(host_sources, "_read", lambda path: "0 0 0")
+    monkeypatch.setattr(host_sources, "_read_file", lambda path: "0 0 0")
     with pytest.raises(OSError, match="the system does not count the running time of threads"):
         host_sources.Processors(SimpleNamespace(pid=os.getpid()))
 
@@ -176,10 +176,10 @@ def test_a_tracer_that_ends_without_a_word():
 def test_a_board_without_room(monkeypatch, tmp_path):
     from steplens.collect.dynamic.job import process
 
-    own = shared_board.Board(tmp_path, "job", process.current(), 0)
+    own = shared_board.Board(tmp_path, "job", process.current_process(), 0)
     monkeypatch.setattr(shared_board, "_ROWS", 1)
     with pytest.raises(OSError, match="has no room for another process"):
-        shared_board.Board(tmp_path, "job", process.of(os.getppid()), 1)
+        shared_board.Board(tmp_path, "job", process.process_of_pid(os.getppid()), 1)
     own.close()
 
 
@@ -277,5 +277,5 @@ def test_a_file_of_kineto_that_breaks_off(tmp_path):
 def test_a_second_folder_of_dynamic_profile(monkeypatch, tmp_path, capfd):
     running = SimpleNamespace(directory=tmp_path, how="variable", stepper="step()")
     monkeypatch.setattr(process_agent, "agent", running)
-    process_agent.begin(tmp_path / "other", None, "call", "step()")
+    process_agent.start_agent(tmp_path / "other", None, "call", "step()")
     assert f"dynamic_profile is initialised already with {tmp_path}, which stays." in said(capfd)

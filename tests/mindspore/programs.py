@@ -52,11 +52,11 @@ def stepper():
 #: how a training waits for what those that watch ``dyn_cfg`` have noticed, however long a busy machine takes for that
 WAITING = """
 import pathlib
-from steplens.collect.dynamic.client import participants
+from steplens.collect.dynamic.client import find_participants
 
 def wait_for(noticed):
     limit = time.monotonic() + 120
-    while not noticed(found := participants(pathlib.Path("dyn_cfg").resolve())):
+    while not noticed(found := find_participants(pathlib.Path("dyn_cfg").resolve())):
         assert time.monotonic() < limit, found
         time.sleep(0.02)
 """

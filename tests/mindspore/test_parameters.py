@@ -14,7 +14,7 @@ from steplens.collect.dynamic.plan import NEVER, NEXT
 from steplens.collect.mindspore.dynamic.form import TEMPLATE, MindsporeForm
 from steplens.collect.mindspore.interfaces.analysis import step_list_of
 from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_4, Metadata
-from steplens.collect.mindspore.interfaces.parameters import R2_2, R2_4, resolve, without_effect
+from steplens.collect.mindspore.interfaces.parameters import R2_2, R2_4, resolve_parameters, without_effect
 from steplens.collect.mindspore.recording.framework import operator_profiler
 from steplens.mindspore import AicoreMetrics, ProfilerAction, ProfilerLevel, _ExperimentalConfig, schedule
 
@@ -38,15 +38,15 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults() -> None:
-    assert resolve({}, R2_4) == (DEFAULTS_2_4, [])
-    assert resolve({}, R2_2) == (DEFAULTS_2_2, [])
+    assert resolve_parameters({}, R2_4) == (DEFAULTS_2_4, [])
+    assert resolve_parameters({}, R2_2) == (DEFAULTS_2_2, [])
 
 
 def test_the_path_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", "/somewhere else")
-    assert resolve({})[0]["output_path"] == "/somewhere else"
-    assert resolve({"output_path": "given"})[0]["output_path"] == "given"
-    values, warnings = resolve({"output_path": 3})
+    assert resolve_parameters({})[0]["output_path"] == "/somewhere else"
+    assert resolve_parameters({"output_path": "given"})[0]["output_path"] == "given"
+    values, warnings = resolve_parameters({"output_path": 3})
     assert values["output_path"] == "/somewhere else" and len(warnings) == 1
 
 
@@ -68,7 +68,7 @@ def test_the_path_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_wrong_values_are_reset_with_a_warning(contract: str, name: str, value: object, result: object) -> None:
-    values, warnings = resolve({name: value}, contract)
+    values, warnings = resolve_parameters({name: value}, contract)
     assert values[name] == result
     assert any(warning.startswith(f"{name} should be") and repr(value) in warning for warning in warnings)
 
@@ -83,40 +83,40 @@ def test_wrong_values_are_reset_with_a_warning(contract: str, name: str, value: 
     ],
 )
 def test_right_values_stay(contract: str, name: str, value: object) -> None:
-    values, warnings = resolve({name: value}, contract)
+    values, warnings = resolve_parameters({name: value}, contract)
     assert values[name] == value and not warnings
 
 
 def test_only_a_wrong_start_raises() -> None:
     with pytest.raises(TypeError, match="start_profile should be True or False, not 1"):
-        resolve({"start_profile": 1})
+        resolve_parameters({"start_profile": 1})
 
 
 def test_unknown_parameters_are_named() -> None:
     for contract, name in ((R2_4, "nothing"), (R2_2, "profiler_level"), (R2_2, "data_simplification")):
-        values, warnings = resolve({name: True}, contract)
+        values, warnings = resolve_parameters({name: True}, contract)
         assert name not in values and warnings == [f"{name} is an invalid param which doesn't work."]
 
 
 def test_couplings() -> None:
-    values, warnings = resolve({"op_time": False, "profile_memory": True})
+    values, warnings = resolve_parameters({"op_time": False, "profile_memory": True})
     assert values["profile_memory"] is False and warnings == ["profile_memory has no effect when op_time is False."]
     for level, metrics in ((ProfilerLevel.Level0, -1), (ProfilerLevel.Level1, 0)):
-        values, warnings = resolve({"profiler_level": level, "data_process": True})
+        values, warnings = resolve_parameters({"profiler_level": level, "data_process": True})
         assert (values["data_process"], values["aicore_metrics"]) == (False, metrics)
         assert any("data_process is set to False, because profiler_level is" in warning for warning in warnings)
-    warnings = resolve({"profiler_level": ProfilerLevel.Level0, "aicore_metrics": 0})[1]
+    warnings = resolve_parameters({"profiler_level": ProfilerLevel.Level0, "aicore_metrics": 0})[1]
     assert warnings == ["aicore_metrics is set to -1, because profiler_level is Level0."]
-    assert resolve({"profiler_level": ProfilerLevel.Level2, "data_process": True})[0]["data_process"] is True
-    values, warnings = resolve({"with_stack": True})
+    assert resolve_parameters({"profiler_level": ProfilerLevel.Level2, "data_process": True})[0]["data_process"] is True
+    values, warnings = resolve_parameters({"with_stack": True})
     assert values["with_stack"] is False
     assert warnings == ["with_stack is set to False, because it needs profile_framework."]
-    assert resolve({"with_stack": True, "profile_framework": "time"})[0]["with_stack"] is True
+    assert resolve_parameters({"with_stack": True, "profile_framework": "time"})[0]["with_stack"] is True
 
 
 def test_what_a_cpu_does_not_have_is_named() -> None:
     given = {"l2_cache": True, "pcie": False, "profile_memory": True, "aicore_metrics": 0, "profile_framework": "all"}
-    assert without_effect(given, resolve(given)[0]) == ["l2_cache", "profile_framework"]
+    assert without_effect(given, resolve_parameters(given)[0]) == ["l2_cache", "profile_framework"]
 
 
 def test_schedule() -> None:
@@ -247,10 +247,10 @@ LEGACY = {
 
 @pytest.mark.parametrize("contract", [R2_2, R2_4])
 def test_parameters_of_mindinsights_profiler_are_taken_and_called_deprecated(contract: str) -> None:
-    values, warnings = resolve(dict(LEGACY), contract)
+    values, warnings = resolve_parameters(dict(LEGACY), contract)
     assert {name: values[name] for name in LEGACY} == LEGACY
     assert len(warnings) == 1 and "deprecated" in warnings[0] and all(name in warnings[0] for name in LEGACY)
-    values, warnings = resolve({"subgraph": "Loss", "is_detail": "yes", "optypes_to_deal": [3]}, contract)
+    values, warnings = resolve_parameters({"subgraph": "Loss", "is_detail": "yes", "optypes_to_deal": [3]}, contract)
     assert values["subgraph"] == "all" and values["is_detail"] is True and values["optypes_to_deal"] == ""
     assert sum(" should be " in warning for warning in warnings) == 3
 

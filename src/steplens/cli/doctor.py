@@ -123,7 +123,9 @@ def check_ascend() -> Iterator[Check]:
     plug_in = _version("torch_npu") or _version("torch-npu")
     command = shutil.which("msprof")
     probed = _probe_cann()
-    installed = plug_in or command or installation.home() or installation.unsourced_home() or os.environ.get(library.OVERRIDE)
+    installed = (
+        plug_in or command or installation.cann_home() or installation.unsourced_home() or os.environ.get(library.OVERRIDE)
+    )
     if probed["problem"] and not installed:
         yield Check("Ascend NPU", False, "no Ascend software is installed: no CANN, no msprof command, no torch_npu")
     else:

@@ -30,7 +30,7 @@ class Trainings:
 
     def processes(self, folder: Path) -> Sequence[Mapping[str, Any]]:
         """Every process that watches ``folder``, and dead ones of the last job."""
-        return [_shown(item) for item in client.participants(folder)]
+        return [_shown(item) for item in client.find_participants(folder)]
 
     def ask(self, folder: Path, changes: Mapping[str, Any]) -> str:
         """Leave a request and return its id.
@@ -42,7 +42,7 @@ class Trainings:
         if base is None:
             raise InputError(folder / job_folder.CONFIGURATION_FILE, "is not a JSON object", "Correct it, or remove it")
         try:
-            request, _ = client.send(folder, merged(base, changes))
+            request, _ = client.send_request(folder, merged(base, changes))
         except OSError as error:
             raise InputError(folder, f"the request cannot be written: {error.strerror or error}") from error
         return request

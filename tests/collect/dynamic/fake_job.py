@@ -69,7 +69,7 @@ class FakeForm:
         return configuration.TEMPLATE
 
     def plan(self, document: Mapping[str, Any], rank: int) -> Plan:
-        return configuration.read(document, rank)
+        return configuration.read_plan(document, rank)
 
     def identity(self) -> Identity:
         return Identity(self.rank, self.world_size, self.group or f"alone {os.getpid()}")

@@ -57,7 +57,7 @@ class Folder:
         written.replace(self.file)
 
     def processes(self) -> list[Participant]:
-        return client.participants(self.path)
+        return client.find_participants(self.path)
 
     def requests(self) -> list[dict[str, Any]]:
         """The requests of the first process, oldest first."""

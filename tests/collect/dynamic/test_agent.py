@@ -110,7 +110,7 @@ def test_who_decides_while_a_process_joins_counts_on_its_first_step(folder: Any,
         if self.words[self.row + STEP] >= 0 and not decided:
             decided.append(value)
             # rank 1 of the same job gets to its first step at just this moment
-            other = Board(joining.agent.job_folder, "job", process.of(os.getppid()), 1)
+            other = Board(joining.agent.job_folder, "job", process.process_of_pid(os.getppid()), 1)
             document = {**configuration.TEMPLATE, "start_step": 1, "active": 2, "prof_dir": str(folder.results)}
             other.decide("early", EDIT, document, Plan(1, 2), 1, 0)
             other.close()
@@ -243,7 +243,7 @@ def test_every_trigger_during_a_capture_gets_its_turn(folder: Any, run: Any) -> 
     job.steps(1)
     results = str(folder.results)
     for number, active in enumerate((3, 1, 2), start=1):
-        client.send(folder.path, {"start_step": -1, "active": active, "prof_dir": results})
+        client.send_request(folder.path, {"start_step": -1, "active": active, "prof_dir": results})
         job.see(number)
     job.steps(12)
     assert job.seen() == ["done"] * 3
@@ -252,7 +252,7 @@ def test_every_trigger_during_a_capture_gets_its_turn(folder: Any, run: Any) -> 
 
 def test_a_trigger_from_before_the_start_is_not_for_this_job(folder: Any, run: Any) -> None:
     folder.path.mkdir()
-    client.send(folder.path, {"start_step": -1})
+    client.send_request(folder.path, {"start_step": -1})
     job = run()
     time.sleep(0.3)
     job.steps(10)

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.collect.dynamic.job.agreement import EACH, Decision, Seat, decide
+from steplens.collect.dynamic.job.agreement import EACH, Decision, Seat, choose_start_step
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.plan import EDIT, NEVER, NEXT, TRIGGER
 
@@ -21,7 +21,7 @@ def decision(number: int, start: int, steps: int, origin: str = TRIGGER, **field
 
 
 def begin(own_step: int, *others: Seat, wanted: int = NEXT, steps: int = 3, earlier: tuple[Decision, ...] = ()) -> int:
-    return decide(TRIGGER, wanted, steps, own_step, 0, others, earlier, NOW_NS)[0]
+    return choose_start_step(TRIGGER, wanted, steps, own_step, 0, others, earlier, NOW_NS)[0]
 
 
 def test_one_process_begins_at_once() -> None:
@@ -50,22 +50,24 @@ def test_processes_that_do_not_step_together_each_begin_by_themselves() -> None:
 
 def test_a_file_that_asks_for_nothing_takes_back_a_waiting_one() -> None:
     waiting = (decision(1, 100, 3, EDIT), decision(2, 200, 3, TRIGGER))
-    start, refusal, superseded = decide(EDIT, NEVER, 1, 7, 0, [], waiting, NOW_NS)
+    start, refusal, superseded = choose_start_step(EDIT, NEVER, 1, 7, 0, [], waiting, NOW_NS)
     assert (start, superseded) == (0, ("id1",))
     assert "start_step is 0" in refusal
 
 
 def test_a_step_that_has_passed_is_refused_for_all() -> None:
-    start, refusal, _ = decide(EDIT, 7, 1, 7, 0, [seat(9)], [], NOW_NS)
+    start, refusal, _ = choose_start_step(EDIT, 7, 1, 7, 0, [seat(9)], [], NOW_NS)
     assert start == 0
     assert refusal == "start_step 7 is not after the step that runs, which is 9"
 
 
 def test_steps_that_another_capture_takes() -> None:
     waiting = decision(1, 10, 5)
-    assert decide(EDIT, 12, 1, 7, 0, [seat(7)], [waiting], NOW_NS)[1] == "steps 10 to 14 are taken by another capture"
-    assert decide(EDIT, 12, 1, 7, 20, [seat(7)], [], NOW_NS)[1] == "everything up to step 19 is taken by another capture"
-    assert decide(EDIT, 15, 1, 7, 0, [seat(7)], [waiting], NOW_NS)[1] == ""
+    assert choose_start_step(EDIT, 12, 1, 7, 0, [seat(7)], [waiting], NOW_NS)[1] == "steps 10 to 14 are taken by another capture"
+    assert (
+        choose_start_step(EDIT, 12, 1, 7, 20, [seat(7)], [], NOW_NS)[1] == "everything up to step 19 is taken by another capture"
+    )
+    assert choose_start_step(EDIT, 15, 1, 7, 0, [seat(7)], [waiting], NOW_NS)[1] == ""
 
 
 def test_a_capture_that_failed_everywhere_takes_no_steps() -> None:
@@ -96,7 +98,7 @@ def test_agrees_with_a_plain_search(own: int, others: list[Seat], steps: int, wa
     origins = data.draw(st.lists(st.sampled_from([EDIT, TRIGGER]), min_size=4, max_size=4))
     earlier = [decision(number, start, 3, origins[number]) for number, start in enumerate(starts)]
     origin = data.draw(st.sampled_from([EDIT, TRIGGER]))
-    start, refusal, superseded = decide(origin, wanted, steps, own, 0, others, earlier, NOW_NS)
+    start, refusal, superseded = choose_start_step(origin, wanted, steps, own, 0, others, earlier, NOW_NS)
 
     assert set(superseded) == {item.id for item in earlier if origin == item.origin == EDIT}
     kept = [item for item in earlier if item.id not in superseded]

@@ -19,17 +19,17 @@ from steplens.collect.dynamic.plan import EDIT, NEXT, Plan
 def sleeper() -> object:
     """Another living process."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    yield process.of(child.pid)
+    yield process.process_of_pid(child.pid)
     child.kill()
     child.communicate()
 
 
 def test_rows_are_seen_by_others_and_given_back(tmp_path: Path, sleeper: Process) -> None:
-    ours, theirs = Board(tmp_path, "job", process.current(), 3), Board(tmp_path, "job", sleeper, 4)
+    ours, theirs = Board(tmp_path, "job", process.current_process(), 3), Board(tmp_path, "job", sleeper, 4)
     ours.put(STEP, 17)
     ours.put(DECIDING, 17)
     (seen,) = theirs.others()
-    assert (seen.process, seen.rank, seen.step, seen.deciding) == (process.current(), 3, 17, 17)
+    assert (seen.process, seen.rank, seen.step, seen.deciding) == (process.current_process(), 3, 17, 17)
     assert {seat.rank for seat in shared_board.read_seats(tmp_path, "job")} == {3, 4}
     assert shared_board.read_seats(tmp_path, "another job") == []
     ours.leave()
@@ -39,7 +39,7 @@ def test_rows_are_seen_by_others_and_given_back(tmp_path: Path, sleeper: Process
 
 
 def test_a_decision_is_made_once_and_heard_by_all(tmp_path: Path, sleeper: Process) -> None:
-    ours, theirs = Board(tmp_path, "job", process.current(), 0), Board(tmp_path, "job", sleeper, 1)
+    ours, theirs = Board(tmp_path, "job", process.current_process(), 0), Board(tmp_path, "job", sleeper, 1)
     before = theirs.words[GENERATION]
     theirs.put(STEP, 5)
     theirs.put(shared_board.STEP_NS, time.monotonic_ns())
@@ -55,7 +55,7 @@ def test_the_row_of_a_dead_process_is_used_again_and_does_not_count(tmp_path: Pa
     dead = Process(2**22 + 1, 1)
     left = Board(tmp_path, "job", dead, 7)
     left.put(STEP, 10_000)
-    ours = Board(tmp_path, "job", process.current(), 0)
+    ours = Board(tmp_path, "job", process.current_process(), 0)
     assert ours.others() == []
     assert ours.row == left.row
 
@@ -64,7 +64,7 @@ def test_a_new_job_does_not_inherit_the_decisions_of_a_killed_one(tmp_path: Path
     old = Board(tmp_path, "job", Process(2**22 + 1, 1), 0)
     old.decide("old", EDIT, {}, Plan(100, 1), 5, 0)
     old.close()
-    new = Board(tmp_path, "job", process.current(), 0)
+    new = Board(tmp_path, "job", process.current_process(), 0)
     assert new.decisions_after(0) == []
     assert new.words[GENERATION] == 0
 
@@ -78,8 +78,8 @@ def test_a_process_that_waits_to_be_buried_is_dead() -> None:
     child = os.fork()
     if child == 0:
         os._exit(0)
-    found = process.of(child)
-    while process.of(child).start and found.alive():
+    found = process.process_of_pid(child)
+    while process.process_of_pid(child).start and found.alive():
         time.sleep(0.01)
     assert not found.alive()
     os.waitpid(child, 0)
@@ -89,14 +89,14 @@ def test_a_process_that_waits_to_be_buried_is_dead() -> None:
 def test_a_damaged_board_is_made_new(tmp_path: Path, content: bytes) -> None:
     (tmp_path / shared_board.board_name("job")).write_bytes(content)
     (tmp_path / shared_board.board_name("job")).with_suffix(shared_board.DECISIONS_SUFFIX).write_bytes(content)
-    ours = Board(tmp_path, "job", process.current(), 0)
+    ours = Board(tmp_path, "job", process.current_process(), 0)
     ours.decide("a", EDIT, {}, Plan(NEXT, 1), 5, 0)
     assert [item.start for item in ours.decisions_after(0)] == [5]
 
 
 def test_a_lock_that_is_held_by_a_stopped_process_does_not_stop_the_training(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(shared_board, "_LOCK_S", 0.2)
-    ours = Board(tmp_path, "job", process.current(), 0)
+    ours = Board(tmp_path, "job", process.current_process(), 0)
     path = str(tmp_path / shared_board.board_name("job"))
     code = f"import fcntl; f = open({path!r}); fcntl.flock(f, 2); print('held', flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -118,11 +118,11 @@ def test_no_room_is_an_error_and_not_a_signal(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="No space"):
-        Board(tmp_path, "job", process.current(), 0)
+        Board(tmp_path, "job", process.current_process(), 0)
 
 
 def test_a_process_without_a_board_decides_for_itself() -> None:
-    alone = PrivateBoard(process.current(), 0)
+    alone = PrivateBoard(process.current_process(), 0)
     alone.put(STEP, 5)
     alone.decide("a", EDIT, {}, Plan(NEXT, 2), 5, 0)
     assert [(item.start, item.stop) for item in alone.decisions_after(0)] == [(5, 7)]

@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.dynamic.configuration import TEMPLATE, Settings, read
+from steplens.collect.dynamic.configuration import TEMPLATE, Settings, read_plan
 from steplens.options import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
 
 
 def settings_of(**fields: Any) -> Settings:
-    return read({**TEMPLATE, **fields}, 0).settings
+    return read_plan({**TEMPLATE, **fields}, 0).settings
 
 
 def test_the_defaults_are_fine() -> None:
-    plan = read(TEMPLATE, -1)
+    plan = read_plan(TEMPLATE, -1)
     assert (plan.start_step, plan.steps, plan.warmup, plan.refusal, plan.warnings) == (0, 1, 0, "", ())
-    assert read({}, -1).warnings == ()
-    assert read({}, -1).settings.experimental is None
+    assert read_plan({}, -1).warnings == ()
+    assert read_plan({}, -1).settings.experimental is None
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_defaults_are_fine() -> None:
     ],
 )
 def test_a_wrong_field_is_reset_with_one_warning(field: str, value: Any, used: Any) -> None:
-    plan = read({**TEMPLATE, field: value}, 0)
+    plan = read_plan({**TEMPLATE, field: value}, 0)
     found = {
         "active": plan.steps - plan.warmup,
         "warmup": plan.warmup,
@@ -63,7 +63,7 @@ def test_a_wrong_field_is_reset_with_one_warning(field: str, value: Any, used: A
 @pytest.mark.parametrize("field", ["record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules"])
 def test_a_switch_that_is_no_boolean_is_off(field: str) -> None:
     assert settings_of(**{field: True}).recorded[field] is True
-    plan = read({field: "yes"}, 0)
+    plan = read_plan({field: "yes"}, 0)
     assert plan.settings.recorded[field] is False
     assert plan.warnings == (f"Parameter {field} is of boolean type, reset it to False.",)
 
@@ -85,7 +85,7 @@ def test_a_switch_that_is_no_boolean_is_off(field: str) -> None:
     ],
 )
 def test_extended_options_follow_their_own_rules(given: dict[str, Any], used: dict[str, Any], capfd: Any) -> None:
-    plan = read({"experimental_config": given}, 0)
+    plan = read_plan({"experimental_config": given}, 0)
     assert {name: plan.settings.experimental[name] for name in used} == used
     assert len(plan.warnings) == 1
     # what is handed on is right already, so nothing is said twice
@@ -95,25 +95,25 @@ def test_extended_options_follow_their_own_rules(given: dict[str, Any], used: di
 
 
 def test_only_listed_ranks_take_part() -> None:
-    assert read({"is_rank": True, "rank_list": [0, 2]}, 2).refusal == ""
-    assert read({"is_rank": True, "rank_list": [0, 2]}, 1).refusal == "rank 1 is not in rank_list"
+    assert read_plan({"is_rank": True, "rank_list": [0, 2]}, 2).refusal == ""
+    assert read_plan({"is_rank": True, "rank_list": [0, 2]}, 1).refusal == "rank 1 is not in rank_list"
     # a program that is no distributed job counts as rank 0
-    assert read({"is_rank": True, "rank_list": [0]}, -1).refusal == ""
-    assert read({"is_rank": True}, 0).refusal == "is_rank is true and rank_list is empty"
-    assert read({"is_rank": True, "rank_list": "0"}, 0).refusal == "is_rank is true and rank_list is empty"
-    assert read({"is_rank": "yes", "rank_list": [3]}, 0).refusal == ""
-    assert read({"is_rank": True, "rank_list": [0, "1", True, -1]}, 1).warnings == (
+    assert read_plan({"is_rank": True, "rank_list": [0]}, -1).refusal == ""
+    assert read_plan({"is_rank": True}, 0).refusal == "is_rank is true and rank_list is empty"
+    assert read_plan({"is_rank": True, "rank_list": "0"}, 0).refusal == "is_rank is true and rank_list is empty"
+    assert read_plan({"is_rank": "yes", "rank_list": [3]}, 0).refusal == ""
+    assert read_plan({"is_rank": True, "rank_list": [0, "1", True, -1]}, 1).warnings == (
         "Parameter rank_list holds something else than ranks, which is left out.",
     )
 
 
 def test_a_listed_rank_analyses_only_beside_the_training() -> None:
     listed = {"is_rank": True, "rank_list": [0], "analyse": True}
-    plan = read(listed, 0)
+    plan = read_plan(listed, 0)
     assert plan.settings.analyse is False
     assert plan.warnings == ("With is_rank the analysis needs async_mode, reset analyse to False.",)
-    assert read({**listed, "async_mode": True}, 0).settings.analyse is True
-    assert read({**listed, "is_rank": False}, 0).settings.analyse is True
+    assert read_plan({**listed, "async_mode": True}, 0).settings.analyse is True
+    assert read_plan({**listed, "is_rank": False}, 0).settings.analyse is True
 
 
 def test_both_activities_mean_everything_there_is() -> None:
@@ -123,7 +123,7 @@ def test_both_activities_mean_everything_there_is() -> None:
 
 
 def test_a_field_that_does_not_exist_is_named_with_what_was_meant() -> None:
-    plan = read({"actve": 3, "experimental_config": {"profile_level": "Level1"}}, 0)
+    plan = read_plan({"actve": 3, "experimental_config": {"profile_level": "Level1"}}, 0)
     assert plan.steps == 1
     assert plan.warnings == (
         "There is no parameter experimental_config.profile_level (is experimental_config.profiler_level meant?), it is ignored.",
@@ -151,7 +151,7 @@ inner_names = st.sampled_from(list(TEMPLATE["experimental_config"]))
 def test_any_json_object_is_read(document: dict[str, Any], inner: dict[str, Any] | None, rank: int) -> None:
     if inner is not None:
         document["experimental_config"] = inner
-    plan = read(json.loads(json.dumps(document)), rank)
+    plan = read_plan(json.loads(json.dumps(document)), rank)
     assert plan.steps >= 1 and plan.warmup >= 0 and plan.start_step >= -1
     assert all(isinstance(value, bool) for value in plan.settings.recorded.values())
     if plan.settings.experimental is not None:

@@ -59,7 +59,7 @@ def steps(request: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def send(folder: Any, **fields: Any) -> str:
-    return client.send(folder.path, {"start_step": -1, "prof_dir": str(folder.results), **fields})[0]
+    return client.send_request(folder.path, {"start_step": -1, "prof_dir": str(folder.results), **fields})[0]
 
 
 def test_all_ranks_record_the_same_steps_every_time(folder: Any, jobs: Any) -> None:

@@ -230,14 +230,14 @@ def test_the_environment_variable_alone_is_enough(tmp_path: Path, jobs: Jobs) ->
 def test_a_process_that_builds_no_optimizer_is_shown_as_such(tmp_path: Path, jobs: Jobs) -> None:
     script = "import torch, time; time.sleep(600)"
     job = jobs.start(sys.executable, "-c", script, env={"PROF_CONFIG_PATH": str(tmp_path / "config")})
-    (participant,) = until(lambda: client.participants(tmp_path / "config"), "for the process")
+    (participant,) = until(lambda: client.find_participants(tmp_path / "config"), "for the process")
     assert (participant.alive, participant.step, participant.why_not) == (True, None, "it has built no torch.optim.Optimizer")
     # it has not asked for anything, so it gets no file, no thread and no log
     assert not (tmp_path / "config").exists()
     assert participant.bystander and not participant.watches
     # a killed one, such as a worker that loads data, is not shown at all
     job.kill()
-    assert client.participants(tmp_path / "config") == []
+    assert client.find_participants(tmp_path / "config") == []
 
 
 def test_start_in_the_script(tmp_path: Path, jobs: Jobs) -> None:

@@ -40,7 +40,7 @@ def status(
     steplens.dynamic_profile.init.
     """
     directory = existing_directory(path)
-    participants = client.participants(directory)
+    participants = client.find_participants(directory)
     if json:
         print_json({"path": str(directory), "processes": [describe(item) for item in participants]})
         return

@@ -46,13 +46,13 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
     """
     directory = existing_directory(path)
     configuration = merged(_configuration(directory), changes)
-    if wait and not any(item.watches for item in client.participants(directory)):
+    if wait and not any(item.watches for item in client.find_participants(directory)):
         raise SteplensError(
             f"{path}: no process on this machine watches this folder; see steplens status, "
             "or use --no-wait if the processes run on other machines"
         )
     try:
-        id, followed = client.send(directory, configuration)
+        id, followed = client.send_request(directory, configuration)
     except OSError as error:
         raise InputError(directory, f"the request cannot be written: {error.strerror or error}") from error
     out = console()
@@ -110,7 +110,7 @@ def _follow(id: str, directory: Path, found: list[Participant], timeout: float, 
                     out.print(plain(_late_text(item), "yellow"), soft_wrap=True)
             break
         time.sleep(_POLL_S)
-        found = client.participants(directory)
+        found = client.find_participants(directory)
     if out is not None:
         _say_next(id, found, out)
     return found

@@ -56,7 +56,7 @@ _MEANINGS = {
 }
 
 
-def describe(call: str, code: int) -> str:
+def describe_failure(call: str, code: int) -> str:
     """One sentence part: which call failed, with which code, and what that usually means."""
     name, meaning = _MEANINGS.get(code, ("unknown code", "CANN's log under ~/ascend/log says more"))
     return f"{call} failed with {code} ({name}): {meaning}"

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from steplens.collect.ascend import codes, features, library
 from steplens.collect.ascend.operator_arguments import OperatorArguments
-from steplens.collect.ascend.settings import Data, DeviceOptions, Plan, plan
+from steplens.collect.ascend.settings import Data, DeviceOptions, Plan, plan_recording
 from steplens.collect.common import log, profiler_environment
 from steplens.collect.common.health import ERROR, INFO, WARNING
 
@@ -51,11 +51,11 @@ class State(Enum):
     STOPPED = "stopped"
 
 
-def _guarded(method: _Method) -> _Method:
+def _guard_device_call(method: _Method) -> _Method:
     """Run a method in the process it belongs to and one at a time, and report what it raises instead of raising."""
 
     @functools.wraps(method)
-    def call(self: DeviceSession, *args: Any, **kwargs: Any) -> Any:
+    def call_guarded(self: DeviceSession, *args: Any, **kwargs: Any) -> Any:
         # A forked worker has a copy of this object, but neither the device nor a lock that anyone releases.
         if self._process is not None and self._process != os.getpid():
             return False
@@ -67,12 +67,12 @@ def _guarded(method: _Method) -> _Method:
             try:
                 return method(self, *args, **kwargs)
             except Exception as exception:  # the boundary to CANN's library
-                self._missing(f"{method.__name__} failed with {type(exception).__name__}: {exception}")
+                self._report_missing_data(f"{method.__name__} failed with {type(exception).__name__}: {exception}")
                 return False
             finally:
                 self._busy = False
 
-    return cast(_Method, call)
+    return cast(_Method, call_guarded)
 
 
 class DeviceSession:
@@ -101,7 +101,7 @@ class DeviceSession:
         device: Callable[[], int],
         synchronize: Callable[[int], None] | None = None,
         report: Report | None = None,
-        load: Callable[[], library.CannLibrary] = library.load,
+        load: Callable[[], library.CannLibrary] = library.load_cann,
         beside: OperatorArguments | None = None,
     ) -> None:
         self._options = options
@@ -114,9 +114,9 @@ class DeviceSession:
         self._busy = False
         self._process: int | None = None
         self._said: set[str] = set()
-        self._reset()
+        self._reset_recording()
 
-    def _reset(self) -> None:
+    def _reset_recording(self) -> None:
         self._state = State.CLOSED
         self._library: library.CannLibrary | None = None
         self._features: list[features.Feature] | None = None
@@ -151,50 +151,50 @@ class DeviceSession:
             "directories": list(self._recorded),
         }
 
-    @_guarded
+    @_guard_device_call
     def open(self, directory: Path) -> bool:
         """Initialise CANN's profiling.
 
         Args:
             directory: an existing directory, in which CANN creates ``PROF_...``.
         """
-        self._close()
-        self._reset()
+        self._close_recording()
+        self._reset_recording()
         others = profiler_environment.variables_of_other_profilers()
         if others:
-            return self._missing(f"{' and '.join(others)} is set, another profiler is at work in this process")
-        if not self._claim():
-            return self._missing("another profiler object of steplens is recording the NPU in this process")
+            return self._report_missing_data(f"{' and '.join(others)} is set, another profiler is at work in this process")
+        if not self._claim_device():
+            return self._report_missing_data("another profiler object of steplens is recording the NPU in this process")
         opened = False
         try:
-            opened = self._open(directory)
+            opened = self._initialize_cann(directory)
         finally:
             if not opened:
                 self._give_up_claim()
         return opened
 
-    def _open(self, directory: Path) -> bool:
+    def _initialize_cann(self, directory: Path) -> bool:
         try:
             self._library = self._load()
         except library.LibraryError as error:
-            return self._missing(str(error))
+            return self._report_missing_data(str(error))
         # Before aclprofInit: asking for the device initialises the NPU in this process, which CANN needs first.
         self._device_id = self._device()
         # The path must hold no link: CANN follows none.
         self._directory = Path(os.path.realpath(directory))
         code = self._library.initialize(str(self._directory))
         if code != codes.SUCCESS:
-            return self._missing(codes.describe("aclprofInit", code))
+            return self._report_missing_data(codes.describe_failure("aclprofInit", code))
         self._process = os.getpid()
         self._state = State.OPEN
         return True
 
-    @_guarded
+    @_guard_device_call
     def warm_up(self) -> bool:
         """Let the device prepare, so that starting takes less time; the data is discarded."""
-        if self._state is not State.OPEN or not self._configure():
+        if self._state is not State.OPEN or not self._configure_cann():
             return False
-        library_, config = self._ready()
+        library_, config = self._library_and_config()
         if not library_.has("aclprofWarmup"):
             return True
         code = library_.warm_up(config)
@@ -204,34 +204,34 @@ class DeviceSession:
         self._cancel_needed = True
         self._warm = code == codes.SUCCESS
         if not self._warm:
-            self._problem("device_warmup", WARNING, codes.describe("aclprofWarmup", code), unsafe=_EDGES)
+            self._report_problem("device_warmup", WARNING, codes.describe_failure("aclprofWarmup", code), unsafe=_EDGES)
         return self._warm
 
-    @_guarded
+    @_guard_device_call
     def start(self) -> bool:
         """Begin to record; the device records when this returns True."""
-        if self._state is State.OPEN and not self._configure():
+        if self._state is State.OPEN and not self._configure_cann():
             return False
         if self._state is not State.CONFIGURED:
             return False
         # What was launched before belongs to no recorded step.
         self._wait_for_device()
-        library_, config = self._ready()
+        library_, config = self._library_and_config()
         self._cancel_needed = False
         code = library_.start(config)
         if code != codes.SUCCESS:
-            return self._missing(codes.describe("aclprofStart", code))
+            return self._report_missing_data(codes.describe_failure("aclprofStart", code))
         self._state = State.RUNNING
         self._started = True
         if self._beside is not None:
             self._beside.start(self._directory)
         code = library_.register_device_callback()
         if code != codes.SUCCESS and code not in codes.UNSUPPORTED:
-            message = codes.describe("aclprofRegisterDeviceCallback", code)
-            self._problem("device_callback", INFO, message, unsafe="kernel calls")
+            message = codes.describe_failure("aclprofRegisterDeviceCallback", code)
+            self._report_problem("device_callback", INFO, message, unsafe="kernel calls")
         return True
 
-    @_guarded
+    @_guard_device_call
     def wait(self) -> bool:
         """Wait until the device has done everything it was given before."""
         if self._state is not State.RUNNING:
@@ -239,39 +239,39 @@ class DeviceSession:
         self._wait_for_device()
         return True
 
-    @_guarded
+    @_guard_device_call
     def stop(self) -> bool:
         """End recording, when the device has done everything it was given before."""
         if self._state is not State.RUNNING:
             return False
         self._wait_for_device()
-        return self._stop()
+        return self._stop_recording()
 
-    def _stop(self) -> bool:
-        library_, config = self._ready()
+    def _stop_recording(self) -> bool:
+        library_, config = self._library_and_config()
         self._state = State.STOPPED
         if self._beside is not None:
             self._beside.stop()
         code = library_.stop(config)
         if code != codes.SUCCESS:
-            self._problem("device_stop", ERROR, codes.describe("aclprofStop", code), unsafe=_EDGES)
+            self._report_problem("device_stop", ERROR, codes.describe_failure("aclprofStop", code), unsafe=_EDGES)
         return code == codes.SUCCESS
 
-    @_guarded
+    @_guard_device_call
     def close(self) -> bool:
         """End whatever was begun, write everything and free the device for another session.
 
         Returns:
             whether there is data from the device.
         """
-        return self._close()
+        return self._close_recording()
 
-    def _close(self) -> bool:
+    def _close_recording(self) -> bool:
         if self._state is State.CLOSED:
             return False
         if self._state is State.RUNNING:
             self._wait_for_device()
-            self._stop()
+            self._stop_recording()
         elif self._cancel_needed:
             self._cancel_warm_up()
         library_ = self._library
@@ -279,8 +279,8 @@ class DeviceSession:
         try:
             if self._config is not None:
                 config, self._config = self._config, None
-                self._check("aclprofDestroyConfig", library_.destroy_config(config))
-            self._check("aclprofFinalize", library_.finalize())
+                self._check_return_code("aclprofDestroyConfig", library_.destroy_config(config))
+            self._check_return_code("aclprofFinalize", library_.finalize())
         finally:
             self._state = State.CLOSED
             self._process = None
@@ -289,7 +289,7 @@ class DeviceSession:
 
     # --- inside
 
-    def _claim(self) -> bool:
+    def _claim_device(self) -> bool:
         with DeviceSession._owner_lock:
             owner = DeviceSession._owner
             # The owner of a parent process is a copy that will never give up its claim.
@@ -303,36 +303,36 @@ class DeviceSession:
             if DeviceSession._owner is self:
                 DeviceSession._owner = None
 
-    def _supports(self, feature: str) -> bool:
+    def _has_feature(self, feature: str) -> bool:
         assert self._library is not None
         if not self._features_asked:
             self._features_asked = True
             self._features = self._library.features()
-        return features.supports(self._features, feature)
+        return features.is_feature_supported(self._features, feature)
 
-    def _configure(self) -> bool:
+    def _configure_cann(self) -> bool:
         """Tell CANN what to record."""
         library_ = self._library
         assert library_ is not None
-        self._plan = plan(self._options, self._supports)
+        self._plan = plan_recording(self._options, self._has_feature)
         if self._plan.dropped:
             message = f"Not offered by this version of CANN: {', '.join(self._plan.dropped)}."
-            self._problem("not_collected", INFO, message)
+            self._report_problem("not_collected", INFO, message)
         for kind, value in self._plan.configs:
             code = library_.set_config(kind, value)
             if code != codes.SUCCESS:
-                message = f"{kind.name}={value} is not recorded: {codes.describe('aclprofSetConfig', code)}"
-                self._problem("not_collected", WARNING, message, unsafe="counters")
+                message = f"{kind.name}={value} is not recorded: {codes.describe_failure('aclprofSetConfig', code)}"
+                self._report_problem("not_collected", WARNING, message, unsafe="counters")
         self._config = library_.create_config(self._device_id, self._plan.metrics, self._plan.mask)
         if self._config is None:
-            return self._missing(
+            return self._report_missing_data(
                 f"aclprofCreateConfig refused device {self._device_id} with data {int(self._plan.mask):#x}: "
                 "it does not say why; usual causes are that there is no such device, or that CANN and the driver do not fit"
             )
         self._state = State.CONFIGURED
         return True
 
-    def _ready(self) -> tuple[library.CannLibrary, int]:
+    def _library_and_config(self) -> tuple[library.CannLibrary, int]:
         assert self._library is not None
         assert self._config is not None
         return self._library, self._config
@@ -344,7 +344,7 @@ class DeviceSession:
             self._synchronize(self._device_id)
         except Exception as exception:  # the boundary to the framework
             message = f"Waiting for device {self._device_id} failed: {type(exception).__name__}: {exception}"
-            self._problem("device_synchronize", WARNING, message, unsafe=_EDGES)
+            self._report_problem("device_synchronize", WARNING, message, unsafe=_EDGES)
 
     def _cancel_warm_up(self) -> None:
         """Bring CANN back from warm-up to rest.
@@ -352,16 +352,16 @@ class DeviceSession:
         It remembers a warm-up beyond ``aclprofFinalize``, and would take the start of the next recording for the end of
         this warm-up; only starting ends it.
         """
-        library_, config = self._ready()
+        library_, config = self._library_and_config()
         code = library_.start(config)
         if code == codes.SUCCESS:
-            self._stop()
+            self._stop_recording()
         else:
-            self._check("aclprofStart", code)
+            self._check_return_code("aclprofStart", code)
 
-    def _check(self, call: str, code: int) -> None:
+    def _check_return_code(self, call: str, code: int) -> None:
         if code != codes.SUCCESS:
-            self._problem("device_close", WARNING, codes.describe(call, code), unsafe=_EDGES)
+            self._report_problem("device_close", WARNING, codes.describe_failure(call, code), unsafe=_EDGES)
 
     def _find_data(self) -> bool:
         """Look for what CANN wrote: it also reports success when it wrote nothing."""
@@ -369,21 +369,21 @@ class DeviceSession:
         directories = [path for path in self._directory.glob("PROF_*") if path.is_dir() and _DIRECTORY.fullmatch(path.name)]
         self._recorded = sorted(path.name for path in directories)
         if not directories:
-            return self._missing("CANN reported success, but wrote no PROF_ directory")
+            return self._report_missing_data("CANN reported success, but wrote no PROF_ directory")
         if self._plan.mask & (Data.TASK_TIME | Data.TASK_TIME_L0) and not any(
             next(path.glob(_DEVICE_DIRECTORY), None) for path in directories
         ):
-            return self._missing(
+            return self._report_missing_data(
                 "CANN wrote data of the host only; versions of CANN and of the driver that do not fit are the usual cause "
                 "(compare `npu-smi info` with CANN's release notes)"
             )
         return True
 
-    def _missing(self, reason: str) -> bool:
-        self._problem(MISSING, ERROR, f"No device data: {reason}.", unsafe=NO_DEVICE)
+    def _report_missing_data(self, reason: str) -> bool:
+        self._report_problem(MISSING, ERROR, f"No device data: {reason}.", unsafe=NO_DEVICE)
         return False
 
-    def _problem(self, check: str, severity: str, message: str, *, unsafe: str = "") -> None:
+    def _report_problem(self, check: str, severity: str, message: str, *, unsafe: str = "") -> None:
         # Every rank says what is missing, in every window. The rest does not change from window to window.
         if severity == ERROR:
             log.error(message)

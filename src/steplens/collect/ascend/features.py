@@ -60,7 +60,7 @@ class _Virtual(ctypes.Structure):
     )
 
 
-def decode(address: int, count: int) -> list[Feature]:
+def decode_features(address: int, count: int) -> list[Feature]:
     """The entries at an address; none when they make no sense.
 
     The layout depends on how CANN was compiled, so it is recognised by the first entry: a pointer is not
@@ -74,31 +74,31 @@ def decode(address: int, count: int) -> list[Feature]:
         return []
     for layout in (_Virtual, _Plain):
         # Both layouts hold what is looked at here within the bytes of the smaller one.
-        if _plausible(layout.from_address(address)):
+        if _is_plausible_entry(layout.from_address(address)):
             entries = (layout * count).from_address(address)
-            return [feature for entry in entries if (feature := _feature(entry)) is not None]
+            return [feature for entry in entries if (feature := _feature_of_entry(entry)) is not None]
     return []
 
 
-def _plausible(entry: _Virtual | _Plain) -> bool:
-    name = _text(entry.name)
-    short = [_text(getattr(entry, field)) for field in ("compatibility", "version", "component", "component_version")]
+def _is_plausible_entry(entry: _Virtual | _Plain) -> bool:
+    name = _decode_text(entry.name)
+    short = [_decode_text(getattr(entry, field)) for field in ("compatibility", "version", "component", "component_version")]
     # A field that is filled to its last byte has no end: it is two fields of the other layout.
     return bool(name) and len(name) < 64 and all(text and len(text) < 16 for text in short) and short[1].isdecimal()
 
 
-def _feature(entry: _Virtual | _Plain) -> Feature | None:
-    texts = [_text(getattr(entry, field)) for field, *_ in _Plain._fields_]
+def _feature_of_entry(entry: _Virtual | _Plain) -> Feature | None:
+    texts = [_decode_text(getattr(entry, field)) for field, *_ in _Plain._fields_]
     return Feature(*texts) if texts[0] else None
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     """The text of a field; empty when it is not printable ASCII."""
     text = data.decode("ascii", errors="replace")
     return text if text.isascii() and text.isprintable() else ""
 
 
-def supports(listed: list[Feature] | None, name: str) -> bool:
+def is_feature_supported(listed: list[Feature] | None, name: str) -> bool:
     """Whether a feature can be used: it is listed for us, in our version or in a newer one that says it is compatible."""
     return any(
         feature.version == _OUR_VERSION or (feature.compatibility == "1" and int(feature.version) > int(_OUR_VERSION))

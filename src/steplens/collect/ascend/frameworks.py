@@ -41,7 +41,7 @@ def torch_synchronize(device: int) -> None:
 
 def mindspore_device() -> int:
     """The NPU that MindSpore was told to use."""
-    context = _mindspore("context")
+    context = _mindspore_attribute("context")
     value = context.get_context("device_id") if context is not None else None
     return int(value) if value is not None else _device_of_environment()
 
@@ -50,7 +50,7 @@ def mindspore_synchronize(_: int) -> None:
     """Wait until the NPU has done what MindSpore gave it."""
     # The call moved from hal to runtime; MindSpore before 2.3 has neither.
     for name in ("runtime", "hal"):
-        synchronize: Callable[[], Any] | None = getattr(_mindspore(name), "synchronize", None)
+        synchronize: Callable[[], Any] | None = getattr(_mindspore_attribute(name), "synchronize", None)
         if synchronize is not None:
             synchronize()
             return
@@ -65,7 +65,7 @@ def _torch_npu() -> Any:
     return getattr(sys.modules.get("torch"), "npu", None) if "torch_npu" in sys.modules else None
 
 
-def _mindspore(name: str) -> Any:
+def _mindspore_attribute(name: str) -> Any:
     return getattr(sys.modules.get("mindspore"), name, None)
 
 

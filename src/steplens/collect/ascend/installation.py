@@ -15,7 +15,7 @@ _VERSION_LINE = re.compile(r"^\s*version\s*=\s*(\S+)", re.MULTILINE | re.IGNOREC
 _VERSION_FILE_BYTES = 64 << 10
 
 
-def home() -> Path | None:
+def cann_home() -> Path | None:
     """The installation of CANN that the environment names."""
     for variable in HOME_VARIABLES:
         value = os.environ.get(variable)
@@ -26,7 +26,7 @@ def home() -> Path | None:
 
 def unsourced_home() -> Path | None:
     """An installation in a usual place that the environment does not name: its set_env.sh was not sourced."""
-    if home() is not None:
+    if cann_home() is not None:
         return None
     for place in _USUAL_HOMES:
         path = Path(place).expanduser()
@@ -37,7 +37,7 @@ def unsourced_home() -> Path | None:
 
 def cann_version() -> str:
     """The version of the CANN that the environment names, from its installation record; empty when unknown."""
-    root = home()
+    root = cann_home()
     if root is None:
         return ""
     for pattern in ("*/ascend_*_install.info", "ascend_*_install.info"):

@@ -133,11 +133,11 @@ class CannLibrary:
             # CANN refuses a pointer that is set already.
             count, data = _SIZE(0), ctypes.c_void_p(None)
             if function(ctypes.byref(count), ctypes.byref(data)) == codes.SUCCESS:
-                return features.decode(data.value or 0, count.value)
+                return features.decode_features(data.value or 0, count.value)
         return None
 
 
-def load() -> CannLibrary:
+def load_cann() -> CannLibrary:
     """CANN's profiling library.
 
     It is looked for in this order: the file that ``STEPLENS_MSPROFILER_LIBRARY`` names, and then no other; the one that
@@ -147,10 +147,10 @@ def load() -> CannLibrary:
     Raises:
         LibraryError: there is none, or it cannot be used; the text says why.
     """
-    return CannLibrary(*find(NAME, OVERRIDE, "CANN's profiling library"))
+    return CannLibrary(*find_library(NAME, OVERRIDE, "CANN's profiling library"))
 
 
-def find(name: str, override: str, what: str) -> tuple[ctypes.CDLL, str]:
+def find_library(name: str, override: str, what: str) -> tuple[ctypes.CDLL, str]:
     """A library of CANN, and how it was found; looked for as ``load`` says.
 
     Args:
@@ -163,15 +163,15 @@ def find(name: str, override: str, what: str) -> tuple[ctypes.CDLL, str]:
     """
     instead = os.environ.get(override)
     if instead:
-        return _open(instead, f"{override} names {instead}, which"), instead
+        return _open_library(instead, f"{override} names {instead}, which"), instead
     loaded = _already_loaded(name)
     if loaded is not None:
         return loaded, name
     looked_in = []
-    for folder in _folders():
+    for folder in _candidate_folders():
         path = folder / name
         if path.is_file():
-            return _open(str(path), str(path)), str(path)
+            return _open_library(str(path), str(path)), str(path)
         looked_in.append(str(folder))
     try:
         return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL), name
@@ -185,7 +185,7 @@ def find(name: str, override: str, what: str) -> tuple[ctypes.CDLL, str]:
         raise LibraryError(f"{name} cannot be loaded: {error}") from None
 
 
-def _open(path: str, subject: str) -> ctypes.CDLL:
+def _open_library(path: str, subject: str) -> ctypes.CDLL:
     try:
         # As torch_npu loads it.
         return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
@@ -203,7 +203,7 @@ def _already_loaded(name: str) -> ctypes.CDLL | None:
         return None
 
 
-def _folders() -> Iterator[Path]:
+def _candidate_folders() -> Iterator[Path]:
     """Where the library may be, without repetition."""
     seen: set[Path] = set()
     places = [Path(home) / "lib64" for home in map(os.environ.get, HOME_VARIABLES) if home]

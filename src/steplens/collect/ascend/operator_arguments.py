@@ -45,10 +45,10 @@ class OperatorArguments:
     def start(self, run_directory: Path) -> None:
         """Begin, for the window of this run directory."""
         try:
-            handle, name = library.find(NAME, OVERRIDE, "CANN's library for dumps")
+            handle, name = library.find_library(NAME, OVERRIDE, "CANN's library for dumps")
             begin, end = getattr(handle, _START, None), getattr(handle, _STOP, None)
             if begin is None or end is None:
-                self._failed(f"{name} has no {_START}: this version of CANN does not offer it")
+                self._report_failure(f"{name} has no {_START}: this version of CANN does not offer it")
                 return
             begin.restype, begin.argtypes = ctypes.c_int, (ctypes.c_uint32, ctypes.c_char_p)
             end.restype, end.argtypes = ctypes.c_int, (ctypes.c_uint32,)
@@ -60,11 +60,11 @@ class OperatorArguments:
                 return
             with contextlib.suppress(OSError):
                 target.rmdir()
-            self._failed(codes.describe(_START, code))
+            self._report_failure(codes.describe_failure(_START, code))
         except library.LibraryError as error:
-            self._failed(str(error))
+            self._report_failure(str(error))
         except Exception as error:  # nothing of this may reach the training
-            self._failed(f"{type(error).__name__}: {error}")
+            self._report_failure(f"{type(error).__name__}: {error}")
 
     def stop(self) -> None:
         """End; CANN writes the files."""
@@ -74,11 +74,11 @@ class OperatorArguments:
         try:
             code = int(end(_AI_CORE))
             if code != codes.SUCCESS:
-                self._failed(codes.describe(_STOP, code))
+                self._report_failure(codes.describe_failure(_STOP, code))
         except Exception as error:  # nothing of this may reach the training
-            self._failed(f"{type(error).__name__}: {error}")
+            self._report_failure(f"{type(error).__name__}: {error}")
 
-    def _failed(self, reason: str) -> None:
+    def _report_failure(self, reason: str) -> None:
         message = f"No operator arguments (record_op_args): {reason}."
         log.warning(message)
         self._report("not_collected", WARNING, message)

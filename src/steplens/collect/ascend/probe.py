@@ -15,7 +15,7 @@ from steplens.collect.ascend import features, library
 FEATURES = {"op_attr": "ATTR", "aic_metrics MemoryAccess": "MemoryAccess", "shapes at Level0": "AICORE_SHAPE"}
 
 
-def probe() -> dict[str, Any]:
+def probe_library() -> dict[str, Any]:
     """What the library offers.
 
     Returns:
@@ -24,7 +24,7 @@ def probe() -> dict[str, Any]:
         depends on a feature works.
     """
     try:
-        cann = library.load()
+        cann = library.load_cann()
     except library.LibraryError as error:
         return {"problem": str(error)}
     listed = cann.features()
@@ -33,9 +33,9 @@ def probe() -> dict[str, Any]:
         "library": cann.path,
         "symbols": cann.symbols(),
         "features": None if listed is None else [dataclasses.asdict(feature) for feature in listed],
-        "options": {option: features.supports(listed, name) for option, name in FEATURES.items()},
+        "options": {option: features.is_feature_supported(listed, name) for option, name in FEATURES.items()},
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(probe()))
+    print(json.dumps(probe_library()))

@@ -128,7 +128,7 @@ class Plan:
     dropped: tuple[str, ...]
 
 
-def plan(options: DeviceOptions, supports: Callable[[str], bool]) -> Plan:
+def plan_recording(options: DeviceOptions, supports: Callable[[str], bool]) -> Plan:
     """Translate options for CANN.
 
     Args:

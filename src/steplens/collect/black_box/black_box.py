@@ -96,12 +96,12 @@ class BlackBox:
         #: folders of the events that were written
         self.captures: list[Path] = []
         try:
-            self._configure(arguments)
+            self._apply_options(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:  # the boundary to the training
             self._call_failed(type(self).__name__, exception)
 
-    def _configure(self, arguments: dict[str, Any]) -> None:
+    def _apply_options(self, arguments: dict[str, Any]) -> None:
         values, warnings = options.resolve(options.BLACK_BOX, options.select(options.BLACK_BOX, arguments))
         profile, profile_warnings = options.resolve(options.PROFILE, options.select(options.PROFILE, arguments))
         for warning in (*warnings, *profile_warnings):
@@ -176,7 +176,7 @@ class BlackBox:
         _recorders.add(self)
         self._install_signal()
         if self._values["on_exception"]:
-            self._previous_hook, sys.excepthook = sys.excepthook, self._excepthook
+            self._previous_hook, sys.excepthook = sys.excepthook, self._on_uncaught_exception
         # run in the opposite order
         atexit.unregister(handler.wait_for_analyses)
         atexit.register(handler.wait_for_analyses)
@@ -201,16 +201,16 @@ class BlackBox:
         length = clock.monotonic_ns() - self._began_ns
         self._ring.end(self.step_num, length)
         self._end_range()
-        event = self._event(length, loss)
+        event = self._classify_step(length, loss)
         if self._session is not None:
             self._session.ended_step = self.step_num
             self._session.step = self.step_num + 1
             self._in_window += 1
         elsewhere = True
-        if event is not None and self._capture(*event):
+        if event is not None and self._capture_event(*event):
             self._open_window(self.step_num + 1)
         elif self._in_window >= self._keep_steps:
-            self._rotate()
+            self._rotate_window()
         else:
             elsewhere = False
         self.step_num += 1
@@ -235,10 +235,10 @@ class BlackBox:
             return
         # not among those that wait, which would be given back to it
         self._remove_signal()
-        with interrupts.held():
-            self._stop()
+        with interrupts.hold_signals():
+            self._stop_recording()
 
-    def _stop(self) -> None:
+    def _stop_recording(self) -> None:
         self._running = False
         atexit.unregister(self.stop)
         self._end_range()
@@ -247,12 +247,12 @@ class BlackBox:
             self._session.discard()
         if self._observes_loaders:
             loader.profiler_stops()
-        if self._previous_hook is not None and sys.excepthook == self._excepthook:
+        if self._previous_hook is not None and sys.excepthook == self._on_uncaught_exception:
             sys.excepthook = self._previous_hook
 
     # --- steps
 
-    def _forked(self) -> None:
+    def _stop_in_child(self) -> None:
         # A worker that loads data inherits this object; the steps are its parent's.
         self._running = False
 
@@ -268,7 +268,7 @@ class BlackBox:
         if opened is not None:
             opened.__exit__(None, None, None)
 
-    def _event(self, length: int, loss: Any) -> tuple[str, str] | None:
+    def _classify_step(self, length: int, loss: Any) -> tuple[str, str] | None:
         """What happened in the step that ended, and the sentence about it; None for a step like any other."""
         slow = self._history.add(length)
         if self._signalled:
@@ -277,7 +277,7 @@ class BlackBox:
         if loss is not None and self._values["on_nan_loss"] and not math.isfinite(float(loss)):
             return NAN_LOSS, f"the loss of step {self.step_num} is {float(loss)}"
         # An analysis of ours beside the training, and what writing has left in the caches, are no event.
-        if slow and self._values["on_slow_step"] and self.step_num >= self._quiet_until and not handler.analysing():
+        if slow and self._values["on_slow_step"] and self.step_num >= self._quiet_until and not handler.is_analysing():
             return SLOW_STEP, self._about_slow_step(length)
         return None
 
@@ -305,12 +305,12 @@ class BlackBox:
         except Exception as exception:  # the boundary to the training
             self._give_up_operators(exception)
 
-    def _rotate(self) -> None:
+    def _rotate_window(self) -> None:
         self._in_window = 0
         if self._session is None:
             return
         try:
-            with interrupts.held():
+            with interrupts.hold_signals():
                 self._session.rotate()
         except Exception as exception:  # the boundary to the training
             if interrupts.of_the_program(exception):
@@ -324,7 +324,7 @@ class BlackBox:
             session.discard()
         log.warning(f"The black box goes on with the times of steps alone: {reason}")
 
-    def _capture(self, kind: str, message: str) -> bool:
+    def _capture_event(self, kind: str, message: str) -> bool:
         """Write what is kept.
 
         Returns:
@@ -334,8 +334,8 @@ class BlackBox:
         if left <= 0:
             return False
         begin = clock.monotonic_ns()
-        with interrupts.held():
-            saved = self._save(kind, message)
+        with interrupts.hold_signals():
+            saved = self._save_event(kind, message)
         if saved is None:
             return True
         folder, runs = saved
@@ -352,14 +352,14 @@ class BlackBox:
                 self._session = None
         return True
 
-    def _save(self, kind: str, message: str) -> tuple[Path, list[Path]] | None:
+    def _save_event(self, kind: str, message: str) -> tuple[Path, list[Path]] | None:
         """Write what is kept; the folder of the event and its run directories, or None when that failed."""
         try:
             folder = self._event_directory = black_box_event.new_directory(self._directory, self.step_num, kind)
             self.captures.append(folder)
             runs = self._session.save() if self._session is not None else []
             median = int(self._history.median_ns)
-            black_box_event.write(folder, kind, message, self.step_num, median, runs, self._ring.rows())
+            black_box_event.write_event(folder, kind, message, self.step_num, median, runs, self._ring.rows())
         except Exception as exception:  # the boundary to the training
             self._call_failed("black box", exception)
             if self._session is not None:
@@ -373,7 +373,7 @@ class BlackBox:
         self._end_range()
         if self._session is not None:
             self._session.ended_step = self.step_num
-        return self._capture(kind, message)
+        return self._capture_event(kind, message)
 
     # --- exceptions and signals
 
@@ -386,10 +386,12 @@ class BlackBox:
         if os.getpid() != self._process or threading.get_ident() != self._owner:
             return
         self._seen_exception = exception
-        text = " ".join(exception_text.named(exception).split())[:1000]
+        text = " ".join(exception_text.describe_exception(exception).split())[:1000]
         self._in_the_middle(EXCEPTION, f"step {self.step_num} ended with {text}")
 
-    def _excepthook(self, kind: type[BaseException], exception: BaseException, traceback: TracebackType | None) -> None:
+    def _on_uncaught_exception(
+        self, kind: type[BaseException], exception: BaseException, traceback: TracebackType | None
+    ) -> None:
         self.on_exception(exception)
         self._previous_hook(kind, exception, traceback)
 
@@ -414,17 +416,19 @@ class BlackBox:
             self._previous_handler(number, frame)
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
-        log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe="everything")
+        log.report_failure(name, exception)
+        self._health.add(
+            "call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe="everything"
+        )
 
 
 #: black boxes of this process, for its forked children
 _recorders: weakref.WeakSet[BlackBox] = weakref.WeakSet()
 
 
-def _forked() -> None:
+def _stop_recorders_in_child() -> None:
     for recorder in _recorders:
-        recorder._forked()
+        recorder._stop_in_child()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_stop_recorders_in_child)

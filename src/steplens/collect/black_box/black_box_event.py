@@ -28,7 +28,7 @@ def new_directory(parent: Path, step: int, kind: str) -> Path:
     Raises:
         OSError: it cannot be created.
     """
-    rank = metadata.rank()
+    rank = metadata.process_rank()
     whose = f"{os.getpid()}_rank{rank}" if rank >= 0 else str(os.getpid())
     name = f"{time.strftime('%Y%m%d%H%M%S')}_{whose}_step{step}_{kind}"
     rundir.make_directory(parent)
@@ -43,7 +43,7 @@ def new_directory(parent: Path, step: int, kind: str) -> Path:
     raise OSError(f"{parent} is full of events of one second")
 
 
-def write(
+def write_event(
     folder: Path, kind: str, message: str, step: int, median_ns: int, runs: Sequence[Path], rows: list[dict[str, Any]]
 ) -> None:
     """Write the file of an event.
@@ -67,7 +67,7 @@ def write(
         "step": step,
         "time_ns": clock.now_ns(),
         "pid": os.getpid(),
-        "rank": metadata.rank(),
+        "rank": metadata.process_rank(),
         "median_step_ns": median_ns,
         "run_directories": [run.name for run in runs],
         "steps": rows,

@@ -34,7 +34,7 @@ class RingSession(KinetoSession):
 
     def hold(self) -> None:
         """Close the window that is open and keep it in memory."""
-        self._forget()
+        self._discard_previous_window()
         self.stop_trace()
         window, self.window = self.window, None
         if window is not None and window.started:
@@ -77,12 +77,12 @@ class RingSession(KinetoSession):
         """Throw everything away."""
         with contextlib.suppress(Exception):
             self.stop_trace()
-        self._forget()
+        self._discard_previous_window()
         if self.window is not None:
             _give_up(self.window)
             self.window = None
 
-    def _forget(self) -> None:
+    def _discard_previous_window(self) -> None:
         """Throw away the kept window, at once: it is part of a cycle, and the interpreter would keep it for a while."""
         if self._kept is not None:
             _give_up(self._kept)

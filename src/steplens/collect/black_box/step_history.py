@@ -64,7 +64,7 @@ class StepHistory:
             whether it is slow, judged by the steps before it.
         """
         if self._until_refresh <= 0 and len(self._lengths) >= _LEAST:
-            self._refresh()
+            self._refresh_limit()
         self._until_refresh -= 1
         self._count += 1
         self._lengths.append(length_ns)
@@ -74,7 +74,7 @@ class StepHistory:
         self._slow.append((self._count, length_ns))
         return not habit
 
-    def _refresh(self) -> None:
+    def _refresh_limit(self) -> None:
         # While the history is short, the first steps weigh in the spread: it is looked at more often.
         self._until_refresh = min(_REFRESH, len(self._lengths) // 4)
         self._median = max(1.0, statistics.median(self._lengths))

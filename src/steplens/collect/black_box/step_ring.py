@@ -92,14 +92,14 @@ class GarbageCollections:
 
     def install(self) -> None:
         """Begin."""
-        gc.callbacks.append(self._callback)
+        gc.callbacks.append(self._on_collection)
 
     def remove(self) -> None:
         """End; the sums stay."""
         with contextlib.suppress(ValueError):
-            gc.callbacks.remove(self._callback)
+            gc.callbacks.remove(self._on_collection)
 
-    def _callback(self, phase: str, _info: dict[str, Any]) -> None:
+    def _on_collection(self, phase: str, _info: dict[str, Any]) -> None:
         if phase == "start":
             self._began = clock.monotonic_ns()
         elif self._began:
@@ -154,8 +154,8 @@ class StepRing:
         """
         if again:
             if len(self._sums_before) > self._capacity:
-                self._sums_before = {number: sums for number, sums in self._sums_before.items() if number >= self._oldest}
-            self._sums_before[self._count] = self._sums()
+                self._sums_before = {number: sums for number, sums in self._sums_before.items() if number >= self._oldest_index}
+            self._sums_before[self._count] = self._counter_sums()
         self._start_ns = clock.now_ns()
 
     def end(self, step: int, duration_ns: int) -> None:
@@ -168,24 +168,24 @@ class StepRing:
         at = self._count % self._capacity * _ROW.size
         if self._count % _RESIDENT_EVERY == 0 and self._statm >= 0:
             self._resident = int(os.pread(self._statm, 128, 0).split(b" ", 2)[1])
-        _ROW.pack_into(self._rows, at, step, self._start_ns, duration_ns, self._resident, *self._sums())
+        _ROW.pack_into(self._rows, at, step, self._start_ns, duration_ns, self._resident, *self._counter_sums())
         self._count += 1
 
-    def _sums(self) -> tuple[float, ...]:
+    def _counter_sums(self) -> tuple[float, ...]:
         usage = _getrusage(_WHOSE)
         waits, collections = self._waits, self._collections
         # user time, system time, minor and major faults, voluntary and involuntary switches
         return (waits.total_ns, collections.total_ns, collections.count, *usage[:2], *usage[6:8], *usage[14:16])
 
     @property
-    def _oldest(self) -> int:
+    def _oldest_index(self) -> int:
         return max(0, self._count - self._capacity)
 
     def rows(self) -> list[dict[str, int]]:
         """What is kept, oldest first. The oldest is left out where the ring no longer holds what its sums began with."""
         records: list[dict[str, int]] = []
         before: tuple[float, ...] | None = None
-        for number in range(self._oldest, self._count):
+        for number in range(self._oldest_index, self._count):
             step, start_ns, duration_ns, resident, *sums = _ROW.unpack_from(self._rows, number % self._capacity * _ROW.size)
             before = self._sums_before.get(number, before)
             if before is not None:

@@ -8,12 +8,12 @@ import resource
 from steplens.collect.common.plain_text import plain_text
 
 
-def named(exception: BaseException) -> str:
+def describe_exception(exception: BaseException) -> str:
     """An exception by its name and in words. Never raises, whatever the exceptions of the program do."""
-    return f"{type(exception).__name__}: {_words(exception)}"
+    return f"{type(exception).__name__}: {_exception_message(exception)}"
 
 
-def _words(exception: BaseException) -> str:
+def _exception_message(exception: BaseException) -> str:
     try:
         return plain_text(str(exception)) or ""
     except Exception as error:  # the boundary to an exception of the program
@@ -22,7 +22,7 @@ def _words(exception: BaseException) -> str:
 
 def text_of(exception: BaseException) -> str:
     """An exception in words; one without any by its name. Never raises, like :func:`named`."""
-    text = _words(exception) or type(exception).__name__
+    text = _exception_message(exception) or type(exception).__name__
     limit = largest_file()
     if limit is not None and isinstance(exception, OSError) and exception.errno == errno.EFBIG:
         text += limit_text(limit)

@@ -96,7 +96,7 @@ class _Hold:
                 if callable(handler) or (number in _ENDING and handler is signal.SIG_DFL):
                     self._actions[number] = _Action(number)
                     self._replaced[number] = handler
-                    signal.signal(number, self._note)
+                    signal.signal(number, self._note_signal)
         except BaseException:  # of a handler that is not replaced yet
             self.end()
             raise
@@ -142,14 +142,14 @@ class _Hold:
         if _active is self and len(self._replaced) == 1:
             # not later: what the last one interrupts would leave a hold behind that nobody ends
             _active = None
-        if signal.getsignal(number) == self._note:
+        if signal.getsignal(number) == self._note_signal:
             try:
                 signal.signal(number, self._replaced[number])
             finally:
                 self._actions[number].put_back()
         del self._replaced[number]
 
-    def _note(self, number: int, frame: Any) -> None:
+    def _note_signal(self, number: int, frame: Any) -> None:
         if _active is not self or os.getpid() != self._process:
             # saving is over, or goes on in the process that this one was forked from
             self._give_back(number)
@@ -195,13 +195,13 @@ def _take_effect(noted: list[int]) -> None:
             _take_effect(noted[1:])
 
 
-def _mine() -> _Hold | None:
+def _current_hold() -> _Hold | None:
     """The hold of the calling thread."""
     return _active if threading.current_thread() is threading.main_thread() else None
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def hold_signals() -> Iterator[None]:
     """Let signals wait until the end of the ``with`` block; inside of another one, until the end of that one.
 
     On any other thread than the main one there is nothing to do: no handler of Python runs there.
@@ -221,7 +221,7 @@ class _Allowed:
     """Not a generator: one that is interrupted while it is left goes on when it is thrown away, and would hold signals then."""
 
     def __init__(self) -> None:
-        self._hold = _mine()
+        self._hold = _current_hold()
 
     def __enter__(self) -> None:
         if self._hold is not None:
@@ -232,21 +232,21 @@ class _Allowed:
             self._hold.begin()
 
 
-def allowed() -> contextlib.AbstractContextManager[None]:
+def allow_signals() -> contextlib.AbstractContextManager[None]:
     """Let signals take effect inside of :func:`held`, also those that are waiting: for what can be broken off without a loss."""
     return _Allowed()
 
 
-def deliver() -> None:
+def deliver_signals() -> None:
     """Let the signals take effect that are waiting: everything that they could have destroyed is safe."""
-    hold = _mine()
+    hold = _current_hold()
     if hold is not None:
         hold.deliver()
 
 
 def asked_to_end() -> bool:
     """Whether something that ends programs is waiting."""
-    hold = _mine()
+    hold = _current_hold()
     return hold is not None and hold.asked_to_end
 
 
@@ -255,7 +255,7 @@ def of_the_program(error: BaseException) -> bool:
     handlers = [signal.getsignal(number) for number in _NUMBERS]
     if _active is not None:
         handlers += _active.replaced()
-    codes = {code for handler in handlers if (code := _code(handler)) is not None}
+    codes = {code for handler in handlers if (code := _handler_code(handler)) is not None}
     traceback = error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code in codes:
@@ -264,7 +264,7 @@ def of_the_program(error: BaseException) -> bool:
     return False
 
 
-def _code(handler: Any) -> CodeType | None:
+def _handler_code(handler: Any) -> CodeType | None:
     """What runs when a handler is called; None for one that is not written in Python, and for ours."""
     while isinstance(handler, functools.partial):
         handler = handler.func
@@ -274,7 +274,7 @@ def _code(handler: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def abandoned() -> bool:
+def is_abandoned() -> bool:
     """Whether what is being raised comes of asking twice, so that nothing more is to be done."""
-    hold = _mine()
+    hold = _current_hold()
     return hold is not None and hold.abandoned

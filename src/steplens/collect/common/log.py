@@ -28,7 +28,7 @@ def write_line(text: str) -> None:
             print(text, file=stream, flush=True)
 
 
-def _line(level: str, message: str) -> None:
+def _write_message(level: str, message: str) -> None:
     text = " ".join(message.splitlines())
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     write_line(f"[{stamp}] [{level}] [{os.getpid()}] profiler.py: {text}")
@@ -36,21 +36,21 @@ def _line(level: str, message: str) -> None:
 
 def info(message: str) -> None:
     """Print an information line."""
-    _line("INFO", message)
+    _write_message("INFO", message)
 
 
 def warning(message: str) -> None:
     """Print a warning line, unless warnings are muted."""
     muted = "1" in (os.environ.get("TORCH_NPU_WARNING_DISABLE"), os.environ.get("TORCH_NPU_DISABLED_WARNING"))
     if not muted and os.environ.get("RANK", "0") in ("", "0"):
-        _line("WARNING", message)
+        _write_message("WARNING", message)
 
 
 def error(message: str) -> None:
     """Print an error line."""
-    _line("ERROR", message)
+    _write_message("ERROR", message)
 
 
-def failed(call: str, exception: BaseException) -> None:
+def report_failure(call: str, exception: BaseException) -> None:
     """Print the one line that a failed call of the public interface leaves."""
-    _line("ERROR", f"Call {call} failed. Exception: {exception_text.named(exception)}")
+    _write_message("ERROR", f"Call {call} failed. Exception: {exception_text.describe_exception(exception)}")

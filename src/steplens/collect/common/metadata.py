@@ -82,7 +82,7 @@ def trace_id(callback: Callable[[], str] | None) -> str:
                 return value
             log.warning(f"The trace id callback must return a string of at most {_TRACE_ID_LIMIT} characters, a UUID is used.")
         except Exception as exception:  # the boundary to the program's callback
-            log.failed("custom_trace_id_callback", exception)
+            log.report_failure("custom_trace_id_callback", exception)
     return uuid.uuid4().hex.upper()
 
 
@@ -91,7 +91,7 @@ def base_time_ns(start_ns: int) -> int:
     return start_ns // BASE_UNIT_NS * BASE_UNIT_NS
 
 
-def _distributed() -> Any:
+def _distributed_module() -> Any:
     """``torch.distributed`` if the program uses it; never imported for its own sake."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -99,18 +99,18 @@ def _distributed() -> Any:
     return distributed
 
 
-def rank() -> int:
+def process_rank() -> int:
     """The rank of this process: environment variable RANK, else the one of ``torch.distributed``, else -1."""
     text = os.environ.get("RANK", "")
     if text.isdecimal():
         return int(text)
-    distributed = _distributed()
+    distributed = _distributed_module()
     return int(distributed.get_rank()) if distributed else -1
 
 
 def world_size() -> int | None:
     """The number of ranks, if this process is one of several."""
-    distributed = _distributed()
+    distributed = _distributed_module()
     if distributed:
         return int(distributed.get_world_size())
     text = os.environ.get("WORLD_SIZE", "")
@@ -119,7 +119,7 @@ def world_size() -> int | None:
 
 def parallel_groups() -> dict[str, Any] | None:
     """The process groups of this rank by communicator name; None if the run is not distributed."""
-    distributed = _distributed()
+    distributed = _distributed_module()
     if not distributed:
         return None
     c10d = distributed.distributed_c10d
@@ -139,7 +139,7 @@ def parallel_groups() -> dict[str, Any] | None:
 
 def distributed_info() -> dict[str, Any] | None:
     """What ``torch.profiler`` writes as ``distributedInfo`` into a trace, so that tools that look for it find it."""
-    distributed = _distributed()
+    distributed = _distributed_module()
     if not distributed:
         return None
     info = {"backend": distributed.get_backend(), "rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
@@ -151,7 +151,7 @@ def distributed_info() -> dict[str, Any] | None:
     return info
 
 
-def metadata(user: UserMetadata, *, window_trace_id: str, start_ns: int) -> dict[str, Any]:
+def window_metadata(user: UserMetadata, *, window_trace_id: str, start_ns: int) -> dict[str, Any]:
     """Content of ``profiler_metadata.json``."""
     content: dict[str, Any] = dict(user.entries)
     content["ENV_VARIABLES"] = {name: os.environ.get(name, "") for name in ENVIRONMENT_VARIABLES}
@@ -163,7 +163,7 @@ def metadata(user: UserMetadata, *, window_trace_id: str, start_ns: int) -> dict
     return content
 
 
-def versions(cann_version: str) -> dict[str, str]:
+def software_versions(cann_version: str) -> dict[str, str]:
     """Versions of everything a result may depend on; empty where something is not there.
 
     Args:
@@ -186,21 +186,21 @@ def versions(cann_version: str) -> dict[str, str]:
 _FEATURES = {"_is_avx512_bf16_supported": "avx512_bf16", "_is_amx_tile_supported": "amx_bf16"}
 
 
-def processor() -> dict[str, Any]:
+def processor_info() -> dict[str, Any]:
     """The CPU as far as its speed depends on it: number of processors for this process, and special instructions."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     answers = getattr(sys.modules.get("torch"), "cpu", None)
-    features = [feature for function, feature in _FEATURES.items() if _answers(getattr(answers, function, None))]
+    features = [feature for function, feature in _FEATURES.items() if _is_instruction_supported(getattr(answers, function, None))]
     return {"count": count, "features": features}
 
 
-def allocator() -> dict[str, str]:
+def allocator_info() -> dict[str, str]:
     """What decides over the CPU's memory in this process: an allocator loaded before the C library's, and its threshold."""
     preloaded = [name for name in ("jemalloc", "tcmalloc", "mimalloc") if name in os.environ.get("LD_PRELOAD", "")]
     return {"preloaded": ",".join(preloaded), "mmap_threshold": os.environ.get("MALLOC_MMAP_THRESHOLD_", "")[:32]}
 
 
-def _answers(function: Any) -> bool:
+def _is_instruction_supported(function: Any) -> bool:
     try:
         return callable(function) and bool(function())
     except Exception:  # the boundary to PyTorch

@@ -18,7 +18,7 @@ def never_raise(method: _Method) -> _Method:
     """Make a public method catch every exception of ours and hand it to ``self._call_failed``, which prints one line."""
 
     @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_safely(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
         except Exception as exception:  # the boundary to the training
@@ -27,4 +27,4 @@ def never_raise(method: _Method) -> _Method:
             self._call_failed(method.__name__, exception)
             return None
 
-    return cast(_Method, call)
+    return cast(_Method, call_safely)

@@ -59,7 +59,7 @@ class Agent:
 
     def __init__(self, directory: str | os.PathLike[str], form: Form, how: str, stepper: str) -> None:
         self.directory = job_folder.configuration_directory(directory)
-        self.process = process.current()
+        self.process = process.current_process()
         self._form = form
         self.how = how
         self.stepper = stepper
@@ -86,9 +86,9 @@ class Agent:
         self._calls = 0
         self._turning = threading.RLock()
         self._writing = threading.Lock()
-        configuration_file.create(self.directory, form.template())
+        configuration_file.create_configuration(self.directory, form.template())
         self._ledger = Ledger(self.directory, form, self._identity.rank)
-        self._recorder = Recorder(form, self._ledger, self._publish)
+        self._recorder = Recorder(form, self._ledger, self._publish_state)
         self.job_folder: Path | None = self._meeting_place()
         self._service = Service(self)
         self._ledger.logs.actions.info("%s %s: waiting for requests", how, self.directory)
@@ -122,7 +122,7 @@ class Agent:
                 if not self._attention and step < self._due and words[GENERATION] == self._generation:
                     return
             if not (self._closed or self._broken):
-                self._turn(step)
+                self._enter_step(step)
         except Exception as error:  # the boundary to somebody's training
             self._step_failed(error)
 
@@ -134,7 +134,7 @@ class Agent:
             if self.capturing:
                 self._ledger.complain("start() has no effect, a capture is running.")
                 return
-            board = self._board or self._attach()
+            board = self._board or self._join_board()
             self._calls += 1
             request = Request(f"call-{self.process.name}-{self._calls}", CALL, document)
             self._ledger.add(request)
@@ -146,7 +146,7 @@ class Agent:
                 self._recorder.begin(request, plan, self._step)
                 board.put(shared_board.BUSY_UNTIL, self._recorder.busy_until)
             self._attention = True
-            self._publish()
+            self._publish_state()
 
     def set_step(self, step: int) -> None:
         """Count on from ``step``, for a training that was resumed."""
@@ -281,10 +281,10 @@ class Agent:
 
     # --- at the end of a step
 
-    def _turn(self, step: int) -> None:
+    def _enter_step(self, step: int) -> None:
         with self._turning:
             self._attention = False
-            board = self._board or self._attach(listening=True)
+            board = self._board or self._join_board(listening=True)
             self._stepped = True
             board.put(shared_board.STEP, step)
             board.put(shared_board.DECIDING, step)
@@ -302,9 +302,9 @@ class Agent:
             self._due = min((request.start_step for request in self._scheduled), default=_NEVER_DUE)
             if self.capturing or self._offers:
                 self._attention = True
-            self._publish()
+            self._publish_state()
 
-    def _attach(self, *, listening: bool = False) -> Board:
+    def _join_board(self, *, listening: bool = False) -> Board:
         """Join the others at their board; ``listening`` where the decisions about the step that begins are still to be heard."""
         self._identity = self._form.identity()
         self._ledger.rank = self._identity.rank
@@ -391,7 +391,7 @@ class Agent:
             self._broken, self._words = True, None
             log.error("dynamic_profile: its steps fail, so it does nothing more in this process.")
 
-    def _publish(self) -> None:
+    def _publish_state(self) -> None:
         current = self._recorder.current
         if current is not None:
             self._state = "saving" if current.state == SAVING else "recording"

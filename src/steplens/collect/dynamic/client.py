@@ -89,7 +89,7 @@ class Participant:
         return next((request for request in self.requests if request.get("id") == id), None)
 
 
-def participants(directory: Path, *, look: bool = False) -> list[Participant]:
+def find_participants(directory: Path, *, look: bool = False) -> list[Participant]:
     """All processes on this machine that watch a folder, dead ones of the last job too, ordered by rank and process id.
 
     Args:
@@ -101,17 +101,19 @@ def participants(directory: Path, *, look: bool = False) -> list[Participant]:
     if not records:
         return []
     with ThreadPoolExecutor(min(len(records), _AT_ONCE)) as pool:
-        views = list(pool.map(lambda item: _participant(*item, look=look), records))
+        views = list(pool.map(lambda item: _query_participant(*item, look=look), records))
     listed = [view for view in views if view.alive or not view.bystander]
     return sorted(listed, key=lambda view: (view.rank, view.process.pid))
 
 
-def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, look: bool) -> Participant:
+def _query_participant(folder: Path, owner: Process, record: Mapping[str, Any], *, look: bool) -> Participant:
     alive = owner.alive()
-    answer = _ask(folder / f"{owner.name}{job_folder.SOCKET_SUFFIX}", ASK_LOOK if look else ASK_STATUS) if alive else None
+    answer = (
+        _query_process(folder / f"{owner.name}{job_folder.SOCKET_SUFFIX}", ASK_LOOK if look else ASK_STATUS) if alive else None
+    )
     answers = answer or record
-    seat = next((seat for seat in shared_board.read_seats(folder, _text(answers, "group")) if seat.process == owner), None)
-    state, why_not = _state(answers, seat, alive=alive)
+    seat = next((seat for seat in shared_board.read_seats(folder, _text_field(answers, "group")) if seat.process == owner), None)
+    state, why_not = _participant_state(answers, seat, alive=alive)
     step = seat.step if seat is not None and seat.step >= 0 else _optional_integer(answers, "step")
     if not alive and not why_not:
         why_not = "it ended without a word (killed, crashed or by os._exit)" if state == KILLED else "the program has ended"
@@ -120,8 +122,8 @@ def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, loo
         process=owner,
         rank=_optional_integer(answers, "rank", -1) or 0,
         world_size=_optional_integer(answers, "world_size"),
-        program=_text(answers, "program"),
-        how=_text(answers, "how"),
+        program=_text_field(answers, "program"),
+        how=_text_field(answers, "how"),
         bystander=answers.get("bystander") is True,
         state=state,
         step=step,
@@ -129,24 +131,24 @@ def _participant(folder: Path, owner: Process, record: Mapping[str, Any], *, loo
         eligible=alive and not why_not,
         why_not=why_not,
         answered=answer is not None,
-        problem=_text(answers, "problem"),
-        progress=_progress(requests, step) if alive else None,
+        problem=_text_field(answers, "problem"),
+        progress=_recording_progress(requests, step) if alive else None,
         requests=requests,
-        log=_text(answers, "log"),
-        status={name: _text(answers, name) for name in ("profiler_status", "current_step", "start_step", "stop_step")},
+        log=_text_field(answers, "log"),
+        status={name: _text_field(answers, name) for name in ("profiler_status", "current_step", "start_step", "stop_step")},
     )
 
 
-def _state(answers: Mapping[str, Any], seat: Seat | None, *, alive: bool) -> tuple[str, str]:
-    state = _text(answers, "state")
+def _participant_state(answers: Mapping[str, Any], seat: Seat | None, *, alive: bool) -> tuple[str, str]:
+    state = _text_field(answers, "state")
     if not alive:
         return (EXITED if state == EXITED else KILLED), ""
     if seat is not None and 0 <= seat.state < len(shared_board.STATES):
         state = shared_board.STATES[seat.state]
-    return state, _text(answers, "why_not")
+    return state, _text_field(answers, "why_not")
 
 
-def _progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tuple[int, int] | None:
+def _recording_progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tuple[int, int] | None:
     current = next((request for request in requests if request.get("state") in ("recording", "saving")), None)
     if current is None or step is None:
         return None
@@ -156,7 +158,7 @@ def _progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tupl
     return min(step, stop) - start - warmup, stop - start - warmup
 
 
-def _text(answers: Mapping[str, Any], name: str) -> str:
+def _text_field(answers: Mapping[str, Any], name: str) -> str:
     value = answers.get(name)
     return value if isinstance(value, str) else ""
 
@@ -166,7 +168,7 @@ def _optional_integer(answers: Mapping[str, Any], name: str, default: int | None
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _ask(path: Path, question: str) -> dict[str, Any] | None:
+def _query_process(path: Path, question: str) -> dict[str, Any] | None:
     """A process's answer; None if it gives none in time, as when it is stopped or holds Python's lock."""
     limit = time.monotonic() + _ANSWER_S
     text = b""
@@ -187,7 +189,7 @@ def _ask(path: Path, question: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def send(directory: Path, configuration: Mapping[str, Any]) -> tuple[str, list[Participant]]:
+def send_request(directory: Path, configuration: Mapping[str, Any]) -> tuple[str, list[Participant]]:
     """Ask all processes that watch a folder to capture, on every machine that shares it.
 
     Args:
@@ -206,7 +208,7 @@ def send(directory: Path, configuration: Mapping[str, Any]) -> tuple[str, list[P
     with _one_at_a_time(directory):
         rundir.write_json(target, {"id": id, "time_ns": time.time_ns(), "configuration": dict(configuration)}, indent=4)
         _give_to_owner(target, directory)
-        return id, participants(directory, look=True)
+        return id, find_participants(directory, look=True)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ _EXPERIMENTAL = (
 )
 
 
-def _template() -> dict[str, Any]:
+def _default_document() -> dict[str, Any]:
     """A new file: everything at its default."""
     values = {option.name: option.default for option in options.options(options.CONFIGURATION)}
     experimental, _ = options.resolve_experimental({})
@@ -46,7 +46,7 @@ def _template() -> dict[str, Any]:
     }
 
 
-TEMPLATE: dict[str, Any] = _template()
+TEMPLATE: dict[str, Any] = _default_document()
 
 #: fields that a file may have although a new one does not
 _OPTIONAL = ("metadata", *options.LIMITS)
@@ -138,7 +138,7 @@ class _Reader:
                 self.warnings.append(f"There is no parameter {prefix}{name[:64]}{hint}, it is ignored.")
 
 
-def read(document: Mapping[str, Any], rank: int) -> Plan:
+def read_plan(document: Mapping[str, Any], rank: int) -> Plan:
     """What a configuration asks of a rank.
 
     Args:

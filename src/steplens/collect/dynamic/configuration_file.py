@@ -14,7 +14,7 @@ from steplens.collect.dynamic.job import job_folder
 from steplens.common import partial
 
 
-def create(directory: Path, content: Mapping[str, Any]) -> None:
+def create_configuration(directory: Path, content: Mapping[str, Any]) -> None:
     """Write ``profiler_config.json`` into a folder that has none; a file that somebody else makes meanwhile wins.
 
     Raises:

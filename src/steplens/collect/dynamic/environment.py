@@ -30,10 +30,10 @@ _watcher: Watcher | None = None
 def on_torch_import() -> None:
     """Called when PyTorch has been imported; does nothing without the environment variables."""
     if os.environ.get(RUN_VARIABLE):
-        _guarded("steplens run", _record_for_command)
+        _call_guarded("steplens run", _record_for_command)
     path = os.environ.get(OWN_VARIABLE) or os.environ.get(VARIABLE)
     if path:
-        _guarded("dynamic_profile", lambda: install(path))
+        _call_guarded("dynamic_profile", lambda: install(path))
 
 
 def _record_for_command() -> None:
@@ -42,13 +42,13 @@ def _record_for_command() -> None:
     launched_processes.on_torch_import()
 
 
-def _guarded(name: str, call: Callable[[], None]) -> None:
+def _call_guarded(name: str, call: Callable[[], None]) -> None:
     try:
         call()
     except Exception as exception:  # an exception would make the import of PyTorch fail
         from steplens.collect.common import log
 
-        log.failed(name, exception)
+        log.report_failure(name, exception)
 
 
 def install(path: str) -> None:
@@ -99,13 +99,13 @@ class Watcher:
 
         self._steps = OptimizerSteps(self._on_step, self._on_optimizer)
         self._steps.install()
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=self._on_fork)
         try:
             self._leave_word()
         except OSError as error:
             from steplens.collect.common import log
 
-            log.failed(f"dynamic_profile ({VARIABLE})", error)
+            log.report_failure(f"dynamic_profile ({VARIABLE})", error)
 
     def retire(self) -> None:
         """Count no more steps."""
@@ -118,7 +118,7 @@ class Watcher:
         from steplens.collect.dynamic.steps.pytorch import PytorchForm
 
         directory = job_folder.configuration_directory(self._path)
-        folder, owner, identity = job_folder.create_folder(directory), process.current(), PytorchForm().identity()
+        folder, owner, identity = job_folder.create_folder(directory), process.current_process(), PytorchForm().identity()
         record: dict[str, Any] = {
             "version": RECORD_VERSION,
             "pid": owner.pid,
@@ -153,19 +153,19 @@ class Watcher:
         from steplens.collect.dynamic import process_agent
 
         if not self._retired and not self._failed and process_agent.agent is None:
-            self._begin()
+            self._begin_agent()
 
-    def _begin(self) -> None:
+    def _begin_agent(self) -> None:
         from steplens.collect.common import log
         from steplens.collect.dynamic import process_agent
         from steplens.collect.dynamic.steps.pytorch import PytorchForm
 
         try:
-            process_agent.begin(self._path, PytorchForm(), VARIABLE, "Optimizer.step")
+            process_agent.start_agent(self._path, PytorchForm(), VARIABLE, "Optimizer.step")
             self._left = None
         except Exception as error:  # the boundary to the training
             self._failed = True
-            log.failed(f"dynamic_profile ({VARIABLE})", error)
+            log.report_failure(f"dynamic_profile ({VARIABLE})", error)
 
     def _on_step(self) -> None:
         from steplens.collect.dynamic import process_agent
@@ -173,11 +173,11 @@ class Watcher:
         if self._retired or self._failed:
             return
         if process_agent.agent is None:
-            self._begin()
+            self._begin_agent()
         if process_agent.agent is not None:
             process_agent.agent.step()
 
-    def _forked(self) -> None:
+    def _on_fork(self) -> None:
         # A forked worker that loads data never steps; one that trains does, and then it gets an agent of its own.
         self._left = None
         if self._steps is not None:

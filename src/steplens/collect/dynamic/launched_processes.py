@@ -107,7 +107,7 @@ class StepRecording:
             self._observes_loaders = True
             loader.profiler_starts()
         except Exception as error:  # the boundary to somebody's training
-            self._complain(f"data loaders are not recorded: {exception_text.named(error)}")
+            self._complain(f"data loaders are not recorded: {exception_text.describe_exception(error)}")
 
     def on_step(self) -> None:
         """Start with the first step; go on with every later one."""
@@ -122,7 +122,7 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"recording failed, the training goes on: {exception_text.named(error)}")
+            self._complain(f"recording failed, the training goes on: {exception_text.describe_exception(error)}")
 
     def _start(self) -> None:
         if self._order.black_box is not None:
@@ -173,7 +173,7 @@ class StepRecording:
             if interrupts.of_the_program(error):
                 raise
             self.failed = True
-            self._complain(f"the recording could not be closed: {exception_text.named(error)}")
+            self._complain(f"the recording could not be closed: {exception_text.describe_exception(error)}")
 
     def _leave_loaders(self) -> None:
         if not self._observes_loaders:
@@ -184,7 +184,7 @@ class StepRecording:
         try:
             loader.profiler_stops()
         except Exception as error:  # as above
-            self._complain(f"data loaders are still watched: {exception_text.named(error)}")
+            self._complain(f"data loaders are still watched: {exception_text.describe_exception(error)}")
 
 
 def on_torch_import() -> None:
@@ -217,8 +217,8 @@ class Watcher:
     def install(self) -> None:
         """Watch for steps, and say that this process exists."""
         self._steps.install()
-        os.register_at_fork(after_in_child=self._forked)
-        self._answer()
+        os.register_at_fork(after_in_child=self._on_fork)
+        self._write_answer()
 
     def _on_step(self) -> None:
         if self._steps.count == 1:
@@ -226,16 +226,16 @@ class Watcher:
         self._recording.on_step()
 
     def _first_step(self) -> None:
-        self._answer()
-        atexit.register(self._end, os.getpid())
+        self._write_answer()
+        atexit.register(self._end_process, os.getpid())
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None and multiprocessing.parent_process() is not None:
             # A process of multiprocessing that was forked ends without atexit.
             from multiprocessing.util import Finalize
 
-            Finalize(None, self._end, args=(os.getpid(),), exitpriority=100)
+            Finalize(None, self._end_process, args=(os.getpid(),), exitpriority=100)
 
-    def _end(self, process: int) -> None:
+    def _end_process(self, process: int) -> None:
         if process == os.getpid():
             self.end()
 
@@ -246,9 +246,9 @@ class Watcher:
             exception: what ended the training.
         """
         self._recording.stop(exception)
-        self._answer(ended=True)
+        self._write_answer(ended=True)
 
-    def _answer(self, *, ended: bool = False) -> None:
+    def _write_answer(self, *, ended: bool = False) -> None:
         """Leave word of this process; without it only the command's report is poorer.
 
         Args:
@@ -258,7 +258,7 @@ class Watcher:
         with contextlib.suppress(OSError):
             rundir.write_json(Path(self._order.answers) / f"{os.getpid()}.json", answer)
 
-    def _forked(self) -> None:
+    def _on_fork(self) -> None:
         # A forked worker that loads data never steps; one that trains records like its parent.
         self._steps.follow_fork()
         self._recording = StepRecording(self._order, log.error)

@@ -20,7 +20,7 @@ _arguments: tuple[str | os.PathLike[str], Form, str, str] | None = None
 _hooked = False
 
 
-def begin(directory: str | os.PathLike[str], form: Form, how: str, stepper: str) -> Agent:
+def start_agent(directory: str | os.PathLike[str], form: Form, how: str, stepper: str) -> Agent:
     """Start the agent of this process, or give back the one that runs.
 
     Args:
@@ -44,14 +44,14 @@ def begin(directory: str | os.PathLike[str], form: Form, how: str, stepper: str)
     _arguments = (agent.directory, form, how, stepper)
     if not _hooked:
         _hooked = True
-        os.register_at_fork(after_in_child=_forked)
-        atexit.register(end)
+        os.register_at_fork(after_in_child=_abandon_agent)
+        atexit.register(end_agent)
     return agent
 
 
 def begin_in_fork() -> Agent | None:
     """Start the agent of a forked child whose parent had one; None if it had none."""
-    return begin(*_arguments) if agent is None and _arguments is not None else agent
+    return start_agent(*_arguments) if agent is None and _arguments is not None else agent
 
 
 def start_capture(document: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ def start_capture(document: Mapping[str, Any]) -> None:
         agent.start(document)
 
 
-def end() -> None:
+def end_agent() -> None:
     """Take leave at the end of the program."""
     global agent, _arguments
     if agent is not None:
@@ -68,11 +68,11 @@ def end() -> None:
         ending.close()
 
 
-def _forked() -> None:
+def _abandon_agent() -> None:
     global agent
     if agent is not None:
         inherited, agent = agent, None
         try:
             inherited.abandon()
         except Exception as error:  # the boundary to the program that forked
-            log.failed("dynamic_profile in a forked process", error)
+            log.report_failure("dynamic_profile in a forked process", error)

@@ -64,16 +64,16 @@ class Recorder:
         except Exception as error:  # the boundary to the framework
             problem = f"{type(error).__name__}: {error}"
         if problem or self._remaining == 0:
-            self._finish(capture, request, problem)
+            self._finish_capture(capture, request, problem)
 
     def cut_short(self, step: int, reason: str) -> None:
         """End the capture that runs in the middle of ``step``."""
         if self._capture is not None and self.current is not None:
             self.current.stop_step = step + 1
             self._ledger.complain(f"the capture ends {self._remaining} steps early: {reason}.")
-            self._finish(self._capture, self.current, "", f"ended {self._remaining} steps early: {reason}")
+            self._finish_capture(self._capture, self.current, "", f"ended {self._remaining} steps early: {reason}")
 
-    def _finish(self, capture: Capture, request: Request, problem: str, remark: str = "") -> None:
+    def _finish_capture(self, capture: Capture, request: Request, problem: str, remark: str = "") -> None:
         try:
             outcome = capture.finish()
             request.result = str(outcome.directory or request.result)

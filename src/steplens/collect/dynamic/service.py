@@ -93,8 +93,8 @@ class Service:
             OSError, RuntimeError: there is no socket or no thread to be had.
         """
         if self._agent.job_folder is not None:
-            self._socket = _listen(self._agent.job_folder / f"{self._agent.process.name}{job_folder.SOCKET_SUFFIX}")
-        self._thread = threading.Thread(target=self._run, name="steplens dynamic", daemon=True)
+            self._socket = _open_socket(self._agent.job_folder / f"{self._agent.process.name}{job_folder.SOCKET_SUFFIX}")
+        self._thread = threading.Thread(target=self._serve_until_stopped, name="steplens dynamic", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -117,7 +117,7 @@ class Service:
 
     # --- the thread
 
-    def _run(self) -> None:
+    def _serve_until_stopped(self) -> None:
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
         if self._socket is not None:
@@ -131,8 +131,8 @@ class Service:
                 if self._stopping.is_set():
                     return
                 if self._socket is not None and ready:
-                    self._serve(self._socket)
-                self._look()
+                    self._serve_connection(self._socket)
+                self._poll_files()
             except Exception as error:  # the thread must outlive whatever one file or one question does to it
                 if self._stopping.is_set():
                     return
@@ -145,7 +145,7 @@ class Service:
         pause = POLL_RECORDING_S if self._agent.capturing else POLL_S
         return min(max(pause, self._took_s / _SHARE), _SLOWEST_POLL_S)
 
-    def _look(self) -> None:
+    def _poll_files(self) -> None:
         begin = time.monotonic()
         changes = ((self._edit.poll(), EDIT), (self._trigger.poll(), TRIGGER))
         self._took_s = time.monotonic() - begin
@@ -170,7 +170,7 @@ class Service:
 
     # --- answers
 
-    def _serve(self, listening: socket.socket) -> None:
+    def _serve_connection(self, listening: socket.socket) -> None:
         try:
             connection, _ = listening.accept()
         except (BlockingIOError, ConnectionError):
@@ -180,16 +180,16 @@ class Service:
             if not job_folder.peer_is_allowed(connection):
                 return
             with contextlib.suppress(OSError, ValueError):
-                answer = self._answer(_question(connection.recv))
+                answer = self._answer_question(_read_question(connection.recv))
                 connection.sendall(json.dumps(answer, default=str).encode() + b"\n")
 
-    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+    def _answer_question(self, question: dict[str, Any]) -> dict[str, Any]:
         if question.get("ask") == ASK_LOOK:
-            self._look()
+            self._poll_files()
         return self._agent.record()
 
 
-def _listen(path: Path) -> socket.socket:
+def _open_socket(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -203,7 +203,7 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-def _question(receive: Callable[[int], bytes]) -> dict[str, Any]:
+def _read_question(receive: Callable[[int], bytes]) -> dict[str, Any]:
     text = b""
     while b"\n" not in text and len(text) <= _LARGEST_QUESTION:
         piece = receive(4096)

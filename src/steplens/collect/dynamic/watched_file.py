@@ -68,9 +68,9 @@ class WatchedFile:
         """
         now = time.monotonic()
         try:
-            signature = _signature(os.stat(self.path))
+            signature = _file_signature(os.stat(self.path))
         except OSError as error:
-            return self._gone(error)
+            return self._report_missing(error)
         self._missing = False
         if signature != self._signature:
             self._signature, self._since, self._was_read = signature, now, False
@@ -79,23 +79,23 @@ class WatchedFile:
             return None
         if not self._was_read and settle and now - self._since < self._settle_s:
             return None
-        return self._read(signature)
+        return self._read_change(signature)
 
-    def _gone(self, error: OSError) -> Change | None:
+    def _report_missing(self, error: OSError) -> Change | None:
         self._signature = None
         if self._missing:
             return None
         self._missing = True
         return Change("", None, f"cannot be read: {error.strerror or error}")
 
-    def _read(self, signature: _Signature) -> Change | None:
+    def _read_change(self, signature: _Signature) -> Change | None:
         try:
-            with open(self.path, "rb", opener=_open) as handle:
-                before = _signature(os.fstat(handle.fileno()))
+            with open(self.path, "rb", opener=_open_regular_file) as handle:
+                before = _file_signature(os.fstat(handle.fileno()))
                 text = handle.read(LARGEST_BYTES + 1)
-                after = _signature(os.fstat(handle.fileno()))
+                after = _file_signature(os.fstat(handle.fileno()))
         except OSError as error:
-            return self._gone(error)
+            return self._report_missing(error)
         if not before == after == signature:
             return None
         self._was_read = True
@@ -115,7 +115,7 @@ class WatchedFile:
         return Change(name, document)
 
 
-def _open(path: str, flags: int) -> int:
+def _open_regular_file(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -123,5 +123,5 @@ def _open(path: str, flags: int) -> int:
     return descriptor
 
 
-def _signature(status: os.stat_result) -> _Signature:
+def _file_signature(status: os.stat_result) -> _Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns

@@ -36,7 +36,7 @@ def _at_exit() -> None:
     """Close windows that are still open, then wait for the analyses, then remove data nobody asked to keep."""
     profilers = list(_started)
     try:
-        with interrupts.held():
+        with interrupts.hold_signals():
             for profiler in profilers:
                 profiler._end_of_program()
         handler.wait_for_analyses()

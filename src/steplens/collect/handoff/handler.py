@@ -75,11 +75,11 @@ class TraceHandler:
         if target is None:
             return lambda: None
 
-        def moved(destination: str) -> None:
+        def follow_destination(destination: str) -> None:
             if not upload.is_url(destination):
                 follow(Path(destination))
 
-        return lambda: upload.move_later(run_directory, target, moved)
+        return lambda: upload.move_later(run_directory, target, follow_destination)
 
 
 def tensorboard_trace_handler(
@@ -138,7 +138,7 @@ def offline_command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "steplens.offline", *map(str, arguments)]
 
 
-def _start(run_directory: Path, *, is_async: bool) -> tuple[subprocess.Popen[bytes], Path]:
+def _start_analysis(run_directory: Path, *, is_async: bool) -> tuple[subprocess.Popen[bytes], Path]:
     logs = rundir.make_directory(run_directory / rundir.LOG_DIRECTORY)
     path = logs / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_analyse.log"
     # On a terminal the analysis shows its progress itself.
@@ -160,7 +160,7 @@ def _start(run_directory: Path, *, is_async: bool) -> tuple[subprocess.Popen[byt
     return process, path
 
 
-def _report(run_directory: Path, code: int, path: Path) -> None:
+def _report_result(run_directory: Path, code: int, path: Path) -> None:
     if code:
         log.error(f"The analysis of {run_directory} failed (exit code {code}), see {path}; the recorded data is safe.")
     else:
@@ -172,10 +172,10 @@ def analyse_and_wait(run_directory: Path) -> None:
     process: subprocess.Popen[bytes] | None = None
     try:
         # What was recorded is safe: whoever has interrupted the program does not wait for this.
-        interrupts.deliver()
+        interrupts.deliver_signals()
         log.info(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
-        process, path = _start(run_directory, is_async=False)
-        with interrupts.allowed():
+        process, path = _start_analysis(run_directory, is_async=False)
+        with interrupts.allow_signals():
             code = process.wait()
     except BaseException as error:  # Ctrl-C while the training waits: the analysis is not waited for any longer
         if isinstance(error, Exception) and not interrupts.of_the_program(error):
@@ -184,7 +184,7 @@ def analyse_and_wait(run_directory: Path) -> None:
             process.terminate()
         log.warning(f"{run_directory} is not analysed, because the program was interrupted: steplens analyse does it later.")
         raise
-    _report(run_directory, code, path)
+    _report_result(run_directory, code, path)
 
 
 class _Analyses:
@@ -198,17 +198,17 @@ class _Analyses:
     def add(self, run_directory: Path, then: Callable[[], None]) -> None:
         """Analyse a run directory as soon as there is room, and call ``then``."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(target=self._run, args=(run_directory, then), name="steplens analysis", daemon=True)
+        thread = threading.Thread(target=self._run_analysis, args=(run_directory, then), name="steplens analysis", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, run_directory: Path, then: Callable[[], None]) -> None:
+    def _run_analysis(self, run_directory: Path, then: Callable[[], None]) -> None:
         with self._slots:
             try:
-                process, path = _start(run_directory, is_async=True)
-                _report(run_directory, process.wait(), path)
+                process, path = _start_analysis(run_directory, is_async=True)
+                _report_result(run_directory, process.wait(), path)
             except Exception as exception:  # the boundary to the system, which starts the analysis
-                log.failed(f"analyse {run_directory}", exception)
+                log.report_failure(f"analyse {run_directory}", exception)
             then()
 
     @property
@@ -240,7 +240,7 @@ def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None)
     _analyses.add(run_directory, then)
 
 
-def analysing() -> bool:
+def is_analysing() -> bool:
     """Whether an analysis runs beside the training."""
     return _analyses.running
 

@@ -90,7 +90,7 @@ def move_run(run: Path, target: str) -> str:
     """
     if not is_url(target):
         return str(_move_to_folder(run, Path(target)))
-    destination = _upload(run, target)
+    destination = _upload_run(run, target)
     shutil.rmtree(run, ignore_errors=True)
     return destination
 
@@ -114,7 +114,7 @@ def _move_to_folder(run: Path, folder: Path) -> Path:
     return destination
 
 
-def _upload(run: Path, url: str) -> str:
+def _upload_run(run: Path, url: str) -> str:
     try:
         fsspec: Any = importlib.import_module("fsspec")
     except ImportError:
@@ -147,7 +147,7 @@ def note_failure(run: Path, target: str, error: BaseException) -> str:
     Returns:
         the sentence.
     """
-    reason = " ".join(exception_text.named(error).split())[:500]
+    reason = " ".join(exception_text.describe_exception(error).split())[:500]
     message = f"{run} could not be moved to {without_credentials(target)} and stays where it is: {without_credentials(reason)}"
     path = run / rundir.RAW_DIRECTORY / rundir.STATE_FILE
     with contextlib.suppress(OSError, ValueError, KeyError):
@@ -173,10 +173,10 @@ class _Uploads:
         with self._lock:
             self._waiting.put((run, target, moved))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="steplens upload", daemon=True)
+                self._thread = threading.Thread(target=self._upload_waiting_runs, name="steplens upload", daemon=True)
                 self._thread.start()
 
-    def _work(self) -> None:
+    def _upload_waiting_runs(self) -> None:
         while True:
             with self._lock:
                 if self._waiting.empty():

@@ -57,16 +57,16 @@ class HostSampler:
         #: what the training itself spends on it
         self.spent_ns = clock.monotonic_ns() - begin
         if self._traced:
-            osrt.permit(self._process.pid)
+            osrt.permit_tracing(self._process.pid)
             log.info("osrt stops the process at every system call, which slows it down while it is recorded.")
 
     def start(self) -> None:
         """Begin to sample."""
-        self._tell("start")
+        self._send_command("start")
 
     def stop(self) -> None:
         """End, without waiting for it."""
-        self._tell("stop")
+        self._send_command("stop")
 
     def finish(self) -> None:
         """Wait until the samples are written, and say what is not there."""
@@ -85,9 +85,9 @@ class HostSampler:
             process.communicate()
             reason = f"the process that samples did not end within {_PATIENCE_S:g} s"
         if self._traced:
-            osrt.permit(0)
+            osrt.permit_tracing(0)
         self.spent_ns += clock.monotonic_ns() - begin
-        problems = dict.fromkeys((item.value for item in self._systems), reason) if reason else self._problems()
+        problems = dict.fromkeys((item.value for item in self._systems), reason) if reason else self._read_problems()
         for system, problem in problems.items():
             message = f"host_sys {system} was not collected because {problem}."
             log.warning(message)
@@ -100,14 +100,14 @@ class HostSampler:
             process.kill()
             process.communicate()
 
-    def _problems(self) -> dict[str, str]:
+    def _read_problems(self) -> dict[str, str]:
         try:
             problems: Any = json_text.loads((self._folder / rundir.HOST_SAMPLES).read_bytes())["problems"]
             return {str(system): str(problem) for system, problem in problems.items()}
         except (OSError, ValueError, KeyError, AttributeError) as exception:
             return {"data": f"its file cannot be read: {exception}"}
 
-    def _tell(self, word: str) -> None:
+    def _send_command(self, word: str) -> None:
         if self._process is None or self._process.stdin is None:
             return
         # The running time goes along, so that the first and the last sample reach exactly to the edges of the window.

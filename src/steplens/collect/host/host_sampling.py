@@ -66,9 +66,9 @@ class Sampler:
         self._started = self._late_ns = 0
         self.interval_ns = INTERVAL_NS
         self.problems: dict[str, str] = {}
-        self._open()
+        self._open_sources()
 
-    def _open(self) -> None:
+    def _open_sources(self) -> None:
         try:
             psutil: Any = importlib.import_module("psutil")
             process = psutil.Process(self._pid)
@@ -89,7 +89,7 @@ class Sampler:
                 try:
                     source = make()
                 except Exception as exception:  # the boundary to psutil
-                    self.problems[system] = _reason(exception)
+                    self.problems[system] = _exception_reason(exception)
                     continue
                 self._sources.append((system, source))
                 if isinstance(source, ProcessorTime):
@@ -106,10 +106,10 @@ class Sampler:
             try:
                 self._calls = SystemCalls(self._pid, self._folder)
             except OSError as exception:
-                self.problems["osrt"] = _reason(exception)
+                self.problems["osrt"] = _exception_reason(exception)
         self._started = time.time_ns()
         self._late_ns = max(0, self._started - asked_ns)
-        self._each(lambda source: source.start(self._started))
+        self._call_sources(lambda source: source.start(self._started))
         if self._running_time is not None:
             self._running_time.restart(asked_ns, running_ns)
 
@@ -117,7 +117,7 @@ class Sampler:
         """Look at everything once."""
         begin = time.thread_time_ns()
         now = time.time_ns()
-        self._each(lambda source: self._keep(source.sample(now)))
+        self._call_sources(lambda source: self._add_samples(source.sample(now)))
         if self._calls is not None and (problem := self._calls.check()):
             self.problems["osrt"] = problem
             self._calls = None
@@ -136,11 +136,11 @@ class Sampler:
         if self._calls is not None and (problem := self._calls.stop()):
             self.problems["osrt"] = problem
         if self._running_time is not None:
-            self._keep(self._running_time.last(ended_ns, running_ns))
+            self._add_samples(self._running_time.last(ended_ns, running_ns))
             self._sources = [entry for entry in self._sources if entry[1] is not self._running_time]
         now = time.time_ns()
-        self._each(lambda source: self._keep(source.sample(now)))
-        self._each(lambda source: self._keep(source.finish(now)))
+        self._call_sources(lambda source: self._add_samples(source.sample(now)))
+        self._call_sources(lambda source: self._add_samples(source.finish(now)))
         used = resource.getrusage(resource.RUSAGE_SELF)
         memory = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
         value = {
@@ -162,7 +162,7 @@ class Sampler:
         }
         rundir.write_json(self._folder / rundir.HOST_SAMPLES, value)
 
-    def _keep(self, samples: Iterable[Sample]) -> None:
+    def _add_samples(self, samples: Iterable[Sample]) -> None:
         for series, now, value in samples:
             if self._count >= LIMIT:
                 self._dropped += 1
@@ -172,7 +172,7 @@ class Sampler:
             values.append(round(value, 3))
             self._count += 1
 
-    def _each(self, call: Callable[[Source], None]) -> None:
+    def _call_sources(self, call: Callable[[Source], None]) -> None:
         """Do something with every source; one that fails is not asked again."""
         for entry in list(self._sources):
             system, source = entry
@@ -180,10 +180,10 @@ class Sampler:
                 call(source)
             except Exception as exception:  # the boundary to psutil
                 self._sources.remove(entry)
-                self.problems[system] = _reason(exception)
+                self.problems[system] = _exception_reason(exception)
 
 
-def _reason(exception: BaseException) -> str:
+def _exception_reason(exception: BaseException) -> str:
     return f"{exception}" or type(exception).__name__
 
 

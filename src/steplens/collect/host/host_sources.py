@@ -77,7 +77,7 @@ class ProcessorTime(Source):
 
     def start(self, now: int) -> None:
         """See ``Source``."""
-        self.put(*self._both())
+        self.put(*self._read_both_times())
 
     def restart(self, now: int, running: int) -> None:
         """Begin at a time, and from a running time then, that were read elsewhere."""
@@ -91,9 +91,9 @@ class ProcessorTime(Source):
 
     def sample(self, now: int) -> Iterator[Sample]:
         """See ``Source``; at a moment of its own, since a busy machine may leave any time after ``now``."""
-        return self.last(*self._both())
+        return self.last(*self._read_both_times())
 
-    def _both(self) -> tuple[int, int]:
+    def _read_both_times(self) -> tuple[int, int]:
         """The time and the running time of one moment."""
         readings = []
         for _ in range(_TRIES):
@@ -124,12 +124,12 @@ class Processors(Source):
         self._last = 0
         self._pause = 0
         self._seen: set[str] = set()
-        if int(_read(f"{self._tasks}/{process.pid}/schedstat").split()[0]) == 0:
+        if int(_read_file(f"{self._tasks}/{process.pid}/schedstat").split()[0]) == 0:
             raise OSError("the system does not count the running time of threads")
 
     def start(self, now: int) -> None:
         """See ``Source``."""
-        self._running = {tid: running for tid, running, _ in self._threads()}
+        self._running = {tid: running for tid, running, _ in self._thread_times()}
         self._last = now
 
     def sample(self, now: int) -> Iterator[Sample]:
@@ -139,7 +139,7 @@ class Processors(Source):
         begin = time.monotonic_ns()
         shares: dict[str, int] = dict.fromkeys(self._seen, 0)
         running_now = {}
-        for tid, running, processor in self._threads():
+        for tid, running, processor in self._thread_times():
             delta = running - self._running.get(tid, 0)
             running_now[tid] = running
             if delta > 0:
@@ -156,11 +156,11 @@ class Processors(Source):
         self._pause = 0
         return self.sample(now)
 
-    def _threads(self) -> Iterator[tuple[str, int, str]]:
+    def _thread_times(self) -> Iterator[tuple[str, int, str]]:
         for tid in os.listdir(self._tasks):
             try:
-                running = int(_read(f"{self._tasks}/{tid}/schedstat").split()[0])
-                fields = _read(f"{self._tasks}/{tid}/stat").rpartition(b")")[2].split()
+                running = int(_read_file(f"{self._tasks}/{tid}/schedstat").split()[0])
+                fields = _read_file(f"{self._tasks}/{tid}/stat").rpartition(b")")[2].split()
                 yield tid, running, fields[_PROCESSOR_FIELD].decode()
             except (OSError, ValueError, IndexError):
                 continue  # it has just ended
@@ -188,7 +188,7 @@ class Disk(Source):
         self._rate = _Rates()
         process.io_counters()
         try:
-            self._waits = _read("/proc/sys/kernel/task_delayacct").strip() == b"1"
+            self._waits = _read_file("/proc/sys/kernel/task_delayacct").strip() == b"1"
         except OSError:
             self._waits = False
 
@@ -285,6 +285,6 @@ class Numa(Source):
             yield (_NUMA, f"Node {node}/Process Memory", _KILOBYTES), now, kilobytes
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     with open(path, "rb", buffering=0) as file:
         return file.read(4096)

@@ -68,19 +68,19 @@ class SystemCalls:
             return self._reason()
         with contextlib.suppress(OSError):
             if self._path.stat().st_size > LIMIT_BYTES:
-                self._end()
+                self._end_strace()
                 return f"their file reached {LIMIT_BYTES >> 20} MiB, so that later ones are missing"
         return ""
 
     def stop(self) -> str:
         """End it; returns why something is missing, or nothing."""
         problem = self.check()
-        self._end()
+        self._end_strace()
         with contextlib.suppress(OSError):
             self._path.chmod(rundir.FILE_MODE)
         return problem
 
-    def _end(self) -> None:
+    def _end_strace(self) -> None:
         if self._process.poll() is not None:
             return
         # It lets go of the process on an interrupt. Killed, it does so too, and may lose what it has not written.
@@ -106,7 +106,7 @@ def _end_with_parent() -> None:
         os.setpgid(0, 0)
 
 
-def permit(tracer: int) -> None:
+def permit_tracing(tracer: int) -> None:
     """Let a process, and those that it starts, trace this one, where the system reserves that to parents.
 
     Args:

@@ -75,8 +75,8 @@ def _needed_since_ns() -> int | None:
 
 
 def _watch_failed(exception: Exception) -> None:
-    _state.problem = exception_text.named(exception)
-    log.failed("data_loader", exception)
+    _state.problem = exception_text.describe_exception(exception)
+    log.report_failure("data_loader", exception)
 
 
 class LoaderWindow:
@@ -118,7 +118,7 @@ class LoaderWindow:
         self._stages = [_made_here(delivery) for delivery in new if len(delivery) > _MADE]
         self._epochs = [list(epoch) for epoch in watch.epochs]
         if new:
-            self._overwritten(new[0][0] - self._first)
+            self._report_overwritten(new[0][0] - self._first)
 
     def cancel(self) -> None:
         """Nothing will be saved."""
@@ -143,7 +143,7 @@ class LoaderWindow:
                 self._health.add("loader_incomplete", WARNING, message, unsafe=_DATA_LOADING)
             workers = self._read_workers(watch)
             if self._stages or self._batches:
-                self._write(folder, watch, workers)
+                self._write_window(folder, watch, workers)
         finally:
             self.cancel()
 
@@ -164,17 +164,17 @@ class LoaderWindow:
                 continue
             self._stages += rows
             # a row of a full ring may be half written and is left out
-            self._overwritten(ring.get(COUNT) - self._counts.get(slot, 0) - CAPACITY + 1)
+            self._report_overwritten(ring.get(COUNT) - self._counts.get(slot, 0) - CAPACITY + 1)
             described = {"loader": slot.loader, "worker": slot.worker, "pid": slot.pid, "attached_ns": ring.get(ATTACHED_NS)}
             workers.append(described)
         return workers
 
-    def _overwritten(self, count: int) -> None:
+    def _report_overwritten(self, count: int) -> None:
         if count > 0:
             message = "batches at the beginning of the window were overwritten, because loaders made too many of them"
             self._health.add("loader_overwritten", WARNING, message, unsafe=_DATA_LOADING, count=count)
 
-    def _write(self, folder: Path, watch: LoaderWatch, workers: list[dict[str, int]]) -> None:
+    def _write_window(self, folder: Path, watch: LoaderWatch, workers: list[dict[str, int]]) -> None:
         numbers = {row[0] for row in (*self._stages, *self._batches)}
         rows = array("q")
         for row in (*self._stages, *self._batches):

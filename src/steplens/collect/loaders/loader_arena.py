@@ -79,7 +79,7 @@ class Arena:
         self.slots.append(slot)
         os.ftruncate(self._handle, max(os.fstat(self._handle).st_size, (slot.index + 1) * _LENGTH))
         os.pwrite(self._handle, bytes(HEAD_BYTES), slot.index * _LENGTH)
-        self._write(slot, TOKEN, slot.token)
+        self._write_field(slot, TOKEN, slot.token)
         return slot
 
     def terms(self, slot: Slot) -> dict[str, Any]:
@@ -93,11 +93,11 @@ class Arena:
 
     def counts(self) -> dict[Slot, int]:
         """How many rows each worker has written so far."""
-        return {slot: self._read(slot, COUNT) for slot in self.slots}
+        return {slot: self._read_field(slot, COUNT) for slot in self.slots}
 
     def stop(self, slot: Slot) -> None:
         """Tell a worker to end observing itself."""
-        self._write(slot, STOP, 1)
+        self._write_field(slot, STOP, 1)
 
     def close(self) -> None:
         """Give the memory back; workers keep what they have mapped until they end."""
@@ -112,8 +112,8 @@ class Arena:
         with contextlib.suppress(OSError):
             os.close(self._handle)
 
-    def _read(self, slot: Slot, field: int) -> int:
+    def _read_field(self, slot: Slot, field: int) -> int:
         return int.from_bytes(os.pread(self._handle, 8, slot.index * _LENGTH + 8 * field), sys.byteorder)
 
-    def _write(self, slot: Slot, field: int, value: int) -> None:
+    def _write_field(self, slot: Slot, field: int, value: int) -> None:
         os.pwrite(self._handle, value.to_bytes(8, sys.byteorder), slot.index * _LENGTH + 8 * field)

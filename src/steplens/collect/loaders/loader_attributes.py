@@ -41,11 +41,11 @@ _UNTIMED = (0, loader_transforms.UNTIMED)
 _NOT_RECEIVED = (0, 0, 0)
 
 
-def asks(watch: LoaderObserver) -> property:
+def ask_property(watch: LoaderObserver) -> property:
     """For ``_profile_name``: the loop asks for the next batch."""
     name, now = "_profile_name", clock.now_ns
 
-    def get(iterator: Any) -> Any:
+    def read_profile_name(iterator: Any) -> Any:
         attributes = iterator.__dict__
         try:
             state: Iteration | None = attributes.get(STATE)
@@ -55,7 +55,7 @@ def asks(watch: LoaderObserver) -> property:
                 received = state.received
                 if state.next_start and state.in_order:
                     # what it asked for before was an error, or nothing
-                    _forget(received, attributes["_rcvd_idx"])
+                    _forget_received(received, attributes["_rcvd_idx"])
                 state.next_start = now()
                 state.waited, state.last = 0, -1
                 state.ready = state.queued() + len(received)
@@ -66,16 +66,16 @@ def asks(watch: LoaderObserver) -> property:
         try:
             return attributes[name]
         except KeyError:
-            raise _absent(iterator, name) from None
+            raise _missing_attribute(iterator, name) from None
 
-    return _watched(name, get)
+    return _watched_attribute(name, read_profile_name)
 
 
-def fetches(watch: LoaderObserver) -> property:
+def fetch_property(watch: LoaderObserver) -> property:
     """For ``_dataset_fetcher`` of an iterator without workers: the indices are known, the samples are read now."""
     name, now = "_dataset_fetcher", clock.now_ns
 
-    def get(iterator: Any) -> Any:
+    def read_fetcher(iterator: Any) -> Any:
         attributes = iterator.__dict__
         try:
             state: Iteration | None = attributes.get(STATE)
@@ -88,31 +88,31 @@ def fetches(watch: LoaderObserver) -> property:
         try:
             return attributes[name]
         except KeyError:
-            raise _absent(iterator, name) from None
+            raise _missing_attribute(iterator, name) from None
 
-    return _watched(name, get)
+    return _watched_attribute(name, read_fetcher)
 
 
-def collates() -> property:
+def collate_property() -> property:
     """For ``collate_fn`` of a fetcher: the samples are there."""
     name, now = "collate_fn", clock.now_ns
 
-    def get(fetcher: Any) -> Any:
+    def read_collate_fn(fetcher: Any) -> Any:
         attributes = fetcher.__dict__
         attributes[STATE] = now()
         try:
             return attributes[name]
         except KeyError:
-            raise _absent(fetcher, name) from None
+            raise _missing_attribute(fetcher, name) from None
 
-    return _watched(name, get)
+    return _watched_attribute(name, read_collate_fn)
 
 
-def collated() -> property:
+def collated_property() -> property:
     """For ``_pin_memory`` of an iterator without workers: the batch is there, and is pinned next."""
     name, now = "_pin_memory", clock.now_ns
 
-    def get(iterator: Any) -> Any:
+    def read_pin_memory(iterator: Any) -> Any:
         attributes = iterator.__dict__
         state: Iteration | None = attributes.get(STATE)
         if state is not None:
@@ -120,12 +120,12 @@ def collated() -> property:
         try:
             return attributes[name]
         except KeyError:
-            raise _absent(iterator, name) from None
+            raise _missing_attribute(iterator, name) from None
 
-    return _watched(name, get)
+    return _watched_attribute(name, read_pin_memory)
 
 
-def _forget(received: dict[int, tuple[int, int, int]], before: int) -> None:
+def _forget_received(received: dict[int, tuple[int, int, int]], before: int) -> None:
     # another thread may be adding to it, and copying it is one step of the interpreter
     for number in list(received):
         if number < before:
@@ -185,12 +185,12 @@ class Delivers:
             self._watch.give_up(exception)
 
 
-def _watched(name: str, get: Callable[[Any], Any]) -> property:
-    def put(owner: Any, value: Any) -> None:
+def _watched_attribute(name: str, get: Callable[[Any], Any]) -> property:
+    def set_attribute(owner: Any, value: Any) -> None:
         owner.__dict__[name] = value
 
-    return property(get, put)
+    return property(get, set_attribute)
 
 
-def _absent(owner: Any, name: str) -> AttributeError:
+def _missing_attribute(owner: Any, name: str) -> AttributeError:
     return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")

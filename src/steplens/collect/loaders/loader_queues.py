@@ -44,7 +44,7 @@ class Iteration:
         self.in_order = True
         self.fetch_start = self.collate_end = 0
         #: how many batches lie in the queue with results; far below 0 where the system does not tell
-        self.queued: Callable[[], int] = _unknown
+        self.queued: Callable[[], int] = _unknown_length
         #: attributes of queues to put back: the queue, the name, what was there
         self.hooks: list[tuple[Any, str, Any]] = []
 
@@ -54,7 +54,7 @@ class Iteration:
         setattr(queue, name, new)
 
 
-def _unknown() -> int:
+def _unknown_length() -> int:
     return -1 << 20
 
 
@@ -74,7 +74,7 @@ def watch_results(state: Iteration, iterator: Any) -> None:
         results.qsize()
         state.queued = results.qsize
     pins = bool(iterator.__dict__.get("_pin_memory"))
-    state.hook(results, "get", _receives(state, results.get, pins, workers._IterableDatasetStopIteration))
+    state.hook(results, "get", _timed_receive(state, results.get, pins, workers._IterableDatasetStopIteration))
     state.hook(results, "_recv_bytes", _is_there(state, results._recv_bytes))
     if pins:
         pinned = iterator._data_queue
@@ -82,7 +82,7 @@ def watch_results(state: Iteration, iterator: Any) -> None:
         state.hook(pinned, "get", _takes_pinned(state, pinned.get))
 
 
-def _receives(state: Iteration, original: Any, pins: bool, end: type) -> Any:
+def _timed_receive(state: Iteration, original: Any, pins: bool, end: type) -> Any:
     """For ``get`` of the queue with results; with ``pins`` the thread that pins calls it.
 
     Args:
@@ -158,16 +158,16 @@ def _takes_pinned(state: Iteration, original: Any) -> Any:
     return get
 
 
-def retire(state: Iteration) -> None:
+def retire_iterator(state: Iteration) -> None:
     """An iterator is gone; its queues must go too, at once and not when somebody collects garbage: they hold files."""
     for slot in state.slots:
         slot.retired_ns = clock.now_ns()
-    unhook(state)
+    unhook_queues(state)
 
 
-def unhook(state: Iteration) -> None:
+def unhook_queues(state: Iteration) -> None:
     """Leave the queues as they were."""
     hooks, state.hooks = state.hooks, []
-    state.queued = _unknown
+    state.queued = _unknown_length
     for queue, name, old in hooks:
         put_back(queue, name, old)

@@ -120,7 +120,7 @@ def batch_ends(attributes: dict[str, Any]) -> tuple[int, int]:
     return ns, calls
 
 
-def install(dataset: Any) -> bool:
+def install_timing(dataset: Any) -> bool:
     """Time the transforms of a data set.
 
     Returns:
@@ -173,7 +173,7 @@ class _Timing:
 _timing = _Timing()
 
 
-def remove() -> None:
+def remove_timing() -> None:
     """Put everything back."""
     _timing.switch(False)
     _replaced.clear()
@@ -190,21 +190,21 @@ def without_our_frames(error: BaseException | None, traceback: TracebackType | N
         cause = pending.pop()
         if cause is not None and id(cause) not in visited:
             visited.add(id(cause))
-            cause.__traceback__ = _stripped(cause.__traceback__)
+            cause.__traceback__ = _strip_our_frames(cause.__traceback__)
             pending += [cause.__cause__, cause.__context__]
-    return _stripped(traceback)
+    return _strip_our_frames(traceback)
 
 
-def _stripped(traceback: TracebackType | None) -> TracebackType | None:
-    def ours(entry: TracebackType | None) -> bool:
+def _strip_our_frames(traceback: TracebackType | None) -> TracebackType | None:
+    def is_our_frame(entry: TracebackType | None) -> bool:
         return entry is not None and entry.tb_frame.f_code.co_filename == _THIS_FILE
 
-    while ours(traceback):
+    while is_our_frame(traceback):
         traceback = traceback.tb_next  # type: ignore[union-attr]
     entry = traceback
     while entry is not None:
         following = entry.tb_next
-        while ours(following):
+        while is_our_frame(following):
             following = following.tb_next  # type: ignore[union-attr]
         entry.tb_next = following
         entry = following

@@ -15,7 +15,15 @@ from typing import Any
 
 from steplens.collect.loaders import loader_attributes, loader_transforms, loader_worker
 from steplens.collect.loaders.loader_arena import Arena, Slot
-from steplens.collect.loaders.loader_queues import ABSENT, STATE, Iteration, put_back, retire, unhook, watch_results
+from steplens.collect.loaders.loader_queues import (
+    ABSENT,
+    STATE,
+    Iteration,
+    put_back,
+    retire_iterator,
+    unhook_queues,
+    watch_results,
+)
 
 #: batches that are kept of all loaders together
 CAPACITY = 1 << 14
@@ -57,12 +65,12 @@ class LoaderWatch:
         module: Any = importlib.import_module("torch.utils.data.dataloader")
         fetchers: Any = importlib.import_module("torch.utils.data._utils.fetch")
         self._single = module._SingleProcessDataLoaderIter
-        self._watch(module._BaseDataLoaderIter, "_profile_name", loader_attributes.asks(self))
-        self._watch(module._BaseDataLoaderIter, "_num_yielded", loader_attributes.Delivers(self))
-        self._watch(self._single, "_dataset_fetcher", loader_attributes.fetches(self))
-        self._watch(fetchers._BaseDatasetFetcher, "collate_fn", loader_attributes.collates())
+        self._watch_attribute(module._BaseDataLoaderIter, "_profile_name", loader_attributes.ask_property(self))
+        self._watch_attribute(module._BaseDataLoaderIter, "_num_yielded", loader_attributes.Delivers(self))
+        self._watch_attribute(self._single, "_dataset_fetcher", loader_attributes.fetch_property(self))
+        self._watch_attribute(fetchers._BaseDatasetFetcher, "collate_fn", loader_attributes.collate_property())
 
-    def _watch(self, owner: Any, name: str, watching: Any) -> None:
+    def _watch_attribute(self, owner: Any, name: str, watching: Any) -> None:
         setattr(owner, name, watching)
         self._classes.append((owner, name, watching))
 
@@ -72,8 +80,8 @@ class LoaderWatch:
         for iterator in list(self._iterators):
             state = iterator.__dict__.pop(STATE, None)
             if state is not None:
-                unhook(state)
-        loader_transforms.remove()
+                unhook_queues(state)
+        loader_transforms.remove_timing()
         if self.arena is not None:
             for slot in self.arena.slots:
                 self.arena.stop(slot)
@@ -83,7 +91,7 @@ class LoaderWatch:
     def leave(self) -> None:
         """End in a forked process, whose parent goes on."""
         self.unwatch()
-        loader_transforms.remove()
+        loader_transforms.remove_timing()
         if self.arena is not None:
             self.arena.close_copy()
 
@@ -103,35 +111,35 @@ class LoaderWatch:
 
     def prepare(self, iterator: Any) -> Iteration:
         """An iterator is asked for a batch for the first time since it was connected, or since the profiler started."""
-        state = self._state(iterator)
+        state = self._iteration_state(iterator)
         if state.workers and not state.connected:
-            self._connect(iterator, state)
+            self._connect_queues(iterator, state)
         if not state.epoch:
             # the iterator is older than the profiler
-            self._epoch(state, 0)
+            self._begin_epoch(state, 0)
         state.prepared = True
         return state
 
     def epoch_begins(self, iterator: Any, now: int) -> None:
         """An iterator is made, its workers are there, or it begins again."""
-        state = self._state(iterator)
+        state = self._iteration_state(iterator)
         if state.workers and "_index_queues" not in iterator.__dict__:
             # workers are about to be started
-            self._epoch(state, now)
+            self._begin_epoch(state, now)
         elif state.workers and not state.connected:
-            self._connect(iterator, state)
+            self._connect_queues(iterator, state)
             if state.epoch:
                 state.epoch[3] = now
         else:
-            self._epoch(state, now)
+            self._begin_epoch(state, now)
 
     # --- what is known of them
 
-    def _state(self, iterator: Any) -> Iteration:
+    def _iteration_state(self, iterator: Any) -> Iteration:
         attributes = iterator.__dict__
         state: Iteration | None = attributes.get(STATE)
         if state is None:
-            state = Iteration(self._loader(attributes), int(attributes.get("_num_workers", 0)))
+            state = Iteration(self._loader_number(attributes), int(attributes.get("_num_workers", 0)))
             attributes[STATE] = state
             self._iterators.add(iterator)
             if state.loader >= 0 and not state.workers:
@@ -139,14 +147,14 @@ class LoaderWatch:
         return state
 
     def _in_the_loop(self, attributes: dict[str, Any], state: Iteration) -> None:
-        state.transforms = loader_transforms.install(attributes.get("_dataset"))
+        state.transforms = loader_transforms.install_timing(attributes.get("_dataset"))
         if state.transforms:
             self.loaders[state.loader]["transform"] = True
         state.pins = bool(attributes.get("_pin_memory"))
         if state.pins and not any(name == "_pin_memory" for _, name, _ in self._classes):
-            self._watch(self._single, "_pin_memory", loader_attributes.collated())
+            self._watch_attribute(self._single, "_pin_memory", loader_attributes.collated_property())
 
-    def _loader(self, attributes: dict[str, Any]) -> int:
+    def _loader_number(self, attributes: dict[str, Any]) -> int:
         """The number of the loader that an iterator is of (-1: there are too many): those of one share the batches' sampler."""
         sampler = attributes.get("_index_sampler")
         sampler_and_number = self._keys.get(id(sampler))
@@ -155,8 +163,8 @@ class LoaderWatch:
         described = {
             "dataset": type(attributes.get("_dataset")).__name__,
             "workers": int(attributes.get("_num_workers", 0)),
-            "batch_size": _number(getattr(sampler, "batch_size", None)),
-            "collate": _name(attributes.get("_collate_fn")),
+            "batch_size": _integer_or_none(getattr(sampler, "batch_size", None)),
+            "collate": _function_name(attributes.get("_collate_fn")),
             "iterable": attributes.get("_dataset_kind") == 1,
             "persistent_workers": bool(attributes.get("_persistent_workers")),
             "pin_memory": bool(attributes.get("_pin_memory")),
@@ -168,7 +176,7 @@ class LoaderWatch:
         if number < 0:
             self.ignored = True
         else:
-            self._keys[id(sampler)] = (_reference(sampler), number)
+            self._keys[id(sampler)] = (_reference_to(sampler), number)
         return number
 
     def _made_again(self, described: dict[str, Any]) -> int:
@@ -179,7 +187,7 @@ class LoaderWatch:
                 return number
         return -1
 
-    def _epoch(self, state: Iteration, begin: int) -> None:
+    def _begin_epoch(self, state: Iteration, begin: int) -> None:
         number = self._last_epoch.get(state.loader, -1) + 1
         self._last_epoch[state.loader] = number
         state.epoch = [state.loader, number, begin, 0, 0]
@@ -192,7 +200,7 @@ class LoaderWatch:
 
     # --- workers
 
-    def _connect(self, iterator: Any, state: Iteration) -> None:
+    def _connect_queues(self, iterator: Any, state: Iteration) -> None:
         """Watch the queues of an iterator with workers."""
         state.connected = True
         if state.loader < 0:
@@ -211,10 +219,12 @@ class LoaderWatch:
             if slot is None:
                 continue
             state.slots.append(slot)
-            state.hook(queue, "put", functools.partial(self._introduce, state, slot, queue, queue.put))
-        weakref.finalize(iterator, retire, state).atexit = False
+            state.hook(queue, "put", functools.partial(self._introduce_ring, state, slot, queue, queue.put))
+        weakref.finalize(iterator, retire_iterator, state).atexit = False
 
-    def _introduce(self, state: Iteration, slot: Slot, queue: Any, original: Any, task: Any, *args: Any, **kwargs: Any) -> None:
+    def _introduce_ring(
+        self, state: Iteration, slot: Slot, queue: Any, original: Any, task: Any, *args: Any, **kwargs: Any
+    ) -> None:
         """Tell a worker, with its first task, to write into its ring."""
         arena = self.arena
         if type(task) is tuple and arena is not None:
@@ -225,18 +235,18 @@ class LoaderWatch:
         original(task, *args, **kwargs)
 
 
-def _reference(value: Any) -> Any:
+def _reference_to(value: Any) -> Any:
     try:
         return weakref.ref(value)
     except TypeError:
         return lambda: value
 
 
-def _number(value: Any) -> int | None:
+def _integer_or_none(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _name(function: Any) -> str:
+def _function_name(function: Any) -> str:
     return str(getattr(function, "__qualname__", None) or type(function).__name__)[:200]
 
 

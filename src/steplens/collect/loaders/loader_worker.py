@@ -89,8 +89,8 @@ class Observed:
         fetchers: Any = importlib.import_module("torch.utils.data._utils.fetch")
         index_queue, data_queue, dataset = local["index_queue"], local["data_queue"], local["dataset"]
         pickler, failed = multiprocessing.queues._ForkingPickler, workers.ExceptionWrapper  # type: ignore[attr-defined]
-        transforms = loader_transforms.install(dataset)
-        begins, get, collates, put, dumps = self._loop(
+        transforms = loader_transforms.install_timing(dataset)
+        begins, get, collates, put, dumps = self._loop_functions(
             (index_queue.get, data_queue.put, pickler.dumps),
             (workers._ResumeIteration, failed),
             int(local["worker_id"]),
@@ -98,17 +98,17 @@ class Observed:
             transforms,
         )
         if transforms:
-            self._replace(workers, "ExceptionWrapper", functools.partial(_wrapped, failed))
-        self._replace(index_queue, "get", get)
-        self._replace(fetchers._BaseDatasetFetcher, "collate_fn", property(collates, _keep_collate))
-        self._replace(data_queue, "put", put)
-        self._replace(multiprocessing.queues, "_ForkingPickler", _Pickler(pickler, dumps))
+            self._replace_attribute(workers, "ExceptionWrapper", functools.partial(_wrap_error, failed))
+        self._replace_attribute(index_queue, "get", get)
+        self._replace_attribute(fetchers._BaseDatasetFetcher, "collate_fn", property(collates, _keep_collate))
+        self._replace_attribute(data_queue, "put", put)
+        self._replace_attribute(multiprocessing.queues, "_ForkingPickler", _Pickler(pickler, dumps))
         self._ring.set(PID, os.getpid())
         self._ring.set(ATTACHED_NS, clock.now_ns())
         self._ring.set(ATTACHED, 1)
         begins()
 
-    def _replace(self, owner: Any, name: str, new: Any) -> None:
+    def _replace_attribute(self, owner: Any, name: str, new: Any) -> None:
         self._restore.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, new)
 
@@ -120,9 +120,9 @@ class Observed:
             else:
                 setattr(owner, name, old)
         self._restore = []
-        loader_transforms.remove()
+        loader_transforms.remove_timing()
 
-    def _loop(
+    def _loop_functions(
         self, originals: tuple[Any, Any, Any], kinds: tuple[type, type], worker: int, dataset: Any, transforms: bool
     ) -> tuple[Any, Any, Any, Any, Any]:
         """What is called when a batch begins, and in place of ``get``, reading ``collate_fn``, ``put`` and ``dumps``.
@@ -149,7 +149,7 @@ class Observed:
         timed: dict[str, Any] | None = None
         started = collate = 0
 
-        def begins() -> None:
+        def begin_batch() -> None:
             nonlocal timed, started
             timed = batch_begins() if transforms else None
             started = now()
@@ -209,7 +209,7 @@ class Observed:
             cells[cell + _PICKLE_END] = now()
             return data
 
-        return begins, get, collates, put, dumps
+        return begin_batch, get, collates, put, dumps
 
     def _give_up(self) -> None:
         try:
@@ -239,7 +239,7 @@ class _Pickler:
         return getattr(self._real, name)
 
 
-def _wrapped(original: Any, exc_info: Any = None, where: str = "in background") -> Any:
+def _wrap_error(original: Any, exc_info: Any = None, where: str = "in background") -> Any:
     """PyTorch's message about an error in a worker, without the frames that time transforms."""
     kind, error, traceback = exc_info if exc_info is not None else sys.exc_info()
     return original((kind, error, loader_transforms.without_our_frames(error, traceback)), where)
@@ -248,7 +248,7 @@ def _wrapped(original: Any, exc_info: Any = None, where: str = "in background") 
 _current: Observed | None = None
 
 
-def attach(task: tuple[Any, ...], terms: dict[str, Any]) -> tuple[Any, ...]:
+def attach_observer(task: tuple[Any, ...], terms: dict[str, Any]) -> tuple[Any, ...]:
     """Observe the loop that unpickles this; returns its task. Called by nobody else."""
     global _current
     try:

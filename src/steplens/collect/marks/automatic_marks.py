@@ -83,11 +83,11 @@ class AutomaticMarks:
 
     def install(self) -> None:
         """Begin to record."""
-        for part in (self._communication, self._data_loading, self._checkpoints, self._forward):
+        for part in (self._watch_communication, self._data_loading, self._watch_checkpoints, self._watch_forward):
             try:
                 part()
             except Exception as exception:  # the boundary to PyTorch, whose calls are watched
-                log.failed(f"automatic marks ({part.__name__.strip('_')})", exception)
+                log.report_failure(f"automatic marks ({part.__name__.strip('_')})", exception)
 
     def remove(self) -> None:
         """Put everything back, unless somebody else has replaced it meanwhile."""
@@ -98,7 +98,7 @@ class AutomaticMarks:
             handle.remove()
         self._replaced, self._handles = [], []
 
-    def _replace(self, owner: Any, name: str, new: Callable[[Any], Any]) -> None:
+    def _replace_method(self, owner: Any, name: str, new: Callable[[Any], Any]) -> None:
         original = vars(owner).get(name)
         if original is not None:
             replacement = new(original)
@@ -107,24 +107,24 @@ class AutomaticMarks:
 
     # --- communication
 
-    def _communication(self) -> None:
+    def _watch_communication(self) -> None:
         distributed: Any = importlib.import_module("torch.distributed")
         if not distributed.is_available():
             return
         types: Any = importlib.import_module("torch._C._distributed_c10d")
         # Methods and not functions of torch.distributed: those are compared with each other (batch_isend_irecv).
         for method, (operation, argument) in _METHODS.items():
-            self._replace(types.ProcessGroup, method, functools.partial(self._collective, operation, argument))
-        self._replace(types.Work, "wait", self._wait)
+            self._replace_method(types.ProcessGroup, method, functools.partial(self._collective, operation, argument))
+        self._replace_method(types.Work, "wait", self._wrap_wait)
 
     def _collective(self, operation: str, argument: int, original: Any) -> Any:
         def call(group: Any, *args: Any, **kwargs: Any) -> Any:
             number = 0
             try:
-                message = _message(group, operation, args[argument] if len(args) > argument else None, args)
+                message = _communication_message(group, operation, args[argument] if len(args) > argument else None, args)
                 number = self._recorder.start(message, None, COMMUNICATION_DOMAIN)
             except Exception as exception:  # the boundary to PyTorch, whose calls are watched
-                self._failed("communication", exception)
+                self._report_failure("communication", exception)
             try:
                 work = original(group, *args, **kwargs)
             except BaseException:  # goes on: the mark of the failed call is ended first
@@ -132,12 +132,12 @@ class AutomaticMarks:
                     self._recorder.end(number)
                 raise
             if number:
-                self._launched(number, work)
+                self._track_work(number, work)
             return work
 
         return functools.wraps(original)(call)
 
-    def _launched(self, number: int, work: Any) -> None:
+    def _track_work(self, number: int, work: Any) -> None:
         """A range ends when its work has been waited for; until then, here."""
         try:
             self._works[work] = number
@@ -146,7 +146,7 @@ class AutomaticMarks:
             return
         self._recorder.ends_at(number, clock.now_ns())
 
-    def _wait(self, original: Any) -> Any:
+    def _wrap_wait(self, original: Any) -> Any:
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 return original(work, *args, **kwargs)
@@ -161,15 +161,15 @@ class AutomaticMarks:
 
     def _data_loading(self) -> None:
         loader: Any = importlib.import_module("torch.utils.data.dataloader")
-        self._replace(loader._BaseDataLoaderIter, "__next__", functools.partial(self._phase, DATALOADER))
+        self._replace_method(loader._BaseDataLoaderIter, "__next__", functools.partial(self._wrap_phase, DATALOADER))
 
-    def _checkpoints(self) -> None:
+    def _watch_checkpoints(self) -> None:
         torch: Any = importlib.import_module("torch")
-        self._replace(torch, "save", self._saving)
+        self._replace_method(torch, "save", self._wrap_save)
 
-    def _saving(self, original: Any) -> Any:
+    def _wrap_save(self, original: Any) -> Any:
         recorder = self._recorder
-        marked = self._phase(SAVE_CHECKPOINT, original)
+        marked = self._wrap_phase(SAVE_CHECKPOINT, original)
 
         def save(*args: Any, **kwargs: Any) -> Any:
             result = marked(*args, **kwargs)
@@ -178,7 +178,7 @@ class AutomaticMarks:
 
         return functools.wraps(original)(save)
 
-    def _phase(self, message: str, original: Any) -> Any:
+    def _wrap_phase(self, message: str, original: Any) -> Any:
         recorder = self._recorder
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -191,16 +191,16 @@ class AutomaticMarks:
 
         return functools.wraps(original)(call)
 
-    def _forward(self) -> None:
+    def _watch_forward(self) -> None:
         torch: Any = importlib.import_module("torch")
         modules: Any = importlib.import_module("torch.nn.modules.module")
         self._compiling: Callable[[], bool] = torch.compiler.is_compiling
         self._handles += [
-            modules.register_module_forward_pre_hook(self._enter),
-            modules.register_module_forward_hook(self._leave, always_call=True),
+            modules.register_module_forward_pre_hook(self._enter_module),
+            modules.register_module_forward_hook(self._leave_module, always_call=True),
         ]
 
-    def _enter(self, module: Any, _inputs: Any) -> None:
+    def _enter_module(self, module: Any, _inputs: Any) -> None:
         # torch.compile would trace the hook into the graph
         if self._compiling():
             return
@@ -212,7 +212,7 @@ class AutomaticMarks:
         elif thread.outermost is module:
             thread.again += 1
 
-    def _leave(self, module: Any, _inputs: Any, _output: Any) -> None:
+    def _leave_module(self, module: Any, _inputs: Any, _output: Any) -> None:
         thread = self._thread
         if self._compiling() or getattr(thread, "outermost", None) is not module:
             return
@@ -223,15 +223,15 @@ class AutomaticMarks:
         if thread.range:
             self._recorder.end(thread.range)
 
-    def _failed(self, name: str, exception: Exception) -> None:
+    def _report_failure(self, name: str, exception: Exception) -> None:
         if not self._broken:
             self._broken = True
-            log.failed(f"automatic marks ({name})", exception)
+            log.report_failure(f"automatic marks ({name})", exception)
 
 
-def _message(group: Any, operation: str, data: Any, args: tuple[Any, ...]) -> str:
+def _communication_message(group: Any, operation: str, data: Any, args: tuple[Any, ...]) -> str:
     """What a mark of communication says, in the form of CANN's."""
-    tensors = list(_tensors(data)) or list(_tensors(args))
+    tensors = list(_iterate_tensors(data)) or list(_iterate_tensors(args))
     count = sum(tensor.numel() for tensor in tensors)
     dtype = str(tensors[0].dtype) if tensors else ""
     rank = ""
@@ -241,22 +241,22 @@ def _message(group: Any, operation: str, data: Any, args: tuple[Any, ...]) -> st
         rank = f'"srcRank": "{int(args[1])}",'
     kind = _TYPES.get(dtype, dtype.removeprefix("torch."))
     name = f"{group.name().capitalize()}{operation}"
-    stream = _stream(tensors[0]) if tensors else threading.get_native_id()
+    stream = _stream_number(tensors[0]) if tensors else threading.get_native_id()
     return (
         f'{{"streamId": "{stream}","count": "{count}","dataType": "{kind}",{rank}'
         f'"groupName": "{group.group_name}","opName": "{name}"}}'
     )
 
 
-def _tensors(data: Any) -> Any:
+def _iterate_tensors(data: Any) -> Any:
     if hasattr(data, "numel"):
         yield data
     elif isinstance(data, list | tuple):
         for item in data:
-            yield from _tensors(item)
+            yield from _iterate_tensors(item)
 
 
-def _stream(tensor: Any) -> int:
+def _stream_number(tensor: Any) -> int:
     """What executes: the current stream of the device, or on a CPU the thread."""
     if tensor.device.type == "cpu":
         return threading.get_native_id()

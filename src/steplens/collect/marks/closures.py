@@ -24,13 +24,13 @@ def with_range(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any
         kwargs: keyword arguments.
     """
     if args and callable(args[0]):
-        return (_ranged(args[0]), *args[1:]), kwargs
+        return (_wrap_closure(args[0]), *args[1:]), kwargs
     if callable(kwargs.get(_CLOSURE)):
-        return args, {**kwargs, _CLOSURE: _ranged(kwargs[_CLOSURE])}
+        return args, {**kwargs, _CLOSURE: _wrap_closure(kwargs[_CLOSURE])}
     return args, kwargs
 
 
-def _ranged(closure: Any) -> Any:
+def _wrap_closure(closure: Any) -> Any:
     record_function = sys.modules["torch"].autograd.profiler.record_function
 
     def call(*args: Any, **kwargs: Any) -> Any:

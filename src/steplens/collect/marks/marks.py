@@ -85,22 +85,22 @@ class MarkRecorder:
         self._strange = 0
         self._said: set[str] = set()
         self._step: int = 0
-        self._streams = StreamMarks(self._say)
+        self._streams = StreamMarks(self._warn_once)
         #: number of checkpoints whose size is known, and their bytes
         self._checkpoints, self._checkpoint_bytes = 0, 0
 
     def mark(self, message: str, stream: Any, domain: str) -> None:
         """Record a moment."""
         now = clock.now_ns()
-        text = self._text(message, domain)
+        text = self._text_number(message, domain)
         if text >= 0:
-            self._add(text, MARKER, now, now, self._thread.native_id)
+            self._add_row(text, MARKER, now, now, self._thread.native_id)
             if stream is not None:
                 self._streams.mark(text, self._thread.native_id, stream)
 
     def start(self, message: str, stream: Any, domain: str, kind: int = STARTED) -> int:
         """Begin a range; returns its number, or 0 when it is not recorded."""
-        text = self._text(message, domain)
+        text = self._text_number(message, domain)
         if text < 0:
             return 0
         if len(self._open) >= LIMIT:
@@ -124,16 +124,16 @@ class MarkRecorder:
         if begun is None:
             self._strange += number > self._first
             return
-        self._ended(begun, now)
+        self._add_ended_range(begun, now)
 
     def ends_at(self, number: int, time_ns: int) -> None:
         """Let a range end at a time, unless :meth:`end` comes later."""
         if number in self._open:
             self._ends[number] = time_ns
 
-    def _ended(self, begun: tuple[int, int, int, int, int], end: int) -> None:
+    def _add_ended_range(self, begun: tuple[int, int, int, int, int], end: int) -> None:
         text, kind, start, tid, on_stream = begun
-        self._add(text, kind, start, end, tid)
+        self._add_row(text, kind, start, end, tid)
         if on_stream:
             self._streams.end(on_stream)
 
@@ -178,10 +178,10 @@ class MarkRecorder:
             begun = self._open.pop(number, None)
             if begun is not None:
                 unfinished += not end
-                self._ended(begun, end or now)
+                self._add_ended_range(begun, end or now)
         self._streams.finish()
         for text, kind, start, end, tid, stream in self._streams.rows:
-            self._add(text, kind, start, end, tid, stream)
+            self._add_row(text, kind, start, end, tid, stream)
         too_long = f"marks are missing: the texts of a window have at most {TEXT_LIMIT} bytes"
         for check, severity, count, message in (
             ("marks_dropped", WARNING, self._dropped, f"marks are missing: a window keeps {LIMIT} of them"),
@@ -217,14 +217,14 @@ class MarkRecorder:
 
     # --- inside
 
-    def _add(self, text: int, kind: int, start: int, end: int, tid: int, stream: int = _HOST) -> None:
+    def _add_row(self, text: int, kind: int, start: int, end: int, tid: int, stream: int = _HOST) -> None:
         if len(self._rows) >= LIMIT * len(COLUMNS):
             self._dropped += 1
             return
         # one call, which no other thread interrupts; four times as fast as to extend the array by a tuple
         self._rows.frombytes(_row(text, kind, start, end, tid, stream))
 
-    def _text(self, message: str, domain: str) -> int:
+    def _text_number(self, message: str, domain: str) -> int:
         """The number of a text in a domain; -1 when it is not to be recorded."""
         if type(message) is not str or type(domain) is not str:
             message, domain = plain_text(message) or "", plain_text(domain) or ""
@@ -233,10 +233,10 @@ class MarkRecorder:
         except KeyError:
             pass
         if not message:
-            self._say("The message of a mark should be a string that is not empty: the mark is left out.")
+            self._warn_once("The message of a mark should be a string that is not empty: the mark is left out.")
             return -1
         if not domain:
-            self._say("The domain of a mark should be a string that is not empty: the mark is left out.")
+            self._warn_once("The domain of a mark should be a string that is not empty: the mark is left out.")
             return -1
         if domain in self._exclude or (self._include and domain not in self._include):
             return -1
@@ -250,7 +250,7 @@ class MarkRecorder:
         self._text_bytes += size
         return self._texts.setdefault((domain, message), next(self._text_numbers))
 
-    def _say(self, message: str) -> None:
+    def _warn_once(self, message: str) -> None:
         """Warn, once per window."""
         if message not in self._said:
             self._said.add(message)

@@ -50,22 +50,22 @@ class StreamMarks:
 
     def mark(self, text: int, tid: int, stream: Any) -> None:
         """Mark a moment."""
-        self._begin(text, tid, stream)
+        self._begin_range(text, tid, stream)
 
     def start(self, text: int, tid: int, stream: Any) -> int:
         """Begin a range; returns its number, or 0 when the stream cannot be marked."""
-        return self._begin(text, tid, stream)
+        return self._begin_range(text, tid, stream)
 
     def end(self, number: int) -> None:
         """End a range."""
         range_ = self._marks[number - 1]
         range_.ended = True
         try:
-            range_.end = _event(range_.stream)
+            range_.end = _record_event(range_.stream)
         except Exception as exception:  # the boundary to the device's runtime
-            self._failed(exception)
+            self._report_failure(exception)
 
-    def _begin(self, text: int, tid: int, stream: Any) -> int:
+    def _begin_range(self, text: int, tid: int, stream: Any) -> int:
         device = getattr(stream, "device", None)
         if device is None or getattr(device, "type", "cpu") == "cpu" or not hasattr(stream, "stream_id"):
             self._say("A mark was given a stream that is not one of an accelerator: only the host's side is recorded.")
@@ -74,9 +74,9 @@ class StreamMarks:
             self._say(f"A window keeps {LIMIT} marks on streams: of further ones only the host's side is recorded.")
             return 0
         try:
-            self._marks.append(_OnStream(text, tid, stream, _event(stream)))
+            self._marks.append(_OnStream(text, tid, stream, _record_event(stream)))
         except Exception as exception:  # the boundary to the device's runtime
-            self._failed(exception)
+            self._report_failure(exception)
             return 0
         return len(self._marks)
 
@@ -89,36 +89,36 @@ class StreamMarks:
             try:
                 device = mark.stream.device
                 if device not in anchors:
-                    anchors[device] = _anchor(device)
+                    anchors[device] = _anchor_event(device)
                 anchor, now = anchors[device]
                 start = now - round(mark.begin.elapsed_time(anchor) * 1e6)
                 # the length between the two events of a range: more exact than two long distances to the anchor
                 length = 0 if mark.end is None else round(mark.begin.elapsed_time(mark.end) * 1e6)
             except Exception as exception:  # the boundary to the device's runtime
-                self._failed(exception)
+                self._report_failure(exception)
                 continue
             kind = _RANGE if mark.ended else _MARKER
-            self.rows.append((mark.text, kind, start, start + max(length, 0), mark.tid, _number(mark.stream)))
+            self.rows.append((mark.text, kind, start, start + max(length, 0), mark.tid, _stream_number(mark.stream)))
         self._marks = []
 
-    def _failed(self, exception: Exception) -> None:
-        self._say(f"A mark on a stream is missing: {exception_text.named(exception)}".splitlines()[0])
+    def _report_failure(self, exception: Exception) -> None:
+        self._say(f"A mark on a stream is missing: {exception_text.describe_exception(exception)}".splitlines()[0])
 
 
-def _module(device: Any) -> Any:
+def _device_module(device: Any) -> Any:
     """``torch.cuda`` or its like for another kind of device."""
     return importlib.import_module("torch").get_device_module(device)
 
 
-def _event(stream: Any) -> Any:
-    event = _module(stream.device).Event(enable_timing=True)
+def _record_event(stream: Any) -> Any:
+    event = _device_module(stream.device).Event(enable_timing=True)
     event.record(stream)
     return event
 
 
-def _anchor(device: Any) -> tuple[Any, int]:
+def _anchor_event(device: Any) -> tuple[Any, int]:
     """An event that has just happened on an idle device, and when."""
-    module = _module(device)
+    module = _device_module(device)
     module.synchronize(device)
     event = module.Event(enable_timing=True)
     stream = module.current_stream(device)
@@ -128,7 +128,7 @@ def _anchor(device: Any) -> tuple[Any, int]:
     return event, (before + clock.now_ns()) // 2
 
 
-def _number(stream: Any) -> int:
+def _stream_number(stream: Any) -> int:
     """The number of a stream, as traces of the device have it as far as that is known."""
     if getattr(stream, "cuda_stream", None) == _DEFAULT_STREAM:
         return _TRACED_DEFAULT_STREAM

@@ -113,19 +113,19 @@ class ActionController:
             if name == INIT:
                 if interrupt is not None:
                     break
-                interrupts.deliver()
+                interrupts.deliver_signals()
             arguments = (warning_text(previous, current),) if name == WARN else ()
             try:
-                self._call(name, arguments)
+                self._call_action(name, arguments)
             except BaseException as error:  # an interrupt: the actions behind it come first
-                if interrupts.abandoned():
+                if interrupts.is_abandoned():
                     raise
                 interrupt = error
-                self._call(name, arguments)
+                self._call_action(name, arguments)
         if interrupt is not None:
             raise interrupt
 
-    def _call(self, name: str, arguments: tuple[str, ...]) -> None:
+    def _call_action(self, name: str, arguments: tuple[str, ...]) -> None:
         try:
             self._calls[name](*arguments)
         except Exception as exception:  # the boundary to Kineto: the calls after this one still run

@@ -24,7 +24,7 @@ def supported_activities() -> set[ProfilerActivity]:
 def npu_problem() -> str | None:
     """Why the tasks of an NPU cannot be recorded here, in one sentence; None when CANN's profiling library is there."""
     try:
-        library.load()
+        library.load_cann()
     except library.LibraryError as error:
         return str(error)
     return None

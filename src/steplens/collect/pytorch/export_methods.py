@@ -70,7 +70,7 @@ class ExportMethods:
         if run_directory is None:
             return
         target = rundir.absolute(output_path)
-        problem = _export("chrome", run_directory, target)
+        problem = _export_run("chrome", run_directory, target)
         if not problem:
             return
         # What is there is better than nothing, unless there is no room for anything.
@@ -109,7 +109,7 @@ class ExportMethods:
         if target.suffix != STACK_SUFFIX:
             target = target.with_suffix(STACK_SUFFIX)
             log.warning(f"export_stacks: the file should end in {STACK_SUFFIX}, it is written to {target}.")
-        problem = _export("stacks", run_directory, target, "--metric", metric)
+        problem = _export_run("stacks", run_directory, target, "--metric", metric)
         if problem:
             log.error(f"export_stacks: {problem}")
 
@@ -139,15 +139,15 @@ class ExportMethods:
                 "categories of memory are unknown."
             )
         else:
-            self._categorise(run_directory)
+            self._write_categories(run_directory)
         target = rundir.absolute(output_path)
         device_arguments = ["--device", device] if device is not None else []
         if not device_arguments and (current := _current_accelerator(run_directory)):
             device_arguments = ["--device", current]
-        problem = _export("memory", run_directory, target, *device_arguments)
+        problem = _export_run("memory", run_directory, target, *device_arguments)
         if problem and device is None and device_arguments:
             # nothing was allocated there
-            problem = _export("memory", run_directory, target)
+            problem = _export_run("memory", run_directory, target)
         if problem:
             log.error(f"export_memory_timeline: no memory timeline data: {problem}")
 
@@ -168,7 +168,7 @@ class ExportMethods:
                     run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, self._session.torch_options()
                 )
             except Exception as exception:  # the boundary to PyTorch, which makes the events
-                log.failed("events", exception)
+                log.report_failure("events", exception)
                 return torch_events.no_events()
         return window.events
 
@@ -203,7 +203,7 @@ class ExportMethods:
     def _say_no_window(self, method: str) -> None:
         log.error(f"{method}: there is no recorded window{'; call stop() first' if self._running else ''}.")
 
-    def _categorise(self, run_directory: Path) -> None:
+    def _write_categories(self, run_directory: Path) -> None:
         """Write the categories of the last window, once; without them the timeline has none."""
         if (run_directory / rundir.RAW_DIRECTORY / memory_categories.FILE).is_file():
             return
@@ -216,9 +216,9 @@ class ExportMethods:
         log.info("Computing what memory was used for; training waits.")
         results, window.results = window.results, None
         try:
-            memory_categories.write(results, run_directory)
+            memory_categories.write_categories(results, run_directory)
         except Exception as exception:  # the boundary to PyTorch, which finds the categories
-            reason = " ".join(exception_text.named(exception).split())[:300]
+            reason = " ".join(exception_text.describe_exception(exception).split())[:300]
             log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
 
 
@@ -232,7 +232,7 @@ def _current_accelerator(run_directory: Path) -> str | None:
     return None
 
 
-def _export(to: str, run_directory: Path, target: Path, *options: str) -> str:
+def _export_run(to: str, run_directory: Path, target: Path, *options: str) -> str:
     """Export a run directory in another process.
 
     Returns:

@@ -104,19 +104,19 @@ class KinetoSession(KinetoArguments):
             return
         directory = self._new_directory(parent)
         try:
-            self._open(directory, now, monotonic)
+            self._open_window(directory, now, monotonic)
         except BaseException:
             # what it would say of itself is that the window is open
             self.window = None
             rundir.remove_new(directory)
             raise
 
-    def _open(self, directory: Path, now: int, monotonic: int) -> None:
+    def _open_window(self, directory: Path, now: int, monotonic: int) -> None:
         window = Window(
             run_directory=directory,
             span=Span(self.step, now, monotonic),
             trace_id=self._new_trace_id(),
-            rank=metadata.rank(),
+            rank=metadata.process_rank(),
             process=os.getpid(),
             thread=threading.current_thread(),
         )
@@ -136,7 +136,7 @@ class KinetoSession(KinetoArguments):
         if self._probes and not self.size.measured and not other_profilers.another_is_recording():
             self._probe = SizeProbe(self._new_kineto(window), self.size, self.step)
         else:
-            self._prepare(window)
+            self._prepare_window(window)
         if self._device is not None:
             self._device.warm_up()
 
@@ -146,9 +146,9 @@ class KinetoSession(KinetoArguments):
             probe, self._probe = self._probe, None
             probe.end(self.step)
 
-    def _prepare(self, window: Window) -> None:
+    def _prepare_window(self, window: Window) -> None:
         window.state = WindowState.FAILED
-        child_threads.settle()
+        child_threads.end_abandoned_windows()
         begin = clock.monotonic_ns()
         window.kineto = self._new_kineto(window)
         window.kineto._prepare_trace()
@@ -163,7 +163,7 @@ class KinetoSession(KinetoArguments):
             return
         self.end_probe()
         if window.kineto is None:
-            self._prepare(window)
+            self._prepare_window(window)
         if self.step != window.span.first_step:
             window.span.first_step = self.step
             # it is written again in the end
@@ -176,7 +176,7 @@ class KinetoSession(KinetoArguments):
             window.counters["device_start_ns"] = clock.monotonic_ns() - begin
         window.span.whole_steps = self.between_steps
         # The window begins here, not where warmup began.
-        window.thread, window.began_in = threading.current_thread(), backward.number()
+        window.thread, window.began_in = threading.current_thread(), backward.backward_number()
         window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
         try:
             window.kineto._start_trace()
@@ -244,7 +244,7 @@ class KinetoSession(KinetoArguments):
         """Take the result from Kineto."""
         kineto = window.kineto
         if window.held is None:
-            window.held = _holds(window)
+            window.held = _can_end_window(window)
         try:
             if kineto.kineto_results is None:
                 child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
@@ -265,14 +265,14 @@ class KinetoSession(KinetoArguments):
         if window.saving.spare is not None:
             window.saving.spare.give_back()
         try:
-            self._finalize(window)
+            self._finalize_window(window)
         except Exception:  # the window is closed anyway, and the caller reports it
             self.window = None
             raise
         # not before: what an interrupt cuts off here is begun again
         self.window = None
 
-    def _finalize(self, window: Window) -> None:
+    def _finalize_window(self, window: Window) -> None:
         self.end_probe()
         if self._device is not None:
             begin = clock.monotonic_ns()
@@ -282,13 +282,13 @@ class KinetoSession(KinetoArguments):
             if window.recorders is not None:
                 window.recorders.cancel()
             self._cancel_warmup(window)
-            self._close(window, STATE_FAILED)
+            self._close_window(window, STATE_FAILED)
             return
         if not window.saving.outcome:
             try:
                 if window.kineto is None:
                     raise RuntimeError(f"it was given up when the window ended{window.reason}")
-                self._save(window)
+                self._save_trace(window)
                 window.saving.outcome = rundir.STATE_COLLECTED
             except Exception as exception:  # the boundary to Kineto and the file system
                 message = f"The raw data of {window.run_directory.name} could not be saved: {exception_text.text_of(exception)}"
@@ -306,11 +306,11 @@ class KinetoSession(KinetoArguments):
             )
             self._health.add("save_failed", ERROR, message)
             log.error(message)
-        self._close(window, window.saving.outcome)
+        self._close_window(window, window.saving.outcome)
         # Kineto's result is as large as the trace itself.
         window.kineto = None
 
-    def _close(self, window: Window, state: str) -> None:
+    def _close_window(self, window: Window, state: str) -> None:
         """Say what became of a window, with everything that was found in it."""
         if window.saving.findings is None:
             window.saving.findings = self._health.take()
@@ -336,7 +336,7 @@ class KinetoSession(KinetoArguments):
         window.kineto = None
         if window.recorders is not None:
             window.recorders.cancel()
-        self._close(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
+        self._close_window(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
 
     def delete_prof_dir(self) -> None:
         """Remove the run directory of a window in which nothing was recorded."""
@@ -351,7 +351,7 @@ class KinetoSession(KinetoArguments):
     def recorded_elsewhere(self) -> bool:
         """Whether the window that is open records another thread, which alone can end it and still can."""
         window = self.window
-        if window is None or not window.recording or _holds(window):
+        if window is None or not window.recording or _can_end_window(window):
             return False
         return window.thread is not threading.current_thread() and window.thread.is_alive()
 
@@ -374,11 +374,11 @@ class KinetoSession(KinetoArguments):
         """What is to be called with the new path of the last window's run directory, when something else has moved it."""
         window = self.closed
 
-        def moved(run_directory: Path) -> None:
+        def follow_move(run_directory: Path) -> None:
             if window is not None:
                 window.run_directory = run_directory
 
-        return moved
+        return follow_move
 
     def add_late_findings(self) -> None:
         """Add findings that came up after the last window was closed to its state file."""
@@ -404,7 +404,7 @@ class KinetoSession(KinetoArguments):
     def give_way(self) -> None:
         """End or cancel the window that is open, because another profiler begins."""
         window = self.window
-        if window is None or window.failed or (window.recording and not _holds(window)):
+        if window is None or window.failed or (window.recording and not _can_end_window(window)):
             return
         message = "Another profiler of the program begins: "
         if window.recording:
@@ -442,7 +442,7 @@ class KinetoSession(KinetoArguments):
         other_profilers.give_back_recording(window.kineto)
         window.kineto = None
 
-    def _save(self, window: Window) -> None:
+    def _save_trace(self, window: Window) -> None:
         """Write Kineto's result.
 
         Raises:
@@ -499,7 +499,7 @@ class KinetoSession(KinetoArguments):
         saving.write_state(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
 
 
-def _holds(window: Window) -> bool:
+def _can_end_window(window: Window) -> bool:
     """Whether the calling thread can end a window that records; PyTorch keeps the recording with the thread that began it."""
     autograd: Any = importlib.import_module("torch.autograd")
     return bool(window.threads.all_threads or autograd._profiler_enabled())

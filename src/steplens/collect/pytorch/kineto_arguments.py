@@ -55,7 +55,7 @@ class KinetoArguments:
                 self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
         window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))
         arguments: dict[str, Any] = {
-            **self._arguments(),
+            **self._profiler_arguments(),
             "experimental_config": config_type(**config),
             "custom_trace_id_callback": lambda: _NOT_IN_KINETO.sub("_", window.trace_id),
         }
@@ -65,7 +65,7 @@ class KinetoArguments:
         other_profilers.register_session(self)
         return kineto
 
-    def _arguments(self) -> dict[str, Any]:
+    def _profiler_arguments(self) -> dict[str, Any]:
         """What is recorded, in the words of PyTorch's object."""
         return {
             "use_cpu": ProfilerActivity.CPU in self.settings.activities,
@@ -92,7 +92,7 @@ class KinetoArguments:
     def torch_options(self) -> dict[str, Any]:
         """Arguments of ``torch.autograd.profiler.profile`` for reading a saved trace, as far as this release takes them."""
         profiler: Any = importlib.import_module("torch.autograd.profiler")
-        options = self._arguments()
+        options = self._profiler_arguments()
         return {name: options[name] for name in inspect.signature(profiler.profile.__init__).parameters if name in options}
 
     def toggle(self, enable: bool, names: list[str]) -> None:

@@ -97,12 +97,12 @@ class _KinetoProfile(ExportMethods):
         self._session: KinetoSession
         self.step_num = 0
         try:
-            self._configure(arguments)
+            self._apply_options(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:  # the boundary to the training
             self._call_failed(type(self).__name__, exception)
 
-    def _configure(self, arguments: dict[str, Any]) -> None:
+    def _apply_options(self, arguments: dict[str, Any]) -> None:
         values, warnings = options.resolve(options.PROFILE, arguments)
         for warning in warnings:
             log.warning(warning)
@@ -128,14 +128,14 @@ class _KinetoProfile(ExportMethods):
         settings = RecordingSettings(
             activities=tuple(activities),
             experimental=experimental,
-            schedule=_attributes(self._schedule),
+            schedule=_schedule_attributes(self._schedule),
             **{name: values[name] for name in options.SWITCHES},
         )
         limits = Limits(**{name: values[name] for name in options.LIMITS})
         self._show_plan: bool = values["show_plan"]
         session = KinetoSession(
             settings,
-            parent=self._parent,
+            parent=self._run_parent_directory,
             worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name(),
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
@@ -153,7 +153,7 @@ class _KinetoProfile(ExportMethods):
         self._range_type: Any = importlib.import_module("torch.autograd.profiler").record_function
         self._controller = ActionController(
             {
-                WARN: self._incorrect,
+                WARN: self._report_schedule_problem,
                 INIT: self._init_trace,
                 WARM: session.warmup_trace,
                 START: self._start_trace,
@@ -165,7 +165,7 @@ class _KinetoProfile(ExportMethods):
             self._call_failed,
         )
 
-    def _parent(self) -> Path:
+    def _run_parent_directory(self) -> Path:
         """The folder for run directories, by the handler, the environment or the current directory, in this order."""
         handler_folder = getattr(self._on_trace_ready, "dir_name", None)
         if handler_folder:
@@ -201,18 +201,18 @@ class _KinetoProfile(ExportMethods):
                 return
             at_exit.finish_at_exit(self)
             try:
-                with interrupts.held():
+                with interrupts.hold_signals():
                     self._start()
             except BaseException as error:  # goes on: nothing is left open first
                 if not isinstance(error, Exception) or interrupts.of_the_program(error):
                     # a with block that was not entered is not left either
-                    self._stop()
+                    self._stop_recording()
                 raise
 
     def _say_unusable_folder(self) -> bool:
         """Say why nothing can be written where run directories go; whether that is so."""
         try:
-            unusable = rundir.why_unusable(self._parent())
+            unusable = rundir.why_unusable(self._run_parent_directory())
             reason = " ".join(map(str, unusable)) if unusable is not None else ""
         except OSError as error:
             reason = f"no folder can be made for what is recorded ({error.strerror or error})"
@@ -223,7 +223,7 @@ class _KinetoProfile(ExportMethods):
     def _start(self) -> None:
         self._running = True
         child_threads.profiler_starts()
-        backward.watch()
+        backward.watch_backward()
         if self._session.settings.experimental.data_loader:
             self._guarded("data_loader", loader.profiler_starts)
         self._stop_requested = False
@@ -253,8 +253,8 @@ class _KinetoProfile(ExportMethods):
         if not self._running or os.getpid() != self._process:
             return
         window = self._session.window
-        if window is not None and window.recording and backward.is_running() and backward.number() != window.began_in:
-            backward.afterwards(self.stop)
+        if window is not None and window.recording and backward.is_running() and backward.backward_number() != window.began_in:
+            backward.call_after_backward(self.stop)
             return
         if self._session.recorded_elsewhere:
             self._stop_requested = True
@@ -266,22 +266,22 @@ class _KinetoProfile(ExportMethods):
             if self._inside:
                 self._stop_requested = True
             else:
-                self._stop()
+                self._stop_recording()
 
-    def _stop(self) -> None:
+    def _stop_recording(self) -> None:
         if not self._running:
             return
-        with interrupts.held():
+        with interrupts.hold_signals():
             self._running = False
             self._stop_requested = False
             try:
-                self._end()
+                self._end_recording()
             except BaseException:
                 # what an interrupt has left to do is done at the end of the program
                 self._running = self._session.window is not None
                 raise
 
-    def _end(self) -> None:
+    def _end_recording(self) -> None:
         child_threads.profiler_stops()
         self._close_step()
         self._session.ended_step = self.step_num + self._step_offset
@@ -302,7 +302,7 @@ class _KinetoProfile(ExportMethods):
             if self._stop_requested and self._session.window is None:
                 action = ProfilerAction.NONE
         except BaseException:  # goes on: the window is left in a state that can be closed first
-            if interrupts.abandoned():
+            if interrupts.is_abandoned():
                 self._session.give_up()
             if window is not None and window is self._session.window and following not in RECORDING:
                 # stop() closes what an interrupt has left open
@@ -421,7 +421,7 @@ class _KinetoProfile(ExportMethods):
         """Stop if that was asked for where it could not be done; whether it was."""
         requested = self._stop_requested
         if requested:
-            self._stop()
+            self._stop_recording()
         return requested
 
     def _init_trace(self) -> None:
@@ -435,7 +435,7 @@ class _KinetoProfile(ExportMethods):
             self._budget.window_opens()
         if self._show_plan and self._session.size.bytes_per_step is not None:
             self._show_plan = False
-            free = size_text(rundir.free_bytes(self._parent()))
+            free = size_text(rundir.free_bytes(self._run_parent_directory()))
             plan = describe_schedule(self._schedule, self._step_offset, self._session.size.bytes_per_step)
             log.info(f"The profiler {plan}; {free} are free.")
 
@@ -457,7 +457,7 @@ class _KinetoProfile(ExportMethods):
             self._call_failed("on_trace_ready", exception)
             self._session.add_late_findings()
 
-    def _incorrect(self, message: str) -> None:
+    def _report_schedule_problem(self, message: str) -> None:
         # Without a schedule there is no plan to be shorter than: every recording ends like this.
         if self._schedule is not None:
             log.warning(message)
@@ -473,8 +473,10 @@ class _KinetoProfile(ExportMethods):
             self._call_failed(name, exception)
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
-        log.failed(name, exception)
-        self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe="everything")
+        log.report_failure(name, exception)
+        self._health.add(
+            "call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe="everything"
+        )
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:
@@ -492,7 +494,7 @@ class _KinetoProfile(ExportMethods):
         self._remove_temporary()
 
 
-def _attributes(schedule: Callable[[int], Any] | None) -> dict[str, Any] | None:
+def _schedule_attributes(schedule: Callable[[int], Any] | None) -> dict[str, Any] | None:
     """The attributes of a schedule that JSON can hold; a plain function has none."""
     if schedule is None:
         return None

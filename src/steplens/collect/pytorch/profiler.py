@@ -91,7 +91,7 @@ class profile(_KinetoProfile):
             log.warning("step() has no effect, the profiler is not running.")
             return
         if backward.is_running():
-            backward.afterwards(self.step)
+            backward.call_after_backward(self.step)
             return
         with self._lock:
             if self._called_inside("step"):
@@ -118,7 +118,7 @@ class profile(_KinetoProfile):
                 return
             # An interrupt before this leaves the step that has ended as one that goes on, and the window open.
             has_work = reason or self._controller.has_work(previous, planned)
-            with interrupts.held() if has_work else contextlib.nullcontext():
+            with interrupts.hold_signals() if has_work else contextlib.nullcontext():
                 self._session.ended_step = self.step_num + self._step_offset
                 self._session.step = self._session.ended_step + 1
                 self.step_num += 1
@@ -191,14 +191,14 @@ class profile(_KinetoProfile):
         """
         switches = options.select(options.PROFILE, locals())
         try:
-            child_threads.enable(switches)
+            child_threads.enable_thread(switches)
         except Exception as exception:  # the boundary to the training
-            log.failed("enable_profiler_in_child_thread", exception)
+            log.report_failure("enable_profiler_in_child_thread", exception)
 
     @classmethod
     def disable_profiler_in_child_thread(cls) -> None:
         """Take back :meth:`enable_profiler_in_child_thread` for the calling thread."""
         try:
-            child_threads.disable()
+            child_threads.disable_thread()
         except Exception as exception:  # the boundary to the training
-            log.failed("disable_profiler_in_child_thread", exception)
+            log.report_failure("disable_profiler_in_child_thread", exception)

@@ -46,7 +46,7 @@ def save_trace(results: Any, unfinished: Path, target: Path) -> int:
             _check_complete(unfinished)
             rundir.publish(unfinished, target)
     except Exception:  # no part of the file is left, and the caller reports it
-        for leftover in _parts(unfinished):
+        for leftover in _partial_files(unfinished):
             leftover.unlink(missing_ok=True)
         raise
     return target.stat().st_size
@@ -57,18 +57,18 @@ def _check_complete(path: Path) -> None:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        raise OSError(f"Kineto wrote no file{_why(path)}") from None
+        raise OSError(f"Kineto wrote no file{_save_failure_reason(path)}") from None
     with path.open("rb") as handle:
         handle.seek(max(0, size - _TRACE_END_BYTES))
         end = handle.read().rstrip()
     if not end.endswith(b"}") or _TRACE_END not in end:
-        raise OSError(f"Kineto's file is not complete{_why(path)}")
+        raise OSError(f"Kineto's file is not complete{_save_failure_reason(path)}")
 
 
-def _why(path: Path) -> str:
+def _save_failure_reason(path: Path) -> str:
     """Why Kineto could not write a file, which it does not say: what it has left, and what happens to a file of ours."""
     folder, limit = path.parent, exception_text.largest_file()
-    if limit is not None and any(left.stat().st_size >= limit for left in _parts(path)):
+    if limit is not None and any(left.stat().st_size >= limit for left in _partial_files(path)):
         return exception_text.limit_text(limit)
     try:
         rundir.try_to_write(folder)
@@ -77,7 +77,7 @@ def _why(path: Path) -> str:
     return f"; {size_text(rundir.free_bytes(folder))} are free now, and Kineto does not say why"
 
 
-def _parts(path: Path) -> Iterator[Path]:
+def _partial_files(path: Path) -> Iterator[Path]:
     """What Kineto has left of a file: it has a temporary one of its own, named after this, which stays when the disk is full."""
     return path.parent.glob(f"{path.name}*")
 
@@ -112,15 +112,15 @@ def write_side_files(
             "collectionTimeStart": window.span.start_ns,
         },
         "end_info": {"collectionTimeEnd": window.span.end_ns, "MonotonicTimeEnd": window.span.end_monotonic_ns},
-        **metadata.versions(installation.cann_version()),
+        **metadata.software_versions(installation.cann_version()),
         "rank_id": window.rank,
         "world_size": metadata.world_size(),
-        "processor": metadata.processor(),
-        "allocator": metadata.allocator(),
+        "processor": metadata.processor_info(),
+        "allocator": metadata.allocator_info(),
     }
     if device is not None:
         info["ascend"] = device
-    content = metadata.metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.span.start_ns)
+    content = metadata.window_metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.span.start_ns)
     for path, value, indent in (
         (
             raw / rundir.HOST_EVENTS,

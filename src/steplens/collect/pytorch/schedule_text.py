@@ -48,7 +48,7 @@ def describe_schedule(schedule: Callable[[int], Any] | None, offset: int = 0, by
     windows = schedule_windows(schedule)
     if not windows:
         return f"records nothing in the first {_STEPS} steps"
-    listed = ", ".join(_steps(first + offset, last + offset) for first, last in windows[:_SHOWN_WINDOWS])
+    listed = ", ".join(_format_steps(first + offset, last + offset) for first, last in windows[:_SHOWN_WINDOWS])
     endless = getattr(schedule, "repeat", None) == 0 or windows[-1][1] >= _STEPS // 2
     noun = "step" if len(windows) == 1 and windows[0][0] == windows[0][1] else "steps"
     if endless:
@@ -63,7 +63,7 @@ def describe_schedule(schedule: Callable[[int], Any] | None, offset: int = 0, by
     return f"{text}, about {size_text(bytes_per_step * sum(last - first + 1 for first, last in windows))}"
 
 
-def _steps(first: int, last: int) -> str:
+def _format_steps(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 

@@ -24,7 +24,7 @@ class _Mallinfo2(ctypes.Structure):
     ]
 
 
-def _mallinfo2() -> Any:
+def _load_mallinfo2() -> Any:
     try:
         function = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError):  # another C library than glibc 2.33 or newer
@@ -33,7 +33,7 @@ def _mallinfo2() -> Any:
     return function
 
 
-_heap = _mallinfo2()
+_heap = _load_mallinfo2()
 
 
 def heap_bytes() -> int | None:

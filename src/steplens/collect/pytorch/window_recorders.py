@@ -40,7 +40,7 @@ class WindowRecorders:
         self._sampler: HostSampler | None = None
         self._loaders = LoaderWindow(health) if experimental.data_loader else None
         if samples_host and experimental.host_sys:
-            self._guarded("host_sys", self._open_sampler)
+            self._call_guarded("host_sys", self._open_sampler)
 
     def _open_sampler(self) -> None:
         self._sampler = HostSampler(self._experimental.host_sys, self._folder, self._health)
@@ -48,15 +48,15 @@ class WindowRecorders:
     def start(self) -> None:
         """Begin to record."""
         if self._garbage is not None:
-            self._guarded("gc_detect_threshold", self._garbage.start)
+            self._call_guarded("gc_detect_threshold", self._garbage.start)
         if self._modules is not None:
-            self._guarded("with_modules", self._modules.install)
+            self._call_guarded("with_modules", self._modules.install)
         if self._loaders is not None:
-            self._guarded("data_loader", self._loaders.start)
+            self._call_guarded("data_loader", self._loaders.start)
         if self._sampler is not None:
-            self._guarded("host_sys", self._sampler.start)
+            self._call_guarded("host_sys", self._sampler.start)
         if self._experimental.mstx or self._experimental.msprof_tx:
-            self._guarded("mstx", self._start_marks)
+            self._call_guarded("mstx", self._start_marks)
 
     def _start_marks(self) -> None:
         experimental = self._experimental
@@ -73,18 +73,18 @@ class WindowRecorders:
     def stop(self) -> None:
         """End recording."""
         if self._modules is not None:
-            self._guarded("with_modules", self._modules.remove)
+            self._call_guarded("with_modules", self._modules.remove)
         if self._garbage is not None:
-            self._guarded("gc_detect_threshold", self._garbage.stop)
+            self._call_guarded("gc_detect_threshold", self._garbage.stop)
         if self._loaders is not None:
-            self._guarded("data_loader", self._loaders.stop)
+            self._call_guarded("data_loader", self._loaders.stop)
         if self._automatic is not None:
-            self._guarded("mstx", self._automatic.remove)
+            self._call_guarded("mstx", self._automatic.remove)
         if self._marks is not None:
             recorder = self._marks
-            self._guarded("mstx", lambda: marks.close_recorder(recorder))
+            self._call_guarded("mstx", lambda: marks.close_recorder(recorder))
         if self._sampler is not None:
-            self._guarded("host_sys", self._sampler.stop)
+            self._call_guarded("host_sys", self._sampler.stop)
 
     @property
     def garbage_collections(self) -> list[list[int]]:
@@ -99,13 +99,13 @@ class WindowRecorders:
         """
         if self._marks is not None:
             recorder = self._marks
-            self._guarded("mstx", lambda: recorder.save(self._folder))
+            self._call_guarded("mstx", lambda: recorder.save(self._folder))
         if self._sampler is not None:
-            self._guarded("host_sys", self._sampler.finish)
+            self._call_guarded("host_sys", self._sampler.finish)
             counters["host_sampler_ns"] = self._sampler.spent_ns
         if self._loaders is not None:
             loaders = self._loaders
-            self._guarded("data_loader", lambda: loaders.save(self._folder))
+            self._call_guarded("data_loader", lambda: loaders.save(self._folder))
 
     def relocate(self, folder: Path) -> None:
         """Write to another folder than was said at first."""
@@ -114,18 +114,18 @@ class WindowRecorders:
     def cancel(self) -> None:
         """End without a result."""
         if self._loaders is not None:
-            self._guarded("data_loader", self._loaders.cancel)
+            self._call_guarded("data_loader", self._loaders.cancel)
         if self._sampler is not None:
-            self._guarded("host_sys", self._sampler.cancel)
+            self._call_guarded("host_sys", self._sampler.cancel)
 
     def _modules_failed(self, exception: Exception) -> None:
-        log.failed("module hooks", exception)
+        log.report_failure("module hooks", exception)
         message = f"Recording modules failed: {exception_text.text_of(exception)}"
         self._health.add("modules_incomplete", ERROR, message, unsafe="modules")
 
-    def _guarded(self, name: str, call: Callable[[], None]) -> None:
+    def _call_guarded(self, name: str, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as exception:  # the boundary to what is recorded beside Kineto: the window is worth having without it
-            log.failed(name, exception)
-            self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.named(exception)}", unsafe=name)
+            log.report_failure(name, exception)
+            self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe=name)

@@ -28,7 +28,7 @@ _watched: Any = None
 _current: Callable[[], int] = functools.partial(int, _OUTSIDE)
 
 
-def watch() -> None:
+def watch_backward() -> None:
     """Notice the ends of backward passes from now on. PyTorch has been imported before; nothing happens a second time."""
     global _current, _watched
     modules = [importlib.import_module(name) for name in _MODULES]
@@ -49,14 +49,14 @@ def watch() -> None:
             if outermost:
                 _callers.discard(thread)
                 if _waiting:
-                    _over(thread)
+                    _run_waiting_calls(thread)
 
     for module in modules:
         setattr(module, _ENGINE, run_backward)
     _watched, _current = run_backward, current
 
 
-def number() -> int:
+def backward_number() -> int:
     """The number of the backward pass that the calling thread works on; -1 outside of one."""
     return _current()
 
@@ -66,7 +66,7 @@ def is_running() -> bool:
     return _current() != _OUTSIDE
 
 
-def afterwards(call: Callable[[], None]) -> None:
+def call_after_backward(call: Callable[[], None]) -> None:
     """Call when the backward pass is over that the calling thread works on; at once outside of one.
 
     Args:
@@ -75,10 +75,10 @@ def afterwards(call: Callable[[], None]) -> None:
     thread = threading.get_ident()
     with _lock:
         _waiting.append((thread, call))
-    _over(thread)
+    _run_waiting_calls(thread)
 
 
-def _over(thread: int) -> None:
+def _run_waiting_calls(thread: int) -> None:
     """Make the calls that wait for this thread, where it is outside of backward now."""
     if is_running():
         return

@@ -160,7 +160,7 @@ class _Member:
             self._calls.leave()
         self.window = None
 
-    def _follow(self, at_home: bool) -> None:
+    def _follow_window(self, at_home: bool) -> None:
         """Leave the window that has ended, and join the one that is open.
 
         What was begun while one window recorded must not end while another does: PyTorch would write its end into the data
@@ -176,14 +176,14 @@ class _Member:
                 self.join()
         except Exception as exception:  # it would come out of whatever the thread calls
             self._followed = _state.window
-            log.failed("recording a child thread", exception)
+            log.report_failure("recording a child thread", exception)
 
     def _on_event(self, frame: FrameType, event: str, argument: Any) -> None:
         changed = _state.window is not self._followed
         if event == "call":
             self._inside = None
             if changed:
-                self._follow(self._depth <= self._home and not self._c_depth)
+                self._follow_window(self._depth <= self._home and not self._c_depth)
             self._depth += 1
             code = frame.f_code
             if code is self._enter:
@@ -192,7 +192,7 @@ class _Member:
                 self._ranges.pop()
         elif event == "c_call":
             if changed:
-                self._follow(self._depth <= self._home and not self._c_depth)
+                self._follow_window(self._depth <= self._home and not self._c_depth)
             self._c_depth += 1
             self._inside = argument
         else:
@@ -203,7 +203,7 @@ class _Member:
             else:
                 self._c_depth = max(0, self._c_depth - 1)
             if changed:
-                self._follow(False)
+                self._follow_window(False)
 
 
 def _range_codes() -> tuple[CodeType, CodeType]:
@@ -216,7 +216,7 @@ def _range_codes() -> tuple[CodeType, CodeType]:
 # --- for threads
 
 
-def enable(options: Mapping[str, bool]) -> None:
+def enable_thread(options: Mapping[str, bool]) -> None:
     """Let the calling thread be recorded, by the window that is open and those that open later.
 
     Args:
@@ -225,7 +225,7 @@ def enable(options: Mapping[str, bool]) -> None:
     """
     member: _Member | None = getattr(_own, "member", None)
     if member is None:
-        member = _own.member = _Member(torch_threads.load())
+        member = _own.member = _Member(torch_threads.load_thread_calls())
         _state.members.add(member)
     if not _state.running:
         return
@@ -245,7 +245,7 @@ def enable(options: Mapping[str, bool]) -> None:
         return
     if not window.options.get("cpu", True):
         reason = "the window does not record the CPU"
-    elif torch_threads.load() is None:
+    elif torch_threads.load_thread_calls() is None:
         reason = "this PyTorch does not let a thread join a window that is open"
     elif not controlled:
         reason = "another profiler of Python, or with_stack, has the thread"
@@ -256,7 +256,7 @@ def enable(options: Mapping[str, bool]) -> None:
     window.health.add("not_collected", WARNING, message, unsafe=_CHILD_OPERATORS)
 
 
-def disable() -> None:
+def disable_thread() -> None:
     """Let the calling thread no longer be recorded."""
     member: _Member | None = getattr(_own, "member", None)
     if member is None:
@@ -276,7 +276,7 @@ def profiler_starts() -> None:
         _state.running += 1
         if _state.window is _NOBODY:
             _state.window = None
-    _wake()
+    _wake_threads()
 
 
 def profiler_stops() -> None:
@@ -289,9 +289,9 @@ def profiler_stops() -> None:
         _let_sleep()
 
 
-def _wake() -> None:
+def _wake_threads() -> None:
     """Get control in the threads that sleep when they next call a module."""
-    if _state.waker is None and torch_threads.load() is not None and _asleep():
+    if _state.waker is None and torch_threads.load_thread_calls() is not None and _has_sleeping_threads():
         modules: Any = importlib.import_module("torch.nn.modules.module")
         _state.waker = modules.register_module_forward_pre_hook(_on_module)
 
@@ -306,11 +306,11 @@ def _on_module(_module: Any, _inputs: Any) -> None:
     member: _Member | None = getattr(_own, "member", None)
     if member is not None and not member.controlled:
         member.take_control()
-        if not _asleep():
+        if not _has_sleeping_threads():
             _let_sleep()
 
 
-def _asleep(besides: int = 0) -> bool:
+def _has_sleeping_threads(besides: int = 0) -> bool:
     return any(not member.controlled for member in list(_state.members) if member.native_id != besides)
 
 
@@ -324,7 +324,7 @@ def needs_all_threads(with_stack: bool) -> bool:
     if with_stack:
         for member in members:
             member.controlled = False
-    return _asleep(besides=threading.get_native_id())
+    return _has_sleeping_threads(besides=threading.get_native_id())
 
 
 def open_window(window: Joinable) -> None:
@@ -349,13 +349,13 @@ def close_window(window: Joinable, stop: Callable[[], Any]) -> None:
         if _state.window is window:
             _state.window = None if _state.running else _NOBODY
     if _state.running:
-        _wake()
+        _wake_threads()
     begin = clock.monotonic_ns()
     deadline = time.monotonic() + WAIT_S
-    while (inside := _inside(window)) and time.monotonic() < deadline:
+    while (inside := _threads_inside(window)) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
     window.waited_ns = clock.monotonic_ns() - begin
-    calls = torch_threads.load()
+    calls = torch_threads.load_thread_calls()
     if inside:
         _state.abandoned.append((window, stop))
         if calls is not None:
@@ -376,16 +376,16 @@ def close_window(window: Joinable, stop: Callable[[], Any]) -> None:
         calls.forget_callbacks()
 
 
-def settle() -> None:
+def end_abandoned_windows() -> None:
     """End the windows that :func:`close_window` had to give up, if that is safe by now."""
     for entry in list(_state.abandoned):
         window, stop = entry
-        if window.owner == threading.get_ident() and window.process == os.getpid() and not _inside(window):
+        if window.owner == threading.get_ident() and window.process == os.getpid() and not _threads_inside(window):
             _state.abandoned.remove(entry)
             stop()
 
 
-def _inside(window: Joinable) -> list[_Member]:
+def _threads_inside(window: Joinable) -> list[_Member]:
     """The threads that may be inside an operator that a window records."""
     return [member for member in list(_state.members) if member.window is window and not member.rests()]
 

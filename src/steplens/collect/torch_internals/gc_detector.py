@@ -26,14 +26,14 @@ class GcDetector:
 
     def start(self) -> None:
         """Begin to record."""
-        gc.callbacks.append(self._callback)
+        gc.callbacks.append(self._on_collection)
 
     def stop(self) -> None:
         """End; the records stay."""
-        if self._callback in gc.callbacks:
-            gc.callbacks.remove(self._callback)
+        if self._on_collection in gc.callbacks:
+            gc.callbacks.remove(self._on_collection)
 
-    def _callback(self, phase: str, info: dict[str, Any]) -> None:
+    def _on_collection(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "start":
             self._started = clock.now_ns()
             return

@@ -31,7 +31,7 @@ CATEGORIES = (
 ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 
 
-def write(results: Any, run_directory: Path) -> int:
+def write_categories(results: Any, run_directory: Path) -> int:
     """Compute the memory events of a window with their categories and write them.
 
     Args:
@@ -50,28 +50,28 @@ def write(results: Any, run_directory: Path) -> int:
     devices: dict[str, int] = {}
     columns: dict[str, list[int]] = {name: [] for name in ("time_ns", "action", "bytes", "category", "device")}
 
-    def category(key: Any, version: int) -> int:
-        category = profile._categories.get(key, version) if isinstance(key, torch_memory.TensorKey) else None
-        return unknown if category is None else numbers.get(category.name, unknown)
+    def category_number(key: Any, version: int) -> int:
+        category_number = profile._categories.get(key, version) if isinstance(key, torch_memory.TensorKey) else None
+        return unknown if category_number is None else numbers.get(category_number.name, unknown)
 
-    def add(time: int, action: int, size: int, kind: int, device: int) -> None:
+    def add_event(time: int, action: int, size: int, kind: int, device: int) -> None:
         for name, value in zip(columns, (time, action, size, kind, device), strict=True):
             columns[name].append(value)
 
     for time, torch_action, (key, version), size in profile.timeline:
         action = actions[torch_action.name]
-        device = devices.setdefault(_device(key.device), len(devices))
+        device = devices.setdefault(_device_name(key.device), len(devices))
         if action == changed:
-            add(time, action, -size, category(key, version), device)
-            add(time, action, size, category(key, version + 1), device)
+            add_event(time, action, -size, category_number(key, version), device)
+            add_event(time, action, size, category_number(key, version + 1), device)
         else:
-            add(time, action, -size if action == destroyed else size, category(key, version), device)
+            add_event(time, action, -size if action == destroyed else size, category_number(key, version), device)
     assert created < changed < destroyed
     value = {"version": _VERSION, "torch": str(importlib.import_module("torch").__version__), "devices": list(devices), **columns}
     rundir.write_json(run_directory / rundir.RAW_DIRECTORY / FILE, value)
     return len(columns["time_ns"])
 
 
-def _device(device: Any) -> str:
+def _device_name(device: Any) -> str:
     """``cpu``, ``cuda:0``; a device without a number is the first of its kind."""
     return "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"

@@ -44,8 +44,8 @@ class ModuleHooks:
     def install(self) -> None:
         """Begin to record."""
         self._handles = [
-            self._modules.register_module_forward_pre_hook(self._enter),
-            self._modules.register_module_forward_hook(self._leave, always_call=True),
+            self._modules.register_module_forward_pre_hook(self._enter_module),
+            self._modules.register_module_forward_hook(self._leave_module, always_call=True),
         ]
 
     def remove(self) -> None:
@@ -58,7 +58,7 @@ class ModuleHooks:
             stack.pop()[1].__exit__(None, None, None)
         self._names.clear()
 
-    def _enter(self, module: Any, _inputs: Any) -> None:
+    def _enter_module(self, module: Any, _inputs: Any) -> None:
         # torch.compile would trace the hook into the graph.
         if self._compiling() or self._broken:
             return
@@ -73,9 +73,9 @@ class ModuleHooks:
             opened.__enter__()
             stack.append((module, opened, name))
         except Exception as exception:  # the boundary to the training, inside of a forward pass
-            self._fail(exception)
+            self._report_failure(exception)
 
-    def _leave(self, module: Any, _inputs: Any, _output: Any) -> None:
+    def _leave_module(self, module: Any, _inputs: Any, _output: Any) -> None:
         if self._compiling() or self._broken:
             return
         try:
@@ -92,7 +92,7 @@ class ModuleHooks:
                     if left is module:
                         break
         except Exception as exception:  # the boundary to the training, inside of a forward pass
-            self._fail(exception)
+            self._report_failure(exception)
 
     def _name(self, module: Any, stack: list[Any]) -> str:
         """Name a module that was not seen yet, and everything below it."""
@@ -102,6 +102,6 @@ class ModuleHooks:
             self._names[id(child)] = (weakref.ref(child), f"{root}.{path}" if path else root)
         return root
 
-    def _fail(self, exception: Exception) -> None:
+    def _report_failure(self, exception: Exception) -> None:
         self._broken = True
         self._failed(exception)

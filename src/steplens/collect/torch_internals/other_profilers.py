@@ -43,7 +43,7 @@ def watch_other_profilers() -> None:
     for name in ("_prepare_trace", "_start_trace", "__exit__"):
         original = getattr(profile, name)
         if not hasattr(original, "steplens_original"):
-            setattr(profile, name, _noticed(original, begins=name != "__exit__"))
+            setattr(profile, name, _wrap_profiler_call(original, begins=name != "__exit__"))
 
 
 def take_recording(kineto: Any) -> None:
@@ -57,7 +57,7 @@ def take_recording(kineto: Any) -> None:
     """
     _ours.add(kineto)
     # one call, so that of two threads, or of a thread and its signal handler, one gets it
-    if _holder.setdefault(os.getpid(), weakref.ref(kineto, _forget))() is not kineto:
+    if _holder.setdefault(os.getpid(), weakref.ref(kineto, _forget_holder))() is not kineto:
         raise RuntimeError(_TAKEN)
 
 
@@ -71,7 +71,7 @@ def give_back_recording(kineto: Any) -> None:
     """Let others of ours have the recording, if this one has it; None is passed over."""
     holder = _holder.get(os.getpid())
     if kineto is not None and holder is not None and holder() is kineto:
-        _forget(holder)
+        _forget_holder(holder)
 
 
 def another_is_recording(besides: Any = None) -> bool:
@@ -89,13 +89,13 @@ def another_is_recording(besides: Any = None) -> bool:
     return ours is not None and ours is not besides
 
 
-def _forget(holder: weakref.ref[Any]) -> None:
+def _forget_holder(holder: weakref.ref[Any]) -> None:
     for process, held in list(_holder.items()):
         if held is holder:
             _holder.pop(process, None)
 
 
-def _noticed(original: Callable[..., Any], begins: bool) -> Callable[..., Any]:
+def _wrap_profiler_call(original: Callable[..., Any], begins: bool) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self not in _ours:
@@ -132,4 +132,4 @@ def _give_way() -> None:
         try:
             session.give_way()
         except Exception as exception:  # the boundary to the program that starts its own profiler
-            log.failed("giving way to another profiler", exception)
+            log.report_failure("giving way to another profiler", exception)

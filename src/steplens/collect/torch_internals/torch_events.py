@@ -78,7 +78,7 @@ class _Event:
         return self.duration_ns() / 1000
 
     def start_thread_id(self) -> int:
-        return _number(self._event.get("tid"))
+        return _integer_or_default(self._event.get("tid"))
 
     end_thread_id = start_thread_id
 
@@ -87,26 +87,26 @@ class _Event:
 
     def device_type(self) -> Any:
         if self.name() in (_MEMORY, _OUT_OF_MEMORY):
-            return self._device_types(_number(self._arguments.get("Device Type")))
+            return self._device_types(_integer_or_default(self._arguments.get("Device Type")))
         return self._device_types(_CUDA if self._on_device else _CPU)
 
     def device_index(self) -> int:
-        return _number(self._arguments.get("device"))
+        return _integer_or_default(self._arguments.get("device"))
 
     def device_resource_id(self) -> int:
-        return _number(self._arguments.get("stream", self._event.get("tid")))
+        return _integer_or_default(self._arguments.get("stream", self._event.get("tid")))
 
     def correlation_id(self) -> int:
-        return _number(self._arguments.get("External id" if self._is_operator else "correlation"))
+        return _integer_or_default(self._arguments.get("External id" if self._is_operator else "correlation"))
 
     def linked_correlation_id(self) -> int:
-        return 0 if self._is_operator else _number(self._arguments.get("External id"))
+        return 0 if self._is_operator else _integer_or_default(self._arguments.get("External id"))
 
     def external_id(self) -> int:
-        return _number(self._arguments.get("External id"))
+        return _integer_or_default(self._arguments.get("External id"))
 
     def sequence_nr(self) -> int:
-        return _number(self._arguments.get("Sequence number"), -1)
+        return _integer_or_default(self._arguments.get("Sequence number"), -1)
 
     def shapes(self) -> list[Any]:
         return list(self._arguments.get("Input Dims", ()))
@@ -132,10 +132,10 @@ class _Event:
         return _USER_SCOPE if self._event.get("cat") == "user_annotation" else 0
 
     def flops(self) -> int:
-        return _number(self._arguments.get("flops"))
+        return _integer_or_default(self._arguments.get("flops"))
 
     def nbytes(self) -> int:
-        return _number(self._arguments.get("Bytes"))
+        return _integer_or_default(self._arguments.get("Bytes"))
 
     def is_async(self) -> bool:
         return False
@@ -187,7 +187,7 @@ def function_events(trace: Path, options: dict[str, Any]) -> Any:
     profiler: Any = importlib.import_module("torch.autograd.profiler")
     owner = profiler.profile(**options)
     events = profiler.EventList(
-        owner._parse_kineto_results(_Result(list(_events(trace)))),
+        owner._parse_kineto_results(_Result(list(_wanted_events(trace)))),
         use_device=owner.use_device,
         profile_memory=owner.profile_memory,
         with_flops=owner.with_flops,
@@ -203,7 +203,7 @@ def no_events() -> Any:
     return events
 
 
-def _events(trace: Path) -> Iterator[_Event]:
+def _wanted_events(trace: Path) -> Iterator[_Event]:
     # times of days in microseconds with three digits, exactly
     with trace.open("rb") as file:
         listed = json_text.loads(file.read(), parse_float=Decimal)["traceEvents"]
@@ -212,7 +212,7 @@ def _events(trace: Path) -> Iterator[_Event]:
     for event in events:
         arguments = event.get("args") or {}
         if "Sequence number" in arguments and not arguments.get("Fwd thread id"):
-            threads[_number(arguments["Sequence number"])] = _number(event.get("tid"))
+            threads[_integer_or_default(arguments["Sequence number"])] = _integer_or_default(event.get("tid"))
     device_types: Any = importlib.import_module("torch.autograd").DeviceType
     return (_Event(event, device_types, threads) for event in events)
 
@@ -223,5 +223,5 @@ def _is_wanted(event: dict[str, Any]) -> bool:
     return event.get("ph") == "X" and event.get("cat") not in _HIDDEN
 
 
-def _number(value: Any, missing: int = 0) -> int:
+def _integer_or_default(value: Any, missing: int = 0) -> int:
     return value if type(value) is int else missing

@@ -37,10 +37,10 @@ class ThreadCalls:
     """
 
     def __init__(self, library: ctypes.PyDLL, log_level: ctypes.c_int | None) -> None:
-        self._is_recording = _function(library, _IS_RECORDING, ctypes.c_bool)
-        self._join = _function(library, _JOIN, None)
-        self._leave = _function(library, _LEAVE, None)
-        self._forget = _function(library, _FORGET, None)
+        self._is_recording = _bind_function(library, _IS_RECORDING, ctypes.c_bool)
+        self._join = _bind_function(library, _JOIN, None)
+        self._leave = _bind_function(library, _LEAVE, None)
+        self._forget = _bind_function(library, _FORGET, None)
         self._log_level = log_level
         self._enabled_here: Any = importlib.import_module("torch.autograd")._profiler_enabled
 
@@ -81,7 +81,7 @@ class ThreadCalls:
             self._log_level.value = before
 
 
-def _function(library: ctypes.PyDLL, name: str, result: Any) -> Any:
+def _bind_function(library: ctypes.PyDLL, name: str, result: Any) -> Any:
     function = getattr(library, name)
     function.argtypes = ()
     function.restype = result
@@ -89,7 +89,7 @@ def _function(library: ctypes.PyDLL, name: str, result: Any) -> Any:
 
 
 @functools.cache
-def load() -> ThreadCalls | None:
+def load_thread_calls() -> ThreadCalls | None:
     """The functions of the PyTorch that is running; None where it has none, or not under these names."""
     try:
         folder = Path(importlib.import_module("torch").__file__ or "").parent / "lib"

@@ -76,7 +76,7 @@ class Decision:
     supersedes: tuple[str, ...] = ()
 
 
-def decide(
+def choose_start_step(
     origin: str,
     start_step: int,
     steps: int,

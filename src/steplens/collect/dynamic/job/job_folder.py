@@ -49,7 +49,7 @@ def configuration_directory(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(directory))
 
 
-def key(directory: Path) -> str:
+def folder_key(directory: Path) -> str:
     """The name of the meeting place for a configuration folder."""
     return hashlib.sha256(os.fsencode(directory)).hexdigest()[:20]
 
@@ -74,11 +74,11 @@ def create_folder(directory: Path) -> Path:
     _refuse_chosen(os.geteuid())
     # whatever the umask, nobody else gets to write into it
     rundir.make_directory(top.parent, _MODE)
-    for folder in (top, top / key(directory)):
+    for folder in (top, top / folder_key(directory)):
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=_MODE)
         _refuse_foreign(folder, os.geteuid())
-    return top / key(directory)
+    return top / folder_key(directory)
 
 
 def find_folders(directory: Path) -> list[Path]:
@@ -92,7 +92,7 @@ def find_folders(directory: Path) -> list[Path]:
         owners.append(directory.stat().st_uid)
     folders = []
     for uid in dict.fromkeys(owners):
-        folder = state_root(uid) / key(directory)
+        folder = state_root(uid) / folder_key(directory)
         try:
             _refuse_chosen(uid)
             if folder.parent.is_symlink() or _is_directory(folder.parent):
@@ -124,7 +124,7 @@ def _refuse_chosen(uid: int) -> None:
     if folder is None or not (folder.is_symlink() or folder.exists()):
         return
     status = folder.lstat()
-    reason = _unfit(status, {uid, os.geteuid(), 0})
+    reason = _folder_problem(status, {uid, os.geteuid(), 0})
     # where the sticky bit is set, as in /tmp, nobody can replace what another user made
     if not reason and status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         reason = f"can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
@@ -135,14 +135,14 @@ def _refuse_chosen(uid: int) -> None:
 def _refuse_foreign(folder: Path, uid: int) -> None:
     """Refuse one of our own folders unless it is the user's and closed to all others."""
     status = folder.lstat()
-    reason = _unfit(status, {uid})
+    reason = _folder_problem(status, {uid})
     if not reason and status.st_mode & 0o077:
         reason = f"is open to other users (mode {stat.S_IMODE(status.st_mode):o})"
     if reason:
         raise _Refused(folder, reason, f"Remove it, or set {DIRECTORY_VARIABLE} to a folder of your own")
 
 
-def _unfit(status: os.stat_result, owners: set[int]) -> str:
+def _folder_problem(status: os.stat_result, owners: set[int]) -> str:
     if stat.S_ISLNK(status.st_mode):
         return "is a symbolic link"
     if not stat.S_ISDIR(status.st_mode):
@@ -172,7 +172,7 @@ def write_record(job_folder: Path, owner: Process, record: Mapping[str, Any]) ->
 
 def read_records(job_folder: Path) -> Iterator[tuple[Process, dict[str, Any]]]:
     """Every process with a readable record, dead ones too, ordered by process id."""
-    owners = [process.from_name(path.name.removesuffix(RECORD_SUFFIX)) for path in _entries(job_folder, RECORD_SUFFIX)]
+    owners = [process.from_name(path.name.removesuffix(RECORD_SUFFIX)) for path in _list_entries(job_folder, RECORD_SUFFIX)]
     for owner in sorted((owner for owner in owners if owner is not None), key=lambda owner: (owner.pid, owner.start)):
         record = read_json(job_folder / f"{owner.name}{RECORD_SUFFIX}")
         if record is not None:
@@ -191,7 +191,7 @@ def read_json(path: Path, limit: int = _LARGEST_RECORD) -> dict[str, Any] | None
     return value if isinstance(value, dict) else None
 
 
-def _entries(job_folder: Path, suffix: str) -> list[Path]:
+def _list_entries(job_folder: Path, suffix: str) -> list[Path]:
     try:
         return [path for path in job_folder.iterdir() if path.name.endswith(suffix) and not path.name.startswith(".")]
     except OSError:
@@ -214,7 +214,7 @@ def remove_dead_processes(job_folder: Path) -> None:
         if not owner.alive():
             remove_process_files(job_folder, owner, record=str(record.get("group")) not in living)
     names = {f"{owner.name}" for owner, _ in records}
-    for path in _entries(job_folder, SOCKET_SUFFIX):
+    for path in _list_entries(job_folder, SOCKET_SUFFIX):
         left = process.from_name(path.name.removesuffix(SOCKET_SUFFIX))
         if left is not None and left.name not in names and not left.alive():
             remove_process_files(job_folder, left, record=True)

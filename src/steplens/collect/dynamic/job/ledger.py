@@ -127,4 +127,4 @@ class Ledger:
             return
         self._complaints.add(text)
         self.logs.actions.error("%s", text)
-        log.failed(f"dynamic_profile ({what})", error)
+        log.report_failure(f"dynamic_profile ({what})", error)

@@ -31,7 +31,7 @@ class Process:
         """Whether this very process still runs; one that has ended and waits for its parent does not."""
         if self.pid <= 0:
             return False
-        state_and_start = _stat(self.pid)
+        state_and_start = _read_state_and_start(self.pid)
         if state_and_start is not None:
             state, start = state_and_start
             return state not in "ZX" and self.start in (0, start)
@@ -46,14 +46,14 @@ class Process:
         return True
 
 
-def current() -> Process:
+def current_process() -> Process:
     """The calling process."""
-    return of(os.getpid())
+    return process_of_pid(os.getpid())
 
 
-def of(pid: int) -> Process:
+def process_of_pid(pid: int) -> Process:
     """The process that has the number ``pid`` now."""
-    state_and_start = _stat(pid)
+    state_and_start = _read_state_and_start(pid)
     return Process(pid, state_and_start[1] if state_and_start is not None else 0)
 
 
@@ -65,7 +65,7 @@ def from_name(name: str) -> Process | None:
     return Process(int(pid), int(start))
 
 
-def _stat(pid: int) -> tuple[str, int] | None:
+def _read_state_and_start(pid: int) -> tuple[str, int] | None:
     """State letter and start time of a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as handle:

@@ -73,17 +73,17 @@ class Board:
         self._descriptor = -1
         self._view: mmap.mmap | None = None
         self.words: Any = memoryview(b"")
-        with self._locked(create=True):
-            self._map()
+        with self._lock_board(create=True):
+            self._map_file()
             living = [row for row in range(_ROWS) if self._process(row).alive()]
             if not living:
-                self._clear()
+                self._clear_words()
             row = next((row for row in range(_ROWS) if row not in living), None)
             if row is None:
                 raise OSError(f"{self._path} has no room for another process")
-            self._take(row, rank)
+            self._take_row(row, rank)
 
-    def _take(self, row: int, rank: int) -> None:
+    def _take_row(self, row: int, rank: int) -> None:
         self.row = _HEADER_WORDS + row * _ROW_WORDS
         words = self.words
         words[self.row + PID] = 0
@@ -98,7 +98,7 @@ class Board:
 
     def others(self) -> list[Seat]:
         """The rows of the other living processes."""
-        return [seat for seat in seats(self.words) if seat.process != self._owner and seat.process.alive()]
+        return [seat for seat in decode_seats(self.words) if seat.process != self._owner and seat.process.alive()]
 
     def decide(self, request: str, origin: str, document: Mapping[str, Any], plan: Plan, step: int, busy: int) -> None:
         """Decide about a request, unless somebody has.
@@ -114,18 +114,18 @@ class Board:
         Raises:
             BusyError: not now; try again at the next step.
         """
-        with self._locked():
-            earlier = self._read()
+        with self._lock_board():
+            earlier = self._load_decisions()
             if any(decision.id == request for decision in earlier):
                 return
             # First the counter, then the steps of the others: whoever ends a step after we have looked, looks at the counter.
             self.words[GENERATION] += 1
-            start, refusal, supersedes = agreement.decide(
+            start, refusal, supersedes = agreement.choose_start_step(
                 origin, plan.start_step, plan.steps, step, busy, self.others(), earlier, time.monotonic_ns()
             )
             number = earlier[-1].number + 1 if earlier else 1
             decision = Decision(number, request, origin, document, start, start + plan.steps, refusal, supersedes)
-            self._write([*earlier, decision][-_KEPT_DECISIONS:])
+            self._store_decisions([*earlier, decision][-_KEPT_DECISIONS:])
 
     def decisions_after(self, number: int) -> list[Decision]:
         """The decisions with a higher number, in order.
@@ -133,15 +133,15 @@ class Board:
         Raises:
             BusyError: not now; try again at the next step.
         """
-        with self._locked():
-            return [decision for decision in self._read() if decision.number > number]
+        with self._lock_board():
+            return [decision for decision in self._load_decisions() if decision.number > number]
 
     def leave(self) -> None:
         """Give the row back; the last process takes the files away."""
-        with contextlib.suppress(OSError, BusyError), self._locked():
+        with contextlib.suppress(OSError, BusyError), self._lock_board():
             self.put(PID, 0)
             if not any(self._process(row).alive() for row in range(_ROWS)):
-                self._remove()
+                self._remove_files()
         self.close()
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class Board:
         return Process(self.words[begin + PID], self.words[begin + START])
 
     @contextlib.contextmanager
-    def _locked(self, *, create: bool = False) -> Iterator[None]:
+    def _lock_board(self, *, create: bool = False) -> Iterator[None]:
         limit = time.monotonic() + _LOCK_S
         while True:
             if create and self._descriptor < 0:
@@ -197,7 +197,7 @@ class Board:
         ours = os.fstat(self._descriptor)
         return (status.st_ino, status.st_dev) == (ours.st_ino, ours.st_dev)
 
-    def _map(self) -> None:
+    def _map_file(self) -> None:
         size = os.fstat(self._descriptor).st_size
         if size != _BYTES:
             # Writing to a mapped file that has no room on a full disk would end the training with a signal.
@@ -206,24 +206,24 @@ class Board:
         self._view = mmap.mmap(self._descriptor, _BYTES)
         self.words = memoryview(self._view).cast("q")
         if (self.words[0], self.words[1]) != (_MAGIC, _VERSION):
-            self._clear()
+            self._clear_words()
 
-    def _clear(self) -> None:
+    def _clear_words(self) -> None:
         for word in range(_WORDS):
             self.words[word] = 0
         self.words[0], self.words[1] = _MAGIC, _VERSION
         with contextlib.suppress(FileNotFoundError):
             self._path.with_suffix(DECISIONS_SUFFIX).unlink()
 
-    def _remove(self) -> None:
+    def _remove_files(self) -> None:
         for path in (self._path, self._path.with_suffix(DECISIONS_SUFFIX)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def _read(self) -> list[Decision]:
+    def _load_decisions(self) -> list[Decision]:
         return read_decisions(self._path)
 
-    def _write(self, decisions: list[Decision]) -> None:
+    def _store_decisions(self, decisions: list[Decision]) -> None:
         temporary = self._path.with_suffix(".partial")
         text = json.dumps({"decisions": [dataclasses.asdict(decision) for decision in decisions]})
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -242,19 +242,19 @@ class PrivateBoard(Board):
         self._view = None
         self._decisions: list[Decision] = []
         self.words = array.array("q", bytes(_BYTES))
-        self._take(0, rank)
+        self._take_row(0, rank)
 
     def leave(self) -> None:
         """Nothing to give back."""
 
     @contextlib.contextmanager
-    def _locked(self, *, create: bool = False) -> Iterator[None]:
+    def _lock_board(self, *, create: bool = False) -> Iterator[None]:
         yield
 
-    def _read(self) -> list[Decision]:
+    def _load_decisions(self) -> list[Decision]:
         return self._decisions
 
-    def _write(self, decisions: list[Decision]) -> None:
+    def _store_decisions(self, decisions: list[Decision]) -> None:
         self._decisions = decisions
 
 
@@ -263,7 +263,7 @@ def board_name(group: str) -> str:
     return hashlib.sha256(group.encode(errors="replace")).hexdigest()[:12] + SUFFIX
 
 
-def seats(words: Any) -> list[Seat]:
+def decode_seats(words: Any) -> list[Seat]:
     """All rows that a process has taken, dead ones too."""
     taken = []
     for row in range(_ROWS):
@@ -284,7 +284,7 @@ def read_seats(folder: Path, group: str) -> list[Seat]:
     if len(data) != _BYTES:
         return []
     words = array.array("q", data)
-    return seats(words) if (words[0], words[1]) == (_MAGIC, _VERSION) else []
+    return decode_seats(words) if (words[0], words[1]) == (_MAGIC, _VERSION) else []
 
 
 def read_decisions(board: Path) -> list[Decision]:

@@ -36,11 +36,11 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         for finder in sys.meta_path:
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
-                self._follow(spec.loader)
+                self._wrap_loader(spec.loader)
                 return spec
         return None
 
-    def _follow(self, loader: Any) -> None:
+    def _wrap_loader(self, loader: Any) -> None:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:

@@ -51,7 +51,7 @@ class ForwardSteps:
 
     def install(self) -> None:
         """Look for the model from now on, or from the moment PyTorch is imported."""
-        after_import(MODULES_MODULE, self._look)
+        after_import(MODULES_MODULE, self._watch_models)
 
     def follow_fork(self) -> None:
         """Count in the calling process, a forked child of the one that counted so far."""
@@ -60,43 +60,43 @@ class ForwardSteps:
         self._called = self._running = False
         self.count = 0
 
-    def _look(self, module: ModuleType) -> None:
+    def _watch_models(self, module: ModuleType) -> None:
         every = module.Module
         original = every.__call__
 
         @functools.wraps(original)
         def call(model: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_gone():
-                self._lead(model, module)
+                self._follow_model(model, module)
                 return original(model, *args, **kwargs)
             # somebody keeps the method, as loops that generate text do
             current = type(model).__call__
             return (original if current is call else current)(model, *args, **kwargs)
 
-        def found() -> None:
+        def restore_call() -> None:
             if every.__call__ is call:
                 every.__call__ = original
 
         self._found()
-        self._found = found
+        self._found = restore_call
         every.__call__ = call
 
     def _is_gone(self) -> bool:
         return self._model is None or self._model() is None
 
-    def _lead(self, model: Any, module: ModuleType) -> None:
-        backward.watch()
+    def _follow_model(self, model: Any, module: ModuleType) -> None:
+        backward.watch_backward()
         other_profilers.watch_other_profilers()
-        self._model = weakref.ref(model, lambda _: None if sys.is_finalizing() else self._look(module))
+        self._model = weakref.ref(model, lambda _: None if sys.is_finalizing() else self._watch_models(module))
         self._thread = threading.get_ident()
         self._found()
         # this call has begun already
         self._called = True
-        self._extend(type(model), module)
+        self._extend_class(type(model), module)
         if self._on_model is not None:
             self._on_model()
 
-    def _extend(self, kind: Any, module: ModuleType) -> None:
+    def _extend_class(self, kind: Any, module: ModuleType) -> None:
         if kind in self._extended:
             return
         self._extended.add(kind)
@@ -105,9 +105,9 @@ class ForwardSteps:
         @functools.wraps(original)
         def call(model: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_gone():
-                self._lead(model, module)
+                self._follow_model(model, module)
                 return original(model, *args, **kwargs)
-            if not self._counts(model):
+            if not self._is_step_begin(model):
                 return original(model, *args, **kwargs)
             if self._called:
                 self.count += 1
@@ -120,7 +120,7 @@ class ForwardSteps:
 
         kind.__call__ = call
 
-    def _counts(self, model: Any) -> bool:
+    def _is_step_begin(self, model: Any) -> bool:
         """Whether this call of a module is the beginning of a step; a model that calls itself is one call."""
         if self._running or self._model is None or self._model() is not model:
             return False

@@ -52,7 +52,7 @@ class OptimizerSteps:
 
     def install(self) -> None:
         """Watch optimizers from now on, or from the moment PyTorch is imported."""
-        after_import(OPTIMIZER_MODULE, self._extend)
+        after_import(OPTIMIZER_MODULE, self._extend_optimizer)
 
     def follow_fork(self) -> None:
         """Count in the calling process, a forked child of the one that counted so far."""
@@ -62,8 +62,8 @@ class OptimizerSteps:
         self._ending = False
         self.count = 0
 
-    def _extend(self, module: ModuleType) -> None:
-        backward.watch()
+    def _extend_optimizer(self, module: ModuleType) -> None:
+        backward.watch_backward()
         other_profilers.watch_other_profilers()
         optimizer = module.Optimizer
         original = optimizer.profile_hook_step
@@ -71,11 +71,11 @@ class OptimizerSteps:
         def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
             if self._on_optimizer is not None:
                 self._on_optimizer()
-            return self._wrap(original(function))
+            return self._wrap_step(original(function))
 
         optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
-    def _wrap(self, hooked: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_step(self, hooked: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(hooked)
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             calls = self._calls
@@ -87,19 +87,19 @@ class OptimizerSteps:
                 calls.depth -= 1
             # a subclass that calls its parent's step is one step
             if calls.depth == 0:
-                self._stepped(optimizer)
+                self._note_optimizer_step(optimizer)
             return result
 
         return step
 
-    def _stepped(self, optimizer: Any) -> None:
+    def _note_optimizer_step(self, optimizer: Any) -> None:
         leader = self._leader() if self._leader is not None else None
         if leader is None:
             leader = optimizer
             self._leader = weakref.ref(optimizer)
         if leader is optimizer and os.getpid() == self._process and not self._ending:
             self._ending = True
-            backward.afterwards(self._end_step)
+            backward.call_after_backward(self._end_step)
 
     def _end_step(self) -> None:
         self._ending = False

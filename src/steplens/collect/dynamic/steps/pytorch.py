@@ -31,17 +31,17 @@ class PytorchForm:
 
     def plan(self, document: Mapping[str, Any], rank: int) -> Plan:
         """Read a configuration."""
-        return configuration.read(document, rank)
+        return configuration.read_plan(document, rank)
 
     def identity(self) -> Identity:
         """Rank, number of ranks and job of this process."""
-        rank, world_size = metadata.rank(), metadata.world_size()
+        rank, world_size = metadata.process_rank(), metadata.world_size()
         if not world_size or world_size < 2 or rank < 0:
-            return Identity(rank, world_size, f"process {process.current().name}")
+            return Identity(rank, world_size, f"process {process.current_process().name}")
         if os.environ.get("RANK", "").isdecimal():
             return Identity(rank, world_size, " ".join(f"{name}={os.environ.get(name, '')}" for name in _JOB_VARIABLES))
         # Started by a function of the program itself, which told only torch.distributed who is who.
-        return Identity(rank, world_size, f"children of {process.of(os.getppid()).name}")
+        return Identity(rank, world_size, f"children of {process.process_of_pid(os.getppid()).name}")
 
     def obstacle(self) -> str:
         """Why nothing can be recorded now."""

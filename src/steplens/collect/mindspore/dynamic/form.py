@@ -77,14 +77,14 @@ class MindsporeForm:
         """Read a configuration. A wrong value is reset to its default with a warning."""
         warnings: list[str] = []
 
-        def integer(name: str) -> int:
+        def read_integer(name: str) -> int:
             value = document.get(name, TEMPLATE[name])
             if type(value) is int:
                 return value
             warnings.append(f"Parameter {name} should be a whole number, reset it to {TEMPLATE[name]}.")
             return int(TEMPLATE[name])
 
-        def boolean(name: str, default: bool) -> bool:
+        def read_boolean(name: str, default: bool) -> bool:
             value = document.get(name, default)
             if isinstance(value, bool):
                 return value
@@ -92,17 +92,17 @@ class MindsporeForm:
             return default
 
         for name in ("profile_communication", "parallel_strategy", "with_stack"):
-            boolean(name, bool(TEMPLATE[name]))
+            read_boolean(name, bool(TEMPLATE[name]))
         mode = document.get("analyse_mode", TEMPLATE["analyse_mode"])
         if mode not in (-1, *_MODES) or isinstance(mode, bool):
             warnings.append("Parameter analyse_mode should be 0, 1, 'sync', 'async' or -1, reset it to -1.")
             mode = -1
         analysed = _MODES.get(mode, "")
-        if boolean("analyse", False) and not analysed:
+        if read_boolean("analyse", False) and not analysed:
             analysed = _SYNC
-        memory = boolean("profile_memory", False)
-        simplified = boolean("data_simplification", True)
-        start, stop = integer("start_step"), integer("stop_step")
+        memory = read_boolean("profile_memory", False)
+        simplified = read_boolean("data_simplification", True)
+        start, stop = read_integer("start_step"), read_integer("stop_step")
         count = document.get("active")
         if type(count) is int and count > 0:
             at_next = start == NEXT
@@ -117,11 +117,11 @@ class MindsporeForm:
 
     def identity(self) -> Identity:
         """Rank, number of ranks and job of this process."""
-        rank, size = framework.rank(), framework.world_size()
+        rank, size = framework.mindspore_rank(), framework.world_size()
         if not size or size < 2:
-            return Identity(-1, size, f"process {process.current().name}")
+            return Identity(-1, size, f"process {process.current_process().name}")
         job = " ".join(f"{name}={os.environ.get(name, '')}" for name in _JOB_VARIABLES)
-        return Identity(rank, size, job if job.strip("= ") else f"children of {process.of(os.getppid()).name}")
+        return Identity(rank, size, job if job.strip("= ") else f"children of {process.process_of_pid(os.getppid()).name}")
 
     def obstacle(self) -> str:
         """Why nothing can be recorded now."""
@@ -156,7 +156,7 @@ class StepCapture:
         self._left = settings.count
         self._profiler: Profiler | None = None
         self._problem = ""
-        folder = output / f"rank{framework.rank()}_start{step}_stop{last}"
+        folder = output / f"rank{framework.mindspore_rank()}_start{step}_stop{last}"
         profiler = Profiler(
             output_path=str(folder),
             start_profile=False,
@@ -171,7 +171,7 @@ class StepCapture:
         """A step has ended, and what follows it until the next one begins belongs to no step."""
         self._left -= 1
         if self._left <= 0:
-            self._close()
+            self._close_profiler()
 
     def step(self) -> None:
         """The next step begins, or the training is over.
@@ -181,7 +181,7 @@ class StepCapture:
         """
         if self._profiler is not None and self._form.last_step:
             stop, last = self._last, self._form.last_step
-            self._close()
+            self._close_profiler()
             raise RuntimeError(
                 self._problem
                 or f"the training ended with step {last}, before step {stop} that was asked for; it is recorded up to there"
@@ -191,10 +191,10 @@ class StepCapture:
 
     def finish(self) -> Outcome:
         """End it, also before its last step."""
-        self._close()
+        self._close_profiler()
         return Outcome(self.directory, self._problem)
 
-    def _close(self) -> None:
+    def _close_profiler(self) -> None:
         profiler, self._profiler = self._profiler, None
         self._form.current = None
         if profiler is None:

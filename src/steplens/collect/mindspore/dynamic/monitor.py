@@ -13,7 +13,7 @@ from steplens.collect.common import log
 from steplens.collect.dynamic import process_agent
 from steplens.collect.mindspore.dynamic.form import MindsporeForm
 from steplens.collect.mindspore.recording import framework
-from steplens.collect.mindspore.recording.steps import hook, steps
+from steplens.collect.mindspore.recording.steps import install_hooks, steps
 
 _OUTPUT = "./dyn_profile_data"
 _POLL_S = 2
@@ -50,12 +50,12 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
             log.error(f"poll_interval should be a whole number of seconds above 0, not {poll_interval!r}; {_POLL_S} is used.")
         if kwargs:
             log.warning(f"{', '.join(sorted(kwargs))}: without effect.")
-        hook()
+        install_hooks()
         self._form = MindsporeForm(rundir.absolute(output_path))
         self._in_step = False
         #: number of the step that runs; 0 before the first
         self._count = 0
-        self._agent = process_agent.begin(cfg_path, self._form, "DynamicProfilerMonitor", "the training step")
+        self._agent = process_agent.start_agent(cfg_path, self._form, "DynamicProfilerMonitor", "the training step")
         self._thread = threading.get_ident()
         steps.loop_begins = self._loop_begins
 
@@ -68,15 +68,15 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
     def on_train_step_begin(self, run_context: Any) -> None:
         """A step begins."""
         number = getattr(run_context.original_args(), "cur_step_num", None)
-        self._begin(number if isinstance(number, int) and number > 0 else self._count + 1)
+        self._begin_step(number if isinstance(number, int) and number > 0 else self._count + 1)
 
     def on_train_step_end(self, run_context: Any) -> None:
         """A step has ended."""
-        self._end()
+        self._end_step()
 
     def on_train_end(self, run_context: Any) -> None:
         """The training has ended, and with it a capture that still runs."""
-        self._end()
+        self._end_step()
         if not self._agent.capturing:
             return
         self._form.last_step = self._count
@@ -96,30 +96,30 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         steps.loop_begins = None
         if self._count:
             return
-        self._begin(1)
+        self._begin_step(1)
         if self._agent.capturing:
             # what was asked of MindSpore before is no part of it; up to the first step() all is, however many batches it takes
-            framework.synchronise()
+            framework.wait_for_eager_work()
             steps.begin_manual(1, time.time_ns())
 
     def step(self) -> None:
         """A step has ended, the next one begins. To be called at the end of every step."""
-        framework.synchronise()
+        framework.wait_for_eager_work()
         steps.loop_begins = None
         number = self._count + 1 if self._count else 2
         steps.in_callbacks("ending", True)
         try:
-            self._end()
+            self._end_step()
         finally:
             steps.in_callbacks("ending", False)
         steps.manual(number)
         steps.in_callbacks("beginning", True)
         try:
-            self._begin(number)
+            self._begin_step(number)
         finally:
             steps.in_callbacks("beginning", False)
 
-    def _begin(self, number: int) -> None:
+    def _begin_step(self, number: int) -> None:
         if number != self._count + 1:
             # a training that was resumed, a second one in this process, or a loop, whose first step nobody announces
             self._agent.set_step(number - 1)
@@ -127,7 +127,7 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         self._in_step = True
         self._agent.step()
 
-    def _end(self) -> None:
+    def _end_step(self) -> None:
         if not self._in_step:
             return
         self._in_step = False

@@ -38,7 +38,7 @@ def step_list_of(steps: Any) -> list[int] | None:
     return sorted(steps)
 
 
-def analyse(
+def run_analysis(
     path: Path, *, pretty: bool = False, step_list: Sequence[int] | None = None, data_simplification: bool = True,
     timeline_limit_mb: int | None = None, wait: bool = True, processes: int | None = None,
 ) -> None:  # fmt: skip
@@ -69,14 +69,14 @@ def analyse(
     if processes is not None:
         arguments += ["--processes", str(processes)]
     wait_for(path)
-    process = _start(arguments)
+    process = _start_process(arguments)
     if not wait:
         _running.append((os.getpid(), path.absolute(), process))
         return
     _, problem = process.communicate()
     if process.returncode:
         what = "a part of the analysis" if process.returncode == _SOME_FAILED else "the analysis"
-        raise RuntimeError(f"{what} of {path} failed: {_reason(problem, process.returncode)}")
+        raise RuntimeError(f"{what} of {path} failed: {_failure_reason(problem, process.returncode)}")
 
 
 def operators(path: Path, names: Sequence[str], device: int | None) -> str:
@@ -87,15 +87,15 @@ def operators(path: Path, names: Sequence[str], device: int | None) -> str:
     """
     wait_for(path)
     device_arguments = [] if device is None else ["--device", str(device)]
-    process = _start(["operators", str(path), *device_arguments, "--", *names])
+    process = _start_process(["operators", str(path), *device_arguments, "--", *names])
     text, problem = process.communicate()
     if process.returncode:
-        raise RuntimeError(_reason(problem, process.returncode))
+        raise RuntimeError(_failure_reason(problem, process.returncode))
     json_text.own(text)
     return text.strip()
 
 
-def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+def _start_process(arguments: Sequence[str]) -> subprocess.Popen[str]:
     environment = offline_environment()
     environment.pop("MS_PROFILER_OPTIONS", None)
     return subprocess.Popen(
@@ -104,7 +104,7 @@ def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def _reason(problem: str, code: int) -> str:
+def _failure_reason(problem: str, code: int) -> str:
     lines = [line for line in problem.splitlines() if line.strip()]
     return lines[-1].removeprefix("steplens: ") if lines else f"it ended with code {code}"
 
@@ -117,20 +117,20 @@ def wait_for(path: Path) -> None:
     path = path.absolute()
     for own in [own for own in _running if own[1] == path or path in own[1].parents or own[1] in path.parents]:
         _running.remove(own)
-        _finish(own)
+        _finish_analysis(own)
 
 
 @atexit.register
 def wait_for_all() -> None:
     """Wait for every analysis that runs beside the training, and say which failed."""
     while _running:
-        _finish(_running.pop())
+        _finish_analysis(_running.pop())
 
 
-def _finish(own: tuple[int, Path, subprocess.Popen[str]]) -> None:
+def _finish_analysis(own: tuple[int, Path, subprocess.Popen[str]]) -> None:
     starter, _, process = own
     if starter != os.getpid():
         return
     _, problem = process.communicate()
     if process.returncode:
-        log.error(f"the analysis beside the training failed: {_reason(problem, process.returncode)}")
+        log.error(f"the analysis beside the training failed: {_failure_reason(problem, process.returncode)}")

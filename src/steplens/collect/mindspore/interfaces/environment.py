@@ -51,16 +51,16 @@ def on_import() -> None:
     del os.environ[VARIABLE]
     os.environ[RUNNING_VARIABLE] = json.dumps({"pid": os.getpid(), **options})
     try:
-        _start(options)
+        _start_profiler(options)
     except Exception as error:  # the boundary to somebody's training
-        log.failed(VARIABLE, error)
+        log.report_failure(VARIABLE, error)
 
 
-def _start(options: dict[str, Any]) -> None:
+def _start_profiler(options: dict[str, Any]) -> None:
     output = _output_path(options.pop("output_path", None))
     profiler: Any
     if _NEWER & set(options):
-        profiler = _newer(options, output)
+        profiler = _newer_profiler(options, output)
     else:
         from steplens.collect.mindspore.interfaces.profiler import Profiler
 
@@ -68,7 +68,7 @@ def _start(options: dict[str, Any]) -> None:
             log.warning(f"{VARIABLE}: {name} is an invalid param which doesn't work.")
             del options[name]
         profiler = Profiler(output_path=str(output), **options)
-    atexit.register(_finish, profiler, os.getpid())
+    atexit.register(_finish_profiler, profiler, os.getpid())
 
 
 def _output_path(value: Any) -> Path:
@@ -81,12 +81,12 @@ def _output_path(value: Any) -> Path:
     return fallback
 
 
-def _newer(options: dict[str, Any], output: Path) -> Any:
+def _newer_profiler(options: dict[str, Any], output: Path) -> Any:
     from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig
     from steplens.collect.mindspore.interfaces.names import AicoreMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel
     from steplens.collect.mindspore.interfaces.profile import profile, tensorboard_trace_handler
 
-    def named(name: str, kind: Any) -> None:
+    def resolve_names(name: str, kind: Any) -> None:
         if name not in options:
             return
         value = options[name]
@@ -106,7 +106,7 @@ def _newer(options: dict[str, Any], output: Path) -> Any:
 
     for name, kind in (("activities", ProfilerActivity), ("profiler_level", ProfilerLevel), ("aic_metrics", AicoreMetrics),
                        ("export_type", ExportType), ("host_sys", HostSystem)):  # fmt: skip
-        named(name, kind)
+        resolve_names(name, kind)
     accepted = {"activities", "with_stack", "profile_memory", "data_process", "parallel_strategy", "start_profile", "hbm_ddr",
                 "pcie", "sync_enable", "record_shapes"}  # fmt: skip
     for name in sorted(set(options) - accepted - _EXPERIMENTAL):
@@ -117,7 +117,7 @@ def _newer(options: dict[str, Any], output: Path) -> Any:
     return profile(on_trace_ready=handler, experimental_config=experimental, **accepted_options)
 
 
-def _finish(profiler: Any, pid: int) -> None:
+def _finish_profiler(profiler: Any, pid: int) -> None:
     if os.getpid() != pid:
         return
     try:
@@ -126,4 +126,4 @@ def _finish(profiler: Any, pid: int) -> None:
         else:
             profiler.stop()
     except Exception as error:  # the program is over; there is nobody to raise to
-        log.failed(VARIABLE, error)
+        log.report_failure(VARIABLE, error)

@@ -40,20 +40,20 @@ class _ExperimentalConfig:
         sys_interconnection: bool = False,
         host_sys: Sequence[HostSystem] | None = None,
     ) -> None:
-        self.profiler_level = _one("profiler_level", profiler_level, ProfilerLevel, ProfilerLevel.Level0)
-        self.aic_metrics = _one("aic_metrics", aic_metrics, AicoreMetrics, AicoreMetrics.AiCoreNone)
-        self.l2_cache = flag("l2_cache", l2_cache, False)
-        self.mstx = flag("mstx", mstx, False)
-        self.data_simplification = flag("data_simplification", data_simplification, True)
-        self.export_type = _list("export_type", export_type, ExportType) or [ExportType.Text]
-        self.mstx_domain_include = _list("mstx_domain_include", mstx_domain_include, str)
-        self.mstx_domain_exclude = _list("mstx_domain_exclude", mstx_domain_exclude, str)
-        self.sys_io = flag("sys_io", sys_io, False)
-        self.sys_interconnection = flag("sys_interconnection", sys_interconnection, False)
-        self.host_sys = _list("host_sys", host_sys, HostSystem)
-        self._couple()
+        self.profiler_level = _member_or_default("profiler_level", profiler_level, ProfilerLevel, ProfilerLevel.Level0)
+        self.aic_metrics = _member_or_default("aic_metrics", aic_metrics, AicoreMetrics, AicoreMetrics.AiCoreNone)
+        self.l2_cache = boolean_or_default("l2_cache", l2_cache, False)
+        self.mstx = boolean_or_default("mstx", mstx, False)
+        self.data_simplification = boolean_or_default("data_simplification", data_simplification, True)
+        self.export_type = _member_list("export_type", export_type, ExportType) or [ExportType.Text]
+        self.mstx_domain_include = _member_list("mstx_domain_include", mstx_domain_include, str)
+        self.mstx_domain_exclude = _member_list("mstx_domain_exclude", mstx_domain_exclude, str)
+        self.sys_io = boolean_or_default("sys_io", sys_io, False)
+        self.sys_interconnection = boolean_or_default("sys_interconnection", sys_interconnection, False)
+        self.host_sys = _member_list("host_sys", host_sys, HostSystem)
+        self._adjust_options()
 
-    def _couple(self) -> None:
+    def _adjust_options(self) -> None:
         if self.profiler_level is ProfilerLevel.LevelNone and not self.mstx:
             log.warning("profiler_level LevelNone needs mstx=True; Level0 is used.")
             self.profiler_level = ProfilerLevel.Level0
@@ -86,7 +86,7 @@ class _ExperimentalConfig:
         }
 
 
-def flag(name: str, value: Any, default: bool) -> bool:
+def boolean_or_default(name: str, value: Any, default: bool) -> bool:
     """A truth value, or its default with a warning."""
     if isinstance(value, bool):
         return value
@@ -94,14 +94,14 @@ def flag(name: str, value: Any, default: bool) -> bool:
     return default
 
 
-def _one(name: str, value: Any, kind: type[Any], default: Any) -> Any:
+def _member_or_default(name: str, value: Any, kind: type[Any], default: Any) -> Any:
     if isinstance(value, kind):
         return value
     log.warning(f"{name} should be a {kind.__name__}, not {value!r}; {default.value} is used.")
     return default
 
 
-def _list(name: str, value: Any, kind: type[Any]) -> list[Any]:
+def _member_list(name: str, value: Any, kind: type[Any]) -> list[Any]:
     if value is None:
         return []
     items = list(value) if isinstance(value, (list, tuple)) else [value]

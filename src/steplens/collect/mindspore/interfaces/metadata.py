@@ -27,27 +27,27 @@ class Metadata:
 
     def add(self, key: Any, value: Any) -> None:
         """Add a text; a wrong one is left out with a warning."""
-        if self._fits(key, value):
-            self._put(key, value, value)
+        if self._is_acceptable(key, value):
+            self._put_entry(key, value, value)
 
     def add_json(self, key: Any, text: Any) -> None:
         """Add a JSON text, which is written as what it means; a wrong one is left out with a warning."""
-        if not self._fits(key, text):
+        if not self._is_acceptable(key, text):
             return
         try:
             value = json_text.loads(text)
         except ValueError as error:
             log.warning(f"add_metadata_json: the value of {key!r} is no JSON ({error}) and is left out.")
             return
-        self._put(key, text, value)
+        self._put_entry(key, text, value)
 
-    def _put(self, key: str, text: str, value: Any) -> None:
+    def _put_entry(self, key: str, text: str, value: Any) -> None:
         if key in self.values:
             log.warning(f"add_metadata: {key!r} was there already and has the new value now.")
         self.values[key] = value
         self._size += len(key) + len(text)
 
-    def _fits(self, key: Any, value: Any) -> bool:
+    def _is_acceptable(self, key: Any, value: Any) -> bool:
         if not isinstance(key, str) or not isinstance(value, str):
             log.warning(f"add_metadata: key and value must be texts, not {type(key).__name__} and {type(value).__name__}.")
             return False

@@ -55,7 +55,7 @@ def _is_framework(value: Any, contract: str) -> bool:
     return value is None or value in (("all", "time", "memory") if contract == R2_2 else ("all", "time"))
 
 
-def _flag(default: bool, default_2_2: bool | None = None, **more: Any) -> Parameter:
+def _flag_parameter(default: bool, default_2_2: bool | None = None, **more: Any) -> Parameter:
     return Parameter(default, default if default_2_2 is None else default_2_2, _is_bool, "True or False", **more)
 
 
@@ -67,15 +67,15 @@ _NEW = (R2_4,)
 
 PARAMETERS: dict[str, Parameter] = {
     "output_path": Parameter(None, None, lambda value, _: value is None or isinstance(value, str), "a path"),
-    "op_time": _flag(True),
-    "profile_communication": _flag(False, needs_op_time=True),
-    "profile_memory": _flag(False, needs_op_time=True),
-    "parallel_strategy": _flag(False, True),
-    "start_profile": _flag(True),
+    "op_time": _flag_parameter(True),
+    "profile_communication": _flag_parameter(False, needs_op_time=True),
+    "profile_memory": _flag_parameter(False, needs_op_time=True),
+    "parallel_strategy": _flag_parameter(False, True),
+    "start_profile": _flag_parameter(True),
     "aicore_metrics": Parameter(0, 0, _is_metrics, "a number of a group of metrics, -1 to 5 (r2.4: 6)", needs_op_time=True),
-    "l2_cache": _flag(False),
-    "sync_enable": _flag(True),
-    "data_process": _flag(False, True),
+    "l2_cache": _flag_parameter(False),
+    "sync_enable": _flag_parameter(True),
+    "data_process": _flag_parameter(False, True),
     "timeline_limit": Parameter(
         _TIMELINE_LIMIT_MB, _TIMELINE_LIMIT_MB, lambda value, _: type(value) is int and value > 0, "a number of MB above 0",
         needs_op_time=True,
@@ -84,10 +84,10 @@ PARAMETERS: dict[str, Parameter] = {
     "profiler_level": Parameter(
         None, None, lambda value, _: value is None or isinstance(value, ProfilerLevel), "a ProfilerLevel", contracts=_NEW
     ),
-    "hbm_ddr": _flag(False, contracts=_NEW),
-    "pcie": _flag(False, contracts=_NEW),
-    "with_stack": _flag(False, needs_op_time=True, contracts=_NEW),
-    "data_simplification": _flag(True, contracts=_NEW),
+    "hbm_ddr": _flag_parameter(False, contracts=_NEW),
+    "pcie": _flag_parameter(False, contracts=_NEW),
+    "with_stack": _flag_parameter(False, needs_op_time=True, contracts=_NEW),
+    "data_simplification": _flag_parameter(True, contracts=_NEW),
 }  # fmt: skip
 
 SUBGRAPHS = ("all", "Default", "Gradients")
@@ -95,14 +95,14 @@ _TYPES = "types of operators: a list, or one text with commas"
 #: of MindInsight's own profiler, which MindSpore's replaced; they say what the sums by operator count, and nothing else
 LEGACY: dict[str, Parameter] = {
     "subgraph": Parameter("all", "all", lambda value, _: value in SUBGRAPHS, f"one of {', '.join(SUBGRAPHS)}"),
-    "is_detail": _flag(True),
-    "is_show_op_path": _flag(False),
+    "is_detail": _flag_parameter(True),
+    "is_show_op_path": _flag_parameter(False),
     "optypes_to_deal": Parameter("", "", _is_types, _TYPES),
     "optypes_not_deal": Parameter(["Variable"], ["Variable"], _is_types, _TYPES),
 }
 
 
-def resolve(given: Mapping[str, Any], contract: str = R2_4) -> tuple[dict[str, Any], list[str]]:
+def resolve_parameters(given: Mapping[str, Any], contract: str = R2_4) -> tuple[dict[str, Any], list[str]]:
     """The value of every parameter of a release, and what was wrong with the given ones, a sentence each.
 
     Args:
@@ -134,7 +134,7 @@ def resolve(given: Mapping[str, Any], contract: str = R2_4) -> tuple[dict[str, A
             "cpu_op_detail_info count; everything is recorded."
         )
     values["output_path"] = values["output_path"] or _fallback_path()
-    _couple(values, given, known, warnings)
+    _adjust_values(values, given, known, warnings)
     return values, warnings
 
 
@@ -147,7 +147,7 @@ def without_effect(given: Mapping[str, Any], values: Mapping[str, Any]) -> list[
     return sorted(name for name in asked if values[name] not in (False, None, -1) and values[name] != PARAMETERS[name].default)
 
 
-def _couple(values: dict[str, Any], given: Mapping[str, Any], known: Mapping[str, Parameter], warnings: list[str]) -> None:
+def _adjust_values(values: dict[str, Any], given: Mapping[str, Any], known: Mapping[str, Parameter], warnings: list[str]) -> None:
     if not values["op_time"]:
         for name, parameter in known.items():
             if parameter.needs_op_time and name in given and values[name] != parameter.default:

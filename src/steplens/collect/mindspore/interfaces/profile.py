@@ -12,12 +12,12 @@ from typing import Any
 from steplens import rundir
 from steplens.collect.common import log
 from steplens.collect.mindspore.interfaces import analysis
-from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig, flag
+from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig, boolean_or_default
 from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_10, Metadata
 from steplens.collect.mindspore.interfaces.names import ProfilerActivity
 from steplens.collect.mindspore.interfaces.schedule import ProfilerAction
 from steplens.collect.mindspore.recording.pipeline import pipeline
-from steplens.collect.mindspore.recording.steps import hook, steps
+from steplens.collect.mindspore.recording.steps import install_hooks, steps
 from steplens.collect.mindspore.recording.window import Window
 
 _DEFAULT_DIRECTORY = "data"
@@ -48,13 +48,13 @@ class tensorboard_trace_handler:
             worker_name = None
         self.directory = rundir.absolute(dir_name or _DEFAULT_DIRECTORY)
         self.worker_name = worker_name
-        self._analyse = flag("analyse_flag", analyse_flag, True)
-        self._wait = not flag("async_mode", async_mode, False)
+        self._analyse = boolean_or_default("analyse_flag", analyse_flag, True)
+        self._wait = not boolean_or_default("async_mode", async_mode, False)
 
     def __call__(self, profiler: profile) -> None:
         """Analyse the window that ``profiler`` has just closed."""
         if self._analyse and profiler.run_directory is not None:
-            analysis.analyse(
+            analysis.run_analysis(
                 profiler.run_directory, data_simplification=profiler.experimental_config.data_simplification, wait=self._wait
             )
 
@@ -97,16 +97,16 @@ class profile:
         on_trace_ready: Callable[[profile], Any] | None = None,
         experimental_config: _ExperimentalConfig | None = None,
     ) -> None:
-        self._memory = flag("profile_memory", profile_memory, False)
-        self._data = flag("data_process", data_process, False)
-        self._stacks = flag("with_stack", with_stack, False)
-        self._shapes = flag("record_shapes", record_shapes, False)
+        self._memory = boolean_or_default("profile_memory", profile_memory, False)
+        self._data = boolean_or_default("data_process", data_process, False)
+        self._stacks = boolean_or_default("with_stack", with_stack, False)
+        self._shapes = boolean_or_default("record_shapes", record_shapes, False)
         start: Any = start_profile
         if not isinstance(start, bool):
             raise TypeError(f"start_profile should be True or False, not {start!r}")
-        self._activities = _known(activities)
+        self._activities = _valid_activities(activities)
         unused = {"parallel_strategy": parallel_strategy, "hbm_ddr": hbm_ddr, "pcie": pcie}
-        if asked := [name for name, value in unused.items() if flag(name, value, False)]:
+        if asked := [name for name, value in unused.items() if boolean_or_default(name, value, False)]:
             log.warning(f"{', '.join(asked)}: nothing of that can be recorded on a CPU.")
         if self._shapes and ProfilerActivity.CPU not in self._activities:
             log.warning("record_shapes has no effect without ProfilerActivity.CPU.")
@@ -116,9 +116,9 @@ class profile:
             log.warning("experimental_config should be an _ExperimentalConfig; the defaults are used.")
             experimental = None
         self.experimental_config: _ExperimentalConfig = experimental or _ExperimentalConfig()
-        self._sync = flag("sync_enable", sync_enable, True)
-        self._schedule = _called("schedule", schedule, "every step is recorded")
-        self._handler = _called("on_trace_ready", on_trace_ready, "no results are written")
+        self._sync = boolean_or_default("sync_enable", sync_enable, True)
+        self._schedule = _callable_or_none("schedule", schedule, "every step is recorded")
+        self._handler = _callable_or_none("on_trace_ready", on_trace_ready, "no results are written")
         self._metadata = Metadata(TOTAL_LIMIT_2_10)
         self._window: Window | None = None
         self._started = False
@@ -126,7 +126,7 @@ class profile:
         #: run directory of the window that is open or was the last one
         self.run_directory: Path | None = None
         self._previous: Path | None = None
-        hook()
+        install_hooks()
         if self._data:
             pipeline.want()
         if start_profile:
@@ -150,7 +150,7 @@ class profile:
         """
         if self._started:
             return
-        if self._action() in _RECORDING:
+        if self._current_action() in _RECORDING:
             self._open()
         self._started = True
 
@@ -164,7 +164,7 @@ class profile:
             raise RuntimeError("the profiler has not been started; call start() before stop()")
         self._started = False
         try:
-            self._close()
+            self._close_window()
         finally:
             steps.end_manual()
 
@@ -176,13 +176,13 @@ class profile:
         """
         if not self._started:
             raise RuntimeError("the profiler has not been started; call start() before step()")
-        before = self._action()
+        before = self._current_action()
         self.step_num += 1
         steps.manual(self.step_num)
-        now = self._action()
+        now = self._current_action()
         if self._window is not None and (before is ProfilerAction.RECORD_AND_SAVE or now not in _RECORDING):
             steps.pause()
-            self._close()
+            self._close_window()
         if self._window is None and now in _RECORDING:
             self._open()
             steps.begin_manual(self.step_num, time.time_ns())
@@ -195,7 +195,7 @@ class profile:
         """Add a JSON text to ``profiler_metadata.json`` of every window."""
         self._metadata.add_json(key, value)
 
-    def _action(self) -> ProfilerAction:
+    def _current_action(self) -> ProfilerAction:
         return self._schedule(self.step_num) if self._schedule is not None else ProfilerAction.RECORD
 
     def _open(self) -> None:
@@ -226,7 +226,7 @@ class profile:
         if self._schedule is not None:
             steps.begin_manual(self.step_num, time.time_ns())
 
-    def _close(self) -> None:
+    def _close_window(self) -> None:
         if self._window is None:
             return
         window, self._window = self._window, None
@@ -234,21 +234,21 @@ class profile:
         if self._data:
             pipeline.finish()
         if window.holds_nothing and isinstance(self._handler, tensorboard_trace_handler):
-            self._drop(window)
+            self._drop_window(window)
             return
         if self._metadata.values and self.run_directory is not None:
             rundir.write_json(self.run_directory / rundir.METADATA_FILE, self._metadata.values, indent=4)
         if self._handler is not None:
             self._handler(self)
 
-    def _drop(self, window: Window) -> None:
+    def _drop_window(self, window: Window) -> None:
         """Remove a window with nothing in it, such as the one that the last ``step()`` of a training opens."""
         shutil.rmtree(window.run, ignore_errors=True)
         self.run_directory = self._previous
         log.warning("nothing was launched in the last window of the profiler; it has no results.")
 
 
-def _known(activities: Any) -> list[ProfilerActivity]:
+def _valid_activities(activities: Any) -> list[ProfilerActivity]:
     """The activities that are meant; all of them where none is given."""
     if activities is None:
         return list(ProfilerActivity)
@@ -260,7 +260,7 @@ def _known(activities: Any) -> list[ProfilerActivity]:
     return known or list(ProfilerActivity)
 
 
-def _called(name: str, value: Any, otherwise: str) -> Any:
+def _callable_or_none(name: str, value: Any, otherwise: str) -> Any:
     if value is None or callable(value):
         return value
     log.warning(f"{name} should be a function, not {value!r}; {otherwise}.")
@@ -290,7 +290,7 @@ def analyse(
     """
     if not isinstance(profiler_path, str):
         raise TypeError(f"profiler_path should be a text, not {profiler_path!r}")
-    analysis.analyse(
+    analysis.run_analysis(
         Path(profiler_path),
         pretty=bool(pretty),
         step_list=analysis.step_list_of(step_list),

@@ -15,7 +15,7 @@ from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_4, Meta
 from steplens.collect.mindspore.interfaces.names import ProfilerLevel
 from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.pipeline import pipeline
-from steplens.collect.mindspore.recording.steps import hook
+from steplens.collect.mindspore.recording.steps import install_hooks
 from steplens.collect.mindspore.recording.window import RAW_DIRECTORY, Window
 
 _SYNC, _ASYNC = "sync", "async"
@@ -46,7 +46,7 @@ class Profiler:
     def __init__(self, **kwargs: Any) -> None:
         if os.environ.get("PROFILING_MODE"):
             raise RuntimeError("PROFILING_MODE is set: another profiler is at work in this process; unset it")
-        values, warnings = parameters.resolve(kwargs, self._contract)
+        values, warnings = parameters.resolve_parameters(kwargs, self._contract)
         self._values = values
         for warning in warnings:
             log.warning(warning)
@@ -61,7 +61,7 @@ class Profiler:
         # what the last analysis was asked for: of how many windows, and how
         self._analysed: tuple[int, bool, list[int] | None] | None = None
         self._data = bool(values["data_process"])
-        hook()
+        install_hooks()
         if self._data:
             pipeline.want()
         if values["start_profile"]:
@@ -100,7 +100,7 @@ class Profiler:
     def _open(self) -> None:
         if framework.device_target() != "CPU":
             log.warning(f"the device target is {framework.device_target()}; steplens records what MindSpore runs on the CPU.")
-        overwritten = self._clear()
+        overwritten = self._remove_earlier_files()
         config = {name: value.value if isinstance(value, ProfilerLevel) else value for name, value in self._values.items()}
         self._window = Window(
             self._directory,
@@ -109,13 +109,13 @@ class Profiler:
             data=self._data,
             stacks=bool(self._values.get("with_stack")),
             config={"contract": self._contract, **config},
-            health=_overwritten(overwritten),
+            health=_overwritten_health(overwritten),
         )
         self._windows += 1
         own = (os.getpid(), self._directory)
         _recorded[own] = _recorded.get(own, 0) + 1
 
-    def _clear(self) -> int:
+    def _remove_earlier_files(self) -> int:
         """Remove what an earlier profiler left of this rank in the same directory: windows of two runs would be added up.
 
         Says so wherever results that are there will be overwritten by the next ones.
@@ -124,7 +124,7 @@ class Profiler:
             How many earlier windows of this process the next results will lack.
         """
         analysis.wait_for(self._directory)
-        rank = framework.rank()
+        rank = framework.mindspore_rank()
         raw = self._directory / RAW_DIRECTORY
         old = [folder for kind in ("window", "pipeline") for folder in raw.glob(f"{kind}_{rank}_*") if not folder.is_symlink()]
         if self._windows and any(folder.name.startswith("window") for folder in old):
@@ -166,7 +166,7 @@ class Profiler:
             mode = _SYNC
         steps = analysis.step_list_of(step_list)
         if offline_path is not None:
-            analysis.analyse(
+            analysis.run_analysis(
                 Path(offline_path),
                 pretty=pretty,
                 step_list=steps,
@@ -174,14 +174,14 @@ class Profiler:
                 wait=mode == _SYNC,
             )
             return
-        self._finish()
+        self._finish_recording()
         if not self._windows:
             raise RuntimeError("nothing was recorded: start() was never called")
         analysis.wait_for(self._directory)
         asked = (self._windows, pretty, steps)
         if asked == self._analysed and not any((self._directory / RAW_DIRECTORY).glob("window_*")):
             return
-        analysis.analyse(
+        analysis.run_analysis(
             self._directory,
             pretty=pretty,
             step_list=steps,
@@ -207,7 +207,7 @@ class Profiler:
             raise TypeError(f"op_name should be the name of an operator or a list of names, not {op_name!r}")
         if device_id is not None and type(device_id) is not int:
             raise TypeError(f"device_id should be a whole number, not {device_id!r}")
-        self._finish()
+        self._finish_recording()
         return analysis.operators(self._directory, names, device_id)
 
     @classmethod
@@ -230,9 +230,9 @@ class Profiler:
         if not isinstance(path, str):
             raise TypeError(f"path should be a text, not {path!r}")
         steps = analysis.step_list_of(step_list)
-        analysis.analyse(Path(path), pretty=bool(pretty), step_list=steps, data_simplification=bool(data_simplification))
+        analysis.run_analysis(Path(path), pretty=bool(pretty), step_list=steps, data_simplification=bool(data_simplification))
 
-    def _finish(self) -> None:
+    def _finish_recording(self) -> None:
         if self._window is not None:
             self.stop()
         if self._data:
@@ -250,7 +250,7 @@ class Profiler:
         self._metadata.add_json(key, value)
 
 
-def _overwritten(earlier: int) -> Health:
+def _overwritten_health(earlier: int) -> Health:
     """What the health says of results that lack earlier windows of their process: what they show would pass for all of it."""
     health = Health()
     if earlier:

@@ -71,9 +71,9 @@ def callback_manager_class() -> Any:
     return getattr(callback, "_CallbackManager", None)
 
 
-def synchronise() -> None:
+def wait_for_eager_work() -> None:
     """Wait for eager work that is still on its way, so that it belongs to the step that launched it."""
-    executor = _executor()
+    executor = _eager_executor()
     if executor is not None:
         executor.sync()
 
@@ -81,7 +81,7 @@ def synchronise() -> None:
 _EXECUTOR: Any = None
 
 
-def _executor() -> Any:
+def _eager_executor() -> Any:
     global _EXECUTOR
     if _EXECUTOR is None and "mindspore" in sys.modules:
         try:
@@ -92,7 +92,7 @@ def _executor() -> Any:
     return _EXECUTOR
 
 
-def mode() -> str:
+def execution_mode() -> str:
     """``graph`` or ``pynative``: the mode that the context is in."""
     import mindspore
 
@@ -106,13 +106,13 @@ def device_target() -> str:
     return str(mindspore.get_context("device_target"))
 
 
-def version() -> str:
+def mindspore_version() -> str:
     """MindSpore's version; empty before it is imported."""
     module = sys.modules.get("mindspore")
     return str(getattr(module, "__version__", ""))
 
 
-def rank() -> int:
+def mindspore_rank() -> int:
     """The rank that MindSpore's own files are numbered with: the environment's ``RANK_ID``, else 0."""
     text = os.environ.get("RANK_ID", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0

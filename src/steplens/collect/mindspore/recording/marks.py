@@ -24,7 +24,7 @@ def mark(message: str, stream: Any = None, domain: str = _DOMAIN) -> None:
         stream: without effect on a CPU.
         domain: marks of one purpose share one.
     """
-    window = _window(message, domain)
+    window = _window_for_mark(message, domain)
     if window is not None:
         now = time.time_ns()
         window.mark([domain, message, now, now, threading.get_native_id()])
@@ -32,7 +32,7 @@ def mark(message: str, stream: Any = None, domain: str = _DOMAIN) -> None:
 
 def range_start(message: str, stream: Any = None, domain: str = _DOMAIN) -> int:
     """Begin a range; gives its number for :func:`range_end`, 0 while nothing is recorded."""
-    window = _window(message, domain)
+    window = _window_for_mark(message, domain)
     if window is None:
         return 0
     number = next(_ids)
@@ -51,7 +51,7 @@ def range_end(range_id: int, domain: str = _DOMAIN) -> None:
         window.mark([begun_in, message, start_ns, time.time_ns(), tid])
 
 
-def _window(message: Any, domain: Any) -> Window | None:
+def _window_for_mark(message: Any, domain: Any) -> Window | None:
     if not isinstance(message, str) or not message or not isinstance(domain, str) or not domain:
         log.warning(f"mstx: message and domain should be texts that are not empty, not {message!r} and {domain!r}.")
         return None

@@ -71,34 +71,36 @@ class Pipeline:
     def before_iterator(self) -> None:
         """An iterator is about to be made: ``init`` has to come before."""
         if self._wanted:
-            self._guarded(self._initialise)
+            self._call_guarded(self._prepare_pipeline)
 
     def after_iterator(self, iterator: Any) -> None:
         """The iterator was made."""
-        self._guarded(self._made, iterator)
+        self._call_guarded(self._note_iterator, iterator)
 
     def before_stop(self, iterator: Any) -> None:
         """An iterator is about to be destroyed."""
-        self._guarded(self._destroyed, iterator)
+        self._call_guarded(self._release_iterator, iterator)
 
-    def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _call_guarded(self, call: Callable[..., None], *arguments: Any) -> None:
         if os.getpid() != self._pid:
             return
         try:
             call(*arguments)
         except Exception as error:  # the boundary to somebody's training
             self._state, self._kept, self._wanted = SAVED, None, 0
-            self._say(f"recording the data pipeline failed: {' '.join(str(error).split())[:300]}")
-            log.failed("recording the data pipeline", error)
+            self._add_problem(f"recording the data pipeline failed: {' '.join(str(error).split())[:300]}")
+            log.report_failure("recording the data pipeline", error)
 
-    def _initialise(self) -> None:
+    def _prepare_pipeline(self) -> None:
         with self._lock:
             if self._state == RUNNING:
                 self.finish()
             if self._state in (ARMED, SAVED):
                 gc.collect()
                 if self._iterator is not None and self._iterator() is not None:
-                    self._say("another data pipeline was started while the first one was there; the data engine records one only")
+                    self._add_problem(
+                        "another data pipeline was started while the first one was there; the data engine records one only"
+                    )
                     return
                 self._state = IDLE
             if self._state == IDLE:
@@ -108,14 +110,14 @@ class Pipeline:
                 framework.pipeline_profiler().init()
                 self._state = READY
 
-    def _made(self, iterator: Any) -> None:
+    def _note_iterator(self, iterator: Any) -> None:
         with self._lock:
             if self._state == READY:
                 self._iterator, self._state = weakref.ref(iterator), ARMED
                 if self._target is not None:
-                    self._start(iterator)
+                    self._start_recording(iterator)
 
-    def _destroyed(self, iterator: Any) -> None:
+    def _release_iterator(self, iterator: Any) -> None:
         with self._lock:
             if self._state == RUNNING and self._kept is iterator:
                 self.finish()
@@ -134,9 +136,11 @@ class Pipeline:
             self._target = raw
             iterator = self._iterator() if self._iterator is not None else None
             if self._state == ARMED and iterator is not None:
-                self._start(iterator)
+                self._start_recording(iterator)
             elif self._state == SAVED and iterator is not None:
-                self._say("this data pipeline has been recorded and saved; the data engine cannot record it a second time")
+                self._add_problem(
+                    "this data pipeline has been recorded and saved; the data engine cannot record it a second time"
+                )
             elif self._state == IDLE:
                 self._look_for_others()
 
@@ -162,7 +166,7 @@ class Pipeline:
             target, self._target = self._target, None
             try:
                 assert target is not None
-                rank = framework.rank()
+                rank = framework.mindspore_rank()
                 while (folder := target / f"pipeline_{rank}_{self._count}").exists():
                     self._count += 1
                 rundir.make_directory(folder)
@@ -181,7 +185,7 @@ class Pipeline:
         # a reference is dead already while its object is being destroyed
         return self._iterator is not None and self._iterator() in (None, iterator)
 
-    def _start(self, iterator: Any) -> None:
+    def _start_recording(self, iterator: Any) -> None:
         framework.pipeline_profiler().start()
         self._kept, self._state, self._started_ns = iterator, RUNNING, time.time_ns()
 
@@ -189,9 +193,9 @@ class Pipeline:
         from mindspore.dataset.engine.iterators import ITERATORS_LIST
 
         if any(reference() is not None for reference in ITERATORS_LIST):
-            self._say("the data pipeline was made before the profiler, so it is not recorded; make the profiler first")
+            self._add_problem("the data pipeline was made before the profiler, so it is not recorded; make the profiler first")
 
-    def _say(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         if problem not in self._problems:
             self._problems.append(problem)
 
@@ -204,4 +208,4 @@ def _at_exit() -> None:
     try:
         pipeline.finish()
     except Exception as error:  # the boundary to the end of the interpreter
-        log.failed("saving the data pipeline's recording", error)
+        log.report_failure("saving the data pipeline's recording", error)

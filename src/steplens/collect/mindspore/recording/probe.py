@@ -11,12 +11,12 @@ from typing import Any
 from steplens.collect.mindspore.recording import framework
 
 
-def probe() -> dict[str, Any]:
+def probe_installation() -> dict[str, Any]:
     """``version`` and ``device`` of the MindSpore that is installed, and why its operators cannot be recorded (``problem``)."""
     answer: dict[str, Any] = {"version": "", "device": "", "problem": ""}
     try:
         framework.operator_profiler()
-        answer.update(version=framework.version(), device=framework.device_target())
+        answer.update(version=framework.mindspore_version(), device=framework.device_target())
     except Exception as error:  # the boundary to a foreign package: its import may fail in any way
         answer["problem"] = f"{error}"
     return answer
@@ -24,4 +24,4 @@ def probe() -> dict[str, Any]:
 
 if __name__ == "__main__":
     # MindSpore itself may print before the answer
-    print("\n" + json.dumps(probe()), flush=True)
+    print("\n" + json.dumps(probe_installation()), flush=True)

@@ -48,7 +48,7 @@ class PythonCalls:
         self._prefixes = sorted({os.path.join(os.path.abspath(path), "") for path in sys.path}, key=len, reverse=True)
         self._recording = False
         self._thread = 0
-        self._callback = self._record
+        self._callback = self._record_event
         self.problem = ""
 
     def start(self) -> None:
@@ -76,9 +76,9 @@ class PythonCalls:
             sys.setprofile(None)
         elif self._recording and not self.problem and threading.get_native_id() == self._thread:
             self.problem = "another tool began to observe the calls of Python (sys.setprofile); those behind it were not recorded"
-        self._finish()
+        self._finish_recording()
 
-    def _finish(self) -> None:
+    def _finish_recording(self) -> None:
         if self._recording:
             self._recording = False
             self._values.extend((time.time_ns(), _END))
@@ -98,7 +98,7 @@ class PythonCalls:
         rundir.write_bytes(folder / NAMES_FILE, json.dumps(self._names).encode())
         rundir.write_bytes(folder / CALLS_FILE, self._values.tobytes())
 
-    def _record(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _record_event(self, frame: FrameType, event: str, argument: Any) -> None:
         now = time.time_ns()
         try:
             if not self._recording:
@@ -115,7 +115,7 @@ class PythonCalls:
                 name = argument.__qualname__
                 number = self._functions.get(name)
                 if number is None:
-                    number = self._functions[name] = self._named(f"<built-in function {name}>")
+                    number = self._functions[name] = self._add_name(f"<built-in function {name}>")
                 is_return = event != "c_call"
             else:
                 is_return = event == "return"
@@ -124,13 +124,13 @@ class PythonCalls:
             if len(self._values) >= self._most:
                 self.problem = f"the calls of Python fill the {self._most // 2} records that are kept; later ones are missing"
                 sys.setprofile(None)
-                self._finish()
+                self._finish_recording()
         except Exception as error:  # the boundary to somebody's training
             sys.setprofile(None)
             if len(self._values) % 2:
                 self._values.pop()
             self.problem = f"the recording of Python's calls ended early: {type(error).__name__}: {error}"
-            self._finish()
+            self._finish_recording()
 
     def _number_of(self, code: CodeType) -> int:
         """The index of a function's name; of our own functions that they are not recorded."""
@@ -140,16 +140,16 @@ class PythonCalls:
             if file.startswith(_OWN):
                 number = _NOT_RECORDED
             else:
-                number = self._named(f"{self._short(file)}({code.co_firstlineno}): {code.co_name}")
+                number = self._add_name(f"{self._short_path(file)}({code.co_firstlineno}): {code.co_name}")
             self._codes[id(code)] = number
             self._kept.append(code)
         return number
 
-    def _short(self, file: str) -> str:
+    def _short_path(self, file: str) -> str:
         """The path of a file below the folder that it is imported from."""
         return next((file[len(prefix) :] for prefix in self._prefixes if file.startswith(prefix)), file)
 
-    def _named(self, name: str) -> int:
+    def _add_name(self, name: str) -> int:
         self._names.append(name)
         return len(self._names) - 1
 

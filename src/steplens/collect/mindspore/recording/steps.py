@@ -78,9 +78,9 @@ class Steps:
     def close_window(self) -> None:
         """The window closes; a step that runs ends in it. Eager work has been waited for."""
         if self.source == ITERATOR and not self._in_loop():
-            self._leave()
+            self._leave_loop()
         if self._running:
-            self._record(time.time_ns())
+            self._record_step(time.time_ns())
             if not getattr(self._training, "ending", False):
                 if self.number not in self.partial:
                     self.partial.append(self.number)
@@ -90,28 +90,28 @@ class Steps:
             self._start_ns = time.time_ns()
         self._open = False
 
-    def _record(self, end_ns: int) -> None:
+    def _record_step(self, end_ns: int) -> None:
         if self._open:
             self.recorded.append([self.number, self._start_ns, end_ns])
 
-    def _end(self) -> int:
+    def _end_step(self) -> int:
         """End the step that runs, if any; gives the time of the border."""
         if self._open:
-            framework.synchronise()
+            framework.wait_for_eager_work()
         now = time.time_ns()
         if self._running:
-            self._record(now)
+            self._record_step(now)
             self._running = False
         return now
 
-    def _leave(self) -> None:
+    def _leave_loop(self) -> None:
         """The loop of an iterator was left, nobody knows when: by now, and before another iterator was asked."""
         if self._running:
             now = time.time_ns()
             self.unended.append(self.number)
             if self.number not in self.partial:
                 self.partial.append(self.number)
-            self._record(max(min(self._left_ns or now, now), self._start_ns))
+            self._record_step(max(min(self._left_ns or now, now), self._start_ns))
             self._running = False
 
     def _in_loop(self) -> bool:
@@ -120,9 +120,9 @@ class Steps:
         A ``for`` holds its iterator: it was left when the iterator died, or when it has fewer references than at its last turn.
         """
         main = self._main() if self._main is not None else None
-        return main is not None and not (self._by_for and references(main) < self._held)
+        return main is not None and not (self._by_for and count_references(main) < self._held)
 
-    def _died(self, reference: weakref.ref[Any]) -> None:
+    def _iterator_destroyed(self, reference: weakref.ref[Any]) -> None:
         """The iterator that makes the steps was destroyed: without another turn when its loop is left by ``break``."""
         if self._main is reference and not self._left_ns:
             self._left_ns = time.time_ns()
@@ -140,7 +140,7 @@ class Steps:
                 self.unended.clear()
                 self._start_ns, self._running = self._window_ns, True
             self.number = number - 1
-        now = self._end()
+        now = self._end_step()
         self.number, self._start_ns, self._running = number, now, True
 
     def begin_manual(self, number: int, begin_ns: int) -> None:
@@ -166,7 +166,7 @@ class Steps:
         if self.source != MODEL:
             if self.source == ITERATOR and self._asked_ns:
                 # not the iterator that makes the steps was asked for this batch
-                self._leave()
+                self._leave_loop()
                 self._start_ns = self._asked_ns
             self.source = MODEL
             if not self._running:
@@ -180,7 +180,7 @@ class Steps:
     def model_ends(self) -> None:
         """``on_train_step_end``."""
         if self.source == MODEL:
-            self._end()
+            self._end_step()
 
     def model_trained(self) -> None:
         """``on_train_end``: loops of the script's own may follow."""
@@ -193,7 +193,7 @@ class Steps:
             return
         if self._running:
             self.partial.append(self.number)
-            self._record(time.time_ns())
+            self._record_step(time.time_ns())
         self.model_trained()
 
     # --- the iterator
@@ -214,10 +214,10 @@ class Steps:
             self._left_ns, self._asked_ns = self._left_ns or now, now
             return now
         if main is not iterator:
-            self._leave()
-            self._main = weakref.ref(iterator, self._died)
+            self._leave_loop()
+            self._main = weakref.ref(iterator, self._iterator_destroyed)
         self._left_ns = self._asked_ns = 0
-        return self._end()
+        return self._end_step()
 
     def has(self, iterator: Any, asked_ns: int, by_for: bool, held: int) -> None:
         """The loop has its batch; whether a ``for`` asked for it, and the iterator's ``references`` at this moment."""
@@ -250,7 +250,7 @@ _FOR_ITER = dis.opmap["FOR_ITER"]
 _hooked = False
 
 
-def hook() -> None:
+def install_hooks() -> None:
     """Listen to iterators and to ``Model``'s callbacks; once per process."""
     global _hooked
     if _hooked:
@@ -282,7 +282,7 @@ def _hook_iterators() -> None:
             steps.exhausted(self)
             raise
         # on a line of its own, as where it is compared with: the arguments of a call are references, too
-        held = references(self)
+        held = count_references(self)
         steps.has(self, asked_ns, _is_for(sys._getframe(1)), held)
         return batch
 
@@ -294,7 +294,7 @@ def _hook_iterators() -> None:
     iterator.__init__, iterator.__next__, iterator.stop = __init__, __next__, stop_
 
 
-def references(iterator: Any) -> int:
+def count_references(iterator: Any) -> int:
     """References to an iterator; comparable between callers that hold it in one variable and call nothing else meanwhile."""
     return sys.getrefcount(iterator)
 
@@ -338,7 +338,7 @@ def _hook_callbacks() -> None:
     if manager is None:
         return
 
-    def around(name: str, before: Callable[[Any, Any], None], after: Callable[[], None], word: str) -> None:
+    def wrap_callback(name: str, before: Callable[[Any, Any], None], after: Callable[[], None], word: str) -> None:
         original = getattr(manager, name, None)
         if original is None:
             return
@@ -355,9 +355,9 @@ def _hook_callbacks() -> None:
 
         setattr(manager, name, called)
 
-    around("on_train_step_begin", _model_begins, lambda: None, "beginning")
-    around("on_train_step_end", lambda manager, context: framework.synchronise(), steps.model_ends, "ending")
-    around("on_train_end", lambda manager, context: None, steps.model_trained, "leaving")
+    wrap_callback("on_train_step_begin", _model_begins, lambda: None, "beginning")
+    wrap_callback("on_train_step_end", lambda manager, context: framework.wait_for_eager_work(), steps.model_ends, "ending")
+    wrap_callback("on_train_end", lambda manager, context: None, steps.model_trained, "leaving")
     leave = getattr(manager, "__exit__", None)
     if leave is None:
         return

@@ -21,7 +21,7 @@ from steplens.collect.common.health import WARNING, Health
 from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.pipeline import pipeline
 from steplens.collect.mindspore.recording.python_calls import PythonCalls
-from steplens.collect.mindspore.recording.steps import hook, steps
+from steplens.collect.mindspore.recording.steps import install_hooks, steps
 from steplens.common import partial
 from steplens.common.step_points import recorded_options
 
@@ -71,14 +71,14 @@ class Window:
             self._profiler: Any = framework.operator_profiler() if operators else None
             if framework.other_profiler():
                 log.warning("MindSpore's own profiler is at work too; whichever begins last gets the data of both.")
-            hook()
+            install_hooks()
             self.run = run
             self._data = data
             self._calls = PythonCalls() if stacks else None
             self._marks: list[list[Any]] = []
             self._health = health or Health()
             self.wants_marks = wants_marks
-            rank = framework.rank()
+            rank = framework.mindspore_rank()
             raw = rundir.make_directory(run / RAW_DIRECTORY)
             count = 0
             while (folder := raw / f"window_{rank}_{count}").exists():
@@ -93,19 +93,19 @@ class Window:
                 "world_size": framework.world_size(),
                 "operators": operators,
                 "memory": memory,
-                "context_mode": framework.mode(),
-                "ms_version": framework.version(),
+                "context_mode": framework.execution_mode(),
+                "ms_version": framework.mindspore_version(),
                 "steplens_version": sys.modules["steplens"].__version__,
                 # the names of a step's points belong to the run: whoever analyses it may have another environment
                 "config": {**(config or {}), **recorded_options(os.environ)},
             }
-            self._begin(operators, memory)
+            self._begin_recording(operators, memory)
             _open = self
 
-    def _begin(self, operators: bool, memory: bool) -> None:
+    def _begin_recording(self, operators: bool, memory: bool) -> None:
         if steps.number:
             # work that is still on its way began before; a script that has not run a step may still choose its device
-            framework.synchronise()
+            framework.wait_for_eager_work()
         begin_ns = time.time_ns()
         self._state["begin_ns"] = begin_ns
         rundir.write_json(self.path / WINDOW_FILE, self._state)
@@ -148,12 +148,12 @@ class Window:
                 return self.path
             try:
                 # raises what an operator of the script failed with that was still on its way; the window is closed all the same
-                framework.synchronise()
+                framework.wait_for_eager_work()
             finally:
-                self._end()
+                self._end_recording()
             return self.path
 
-    def _end(self) -> None:
+    def _end_recording(self) -> None:
         global _open
         if self._calls is not None:
             self._calls.stop()
@@ -168,7 +168,7 @@ class Window:
         self._state.update(
             state="collected",
             end_ns=time.time_ns(),
-            context_mode=framework.mode(),
+            context_mode=framework.execution_mode(),
             tid=steps.tid,
             step_source=steps.source,
             steps=steps.recorded,
@@ -206,4 +206,4 @@ def _at_exit() -> None:
             f"the profiler was not stopped; what it recorded up to here is in {window.run}, steplens analyse makes results of it."
         )
     except Exception as error:  # the boundary to the end of the interpreter
-        log.failed("closing the window at the end of the program", error)
+        log.report_failure("closing the window at the end of the program", error)
