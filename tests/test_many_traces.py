@@ -24,7 +24,7 @@ from steplens.advice import advise
 from steplens.analysis.cluster import communication_operations as operations
 from steplens.analysis.cluster.rank_communication import rank_operations
 from steplens.analysis.steps.phases import host_phase_names
-from steplens.cli.open_ import describe
+from steplens.cli.open_ import describe_trace
 from steplens.report.write import Options, write
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace
@@ -70,7 +70,7 @@ def directories(folder: Path, count: int) -> Path:
 def looked_at(folder: Path) -> None:
     """What ``steplens open`` asks."""
     run = steplens.open(folder)
-    assert all(describe(source, trace).steps == [1, 2] for source, trace in zip(run.sources, run.traces, strict=True))
+    assert all(describe_trace(source, trace).steps == [1, 2] for source, trace in zip(run.sources, run.traces, strict=True))
     run.health()
 
 

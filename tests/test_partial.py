@@ -52,7 +52,7 @@ def dead_name(path: Path) -> Path:
     """What a process of this machine that has ended would have called the unfinished ``path``."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    name = partial.beside(path)
+    name = partial.partial_path(path)
     return name.with_name(name.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
 
 
@@ -104,13 +104,13 @@ def test_a_run_that_moves_to_another_file_system_sweeps_too(tmp_path: Path, monk
 
 
 def test_what_nobody_here_can_judge_stays(tmp_path: Path) -> None:
-    dead, here = dead_name(tmp_path / "x"), partial.beside(tmp_path / "x")
+    dead, here = dead_name(tmp_path / "x"), partial.partial_path(tmp_path / "x")
     machine = here.name.split("-")[1]
     elsewhere = dead.with_name(dead.name.replace(machine, "0" * 12 if machine != "0" * 12 else "1" * 12))
     mine, users = here, [tmp_path / ".steplens-notes.partial", tmp_path / "film.partial"]
     for path in (elsewhere, mine, *users):
         path.write_bytes(b"")
-    partial.sweep(tmp_path)
+    partial.remove_partial_files(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([elsewhere, mine, *users])
 
 
@@ -121,7 +121,7 @@ def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     dead_name(folder / "x").symlink_to(elsewhere)
-    partial.sweep(folder)
+    partial.remove_partial_files(folder)
     assert not list(folder.iterdir())
     assert (elsewhere / "kept").exists()
 

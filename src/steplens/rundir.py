@@ -148,7 +148,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     if (path.exists() and not path.is_file() and not path.is_dir()) or (path.is_symlink() and path.absolute().parent == _DEVICES):
         raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
-    temporary = partial.beside(path)
+    temporary = partial.partial_path(path)
     try:
         yield temporary
         publish(temporary, path)

@@ -272,9 +272,9 @@ def serve(start: Callable[[Any], Callable[[int], Any]]) -> None:
     # what somebody prints is no answer
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    answer = start(json_text.own(sys.stdin.buffer.readline()))
+    answer = start(json_text.loads_stored(sys.stdin.buffer.readline()))
     for line in iter(sys.stdin.buffer.readline, b""):
-        for number in json_text.own(line):
+        for number in json_text.loads_stored(line):
             try:
                 content = msgspec.msgpack.encode((True, answer(number)))
             except Exception:  # the boundary of a task: who asks does it, too, and sees what is wrong

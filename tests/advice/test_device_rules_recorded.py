@@ -126,7 +126,7 @@ def test_what_the_other_advisor_says(run: str, tmp_path: Path) -> None:
     assert set(alignment.evidence[0].places) == {row[0] for row in rows}
     assert evidence(alignment)["odd_transfers"] == pytest.approx(1000 * sum(float(row[3]) for row in rows), abs=1)
 
-    slow = units.unexplained(units.shares(Facts(trace), units.VECTOR), units.VECTOR_LIMITS)
+    slow = units.tasks_below_limits(units.tasks_of_rule(Facts(trace), units.VECTOR), units.VECTOR_LIMITS)
     text = " ".join(cell for row in book["Vector Operator Perf Analysis"] for cell in row if "Optimization Space" in cell)
     theirs = set(re.findall(r"(\S+) Op shape", text))
     assert theirs and theirs <= set(map(str, slow["name"]))
@@ -137,7 +137,7 @@ def test_what_the_other_advisor_says(run: str, tmp_path: Path) -> None:
         # it takes the reading unit of vector cores for idle, and so calls operators unbound that read all the time
         theirs = {row[0] for row in book["Operator No Bound Issues"][1:]}
         measured = Facts(trace).measured
-        ours = units.unexplained(measured, units.UNIT_LIMITS)
+        ours = units.tasks_below_limits(measured, units.UNIT_LIMITS)
         reading = measured.filter((measured["aiv_mte2"] >= 0.8) & (measured["core"] == "AI_VECTOR_CORE"))
         assert theirs - set(map(str, ours["name"])) <= set(map(str, reading["name"]))
 

@@ -11,7 +11,7 @@ import pytest
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
-from steplens.advice.judging import Question, judged
+from steplens.advice.judging import Question, ask_rules
 from steplens.advice.rule import Rule
 from steplens.run import Run, Source
 
@@ -58,7 +58,7 @@ def test_findings_are_in_order_of_rules_and_traces(alone: bool) -> None:
     questions = [
         Question(rule, facts[1:] if rule.name == "c" else facts, alone and place % 4 == 0) for place, rule in enumerate(rules)
     ]
-    of_run, of_trace = judged(run, facts, questions)
+    of_run, of_trace = ask_rules(run, facts, questions)
     assert [one.id for one in of_run] == ["b:3 ranks", "d:3 ranks"]
     assert [[one.id for one in found] for found in of_trace] == [["a:0", "e:0"], ["a:1", "c:1", "e:1"], ["a:2", "c:2", "e:2"]]
 
@@ -75,13 +75,13 @@ def test_of_several_failures_the_first_is_raised() -> None:
     ):
         for alone in (False, True):
             with pytest.raises(ValueError, match=f"^{says}$"):
-                judged(run, facts, [Question(rule, facts, alone) for rule in rules])
+                ask_rules(run, facts, [Question(rule, facts, alone) for rule in rules])
 
 
 def test_rules_of_the_user_are_asked_by_the_thread_that_asks() -> None:
     run, facts = run_of()
     threads: set[str] = set()
-    judged(
+    ask_rules(
         run, facts, [Question(saying("ours"), facts, alone=False), Question(saying("own", threads=threads), facts, alone=True)]
     )
     assert threads == {threading.current_thread().name}
@@ -90,10 +90,10 @@ def test_rules_of_the_user_are_asked_by_the_thread_that_asks() -> None:
 def test_one_trace_takes_no_threads() -> None:
     run, facts = run_of(1)
     threads: set[str] = set()
-    judged(run, facts, [Question(saying("ours", threads=threads), facts, alone=False)])
+    ask_rules(run, facts, [Question(saying("ours", threads=threads), facts, alone=False)])
     assert threads == {threading.current_thread().name}
 
 
 def test_nothing_is_asked_of_no_rules() -> None:
     run, facts = run_of()
-    assert judged(run, facts, []) == ([], [[], [], []])
+    assert ask_rules(run, facts, []) == ([], [[], [], []])

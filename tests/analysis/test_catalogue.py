@@ -16,7 +16,7 @@ import pytest
 from steplens.analysis import verdict as verdicts
 from steplens.analysis.catalogue import ANALYSES, Analysis, analyses, find_analysis
 from steplens.cli.main import main
-from steplens.cli.table import rows
+from steplens.cli.table import rows_of_table
 from steplens.extensions import load_extensions
 from steplens.run import Run, Source, open_run
 from steplens.server.tables import tables
@@ -65,7 +65,7 @@ def test_a_name_is_one_table_everywhere() -> None:
             assert table.name == name_of[by]
             expected = getattr(run, one.name)(*([by] if by else []))
             page = table.of_run(run) if table.of_run else table.of_trace(run.trace()) if table.of_trace else None
-            for answer in (run.table(name), rows(run, name), page):
+            for answer in (run.table(name), rows_of_table(run, name), page):
                 assert answer is not None and answer.columns == expected.columns and answer.height == expected.height, name
     names = [name for one in ANALYSES for name in one.names()]
     assert len(set(names)) == len(names)
@@ -188,8 +188,8 @@ def test_analyses_of_installed_packages_are_tables_everywhere(
     longest = run.table("long_tasks")
     assert longest.columns == ["name", "longest_ns", "at", "rank", "window"] and longest.height
     assert run.table("long_tasks_by_kind").equals(run.table("long_tasks", "kind"))
-    assert rows(run, "long_tasks", sort="at").height == longest.height
-    assert rows(run, "trace_count")["traces"].to_list() == [2]
+    assert rows_of_table(run, "long_tasks", sort="at").height == longest.height
+    assert rows_of_table(run, "trace_count")["traces"].to_list() == [2]
     main(["table"])
     assert "long_tasks  " in capsys.readouterr().out
     served = every_table()

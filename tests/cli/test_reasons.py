@@ -78,7 +78,7 @@ def test_a_question_that_is_not_answered_in_time(monkeypatch: pytest.MonkeyPatch
         raise subprocess.TimeoutExpired("python", doctor.PROBE_SECONDS)
 
     monkeypatch.setattr(subprocess, "run", late)
-    assert doctor._probe("no_module", "it")["problem"] == f"asking it took longer than {doctor.PROBE_SECONDS} seconds"
+    assert doctor._run_probe("no_module", "it")["problem"] == f"asking it took longer than {doctor.PROBE_SECONDS} seconds"
 
 
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def test_why_host_and_device_differ(host_ns: float, device_ns: float, behind: bo
     ],
 )
 def test_what_a_summary_lacks(steps: int, operators: bool, health: list[dict[str, Any]], words: str) -> None:
-    found = summary._problem(steps, operators, health, False)
+    found = summary._describe_problem(steps, operators, health, False)
     assert found.startswith(words) and bool(found) == bool(words)
 
 
 def test_a_difference_that_is_more_than_rounding() -> None:
     comparison = Comparison("step_trace_time.csv", (3, 3), 6, 5, 0.5, "Computing", "", True)
-    assert analyse._compared(comparison).endswith("; this is more than rounding")
-    assert "rounding" not in analyse._compared(dataclasses.replace(comparison, matters=False))
+    assert analyse._describe_comparison(comparison).endswith("; this is more than rounding")
+    assert "rounding" not in analyse._describe_comparison(dataclasses.replace(comparison, matters=False))
 
 
 def test_a_module_that_is_not_there() -> None:

@@ -29,7 +29,7 @@ def said(
     recorded = recording.Recorded(tmp_path / "out", tmp_path)
     recorded.collect()
     order = launched_processes.Order(out="out", answers=str(tmp_path), profile={}, schedule=schedule, experimental={})
-    recording.report(recorded, max(sum(schedule.values()), 1), order, command=False)
+    recording.report_recorded(recorded, max(sum(schedule.values()), 1), order, command=False)
     return capfd.readouterr().err
 
 
@@ -65,7 +65,7 @@ def test_a_lost_window_is_told_as_its_reader_tells_it(tmp_path: Path, capfd: pyt
     recorded = recording.Recorded(tmp_path / "out", tmp_path)
     states = {
         "host_1_20260101000000000_ascend_pt": {"state": "failed", "health": [{"severity": "error", "message": "No space."}]},
-        "host_1_20260101000000001_ascend_pt": {"state": "recording", "machine": partial.machine(), "pid": os.getpid()},
+        "host_1_20260101000000001_ascend_pt": {"state": "recording", "machine": partial.machine_identity(), "pid": os.getpid()},
     }
     for name, state in states.items():
         raw = tmp_path / "out" / name / "KINETO"
@@ -73,7 +73,7 @@ def test_a_lost_window_is_told_as_its_reader_tells_it(tmp_path: Path, capfd: pyt
         (raw / "state.json").write_text(json.dumps({"pid": 1, "first_step": 3, "health": [], **state}))
     recorded.collect()
     order = launched_processes.Order(out="out", answers=str(tmp_path), profile={}, schedule={}, experimental={})
-    recording.report(recorded, 1, order, command=False)
+    recording.report_recorded(recorded, 1, order, command=False)
     first, second = capfd.readouterr().err.splitlines()
     assert first.endswith("_ascend_pt holds no trace: No space")
     assert second.endswith(f"the window that began at step 3 is open, or is being saved (process {os.getpid()} runs)")

@@ -12,8 +12,8 @@ from rich.console import Console
 
 import steplens
 from steplens.analysis.catalogue import ANALYSES
-from steplens.cli.table import rows
-from steplens.cli.text.table_text import show
+from steplens.cli.table import rows_of_table
+from steplens.cli.text.table_text import show_table
 
 
 def test_the_list_names_every_table(cli: Any) -> None:
@@ -29,9 +29,9 @@ def test_every_table_of_a_real_run(recorded: Any) -> None:
     for analysis in ANALYSES:
         for by in analysis.groups or (None,):
             expected = analysis(run, by)
-            found = rows(run, analysis.name, by=by)
+            found = rows_of_table(run, analysis.name, by=by)
             assert found.shape == expected.shape
-            show(out, found, 20, analysis.name)
+            show_table(out, found, 20, analysis.name)
     document = recorded.json("table", "result", "bound", "--by", "operator")
     assert document["rows"] == run.bound("operator").to_dicts()
     assert document["of"] == len(document["rows"])

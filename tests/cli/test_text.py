@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.cli.text.bars import PHASES, bar, cells, split_backward
+from steplens.cli.text.bars import PHASES, cell_counts, split_backward, step_bar
 from steplens.cli.text.text import clean, duration, share, size
 
 
 @given(st.lists(st.floats(0, 1e12), max_size=8), st.integers(1, 200))
 def test_cells_never_exceed_the_width_and_round_ends(values: list[float], width: int) -> None:
     whole = sum(values)
-    found = cells(values, whole, width)
+    found = cell_counts(values, whole, width)
     assert len(found) == len(values)
     assert all(cell >= 0 for cell in found)
     assert sum(found) == (width if whole else 0)
@@ -19,10 +19,10 @@ def test_cells_never_exceed_the_width_and_round_ends(values: list[float], width:
 
 def test_bar_is_as_long_as_the_step_compared_with_the_longest() -> None:
     row = split_backward({"forward_ns": 40.0, "backward_ns": 10.0, "gradient_sync_ns": 0.0})
-    assert bar(row, PHASES, 100, 10, colour=False).plain == "ffffb"
-    assert bar(row, PHASES, 100, 10, colour=True).plain == "█████"
+    assert step_bar(row, PHASES, 100, 10, colour=False).plain == "ffffb"
+    assert step_bar(row, PHASES, 100, 10, colour=True).plain == "█████"
     waits = split_backward({"backward_ns": 50.0, "gradient_sync_ns": 30.0})
-    assert bar(waits, PHASES, 100, 10, colour=False).plain == "bbsss"
+    assert step_bar(waits, PHASES, 100, 10, colour=False).plain == "bbsss"
 
 
 @given(st.text())

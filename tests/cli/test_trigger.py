@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from steplens.cli.recording.trigger import exit_code, merged
+from steplens.cli.recording.trigger import exit_code, merge_configuration
 from steplens.collect.dynamic.configuration import TEMPLATE
 from steplens.collect.dynamic.job import job_folder
 
@@ -172,10 +172,12 @@ def test_ranks_are_read_from_lists_and_ranges(cli: Any, folder: Folder) -> None:
 
 def test_fields_of_extended_options_are_changed_one_by_one() -> None:
     base = {**TEMPLATE, "experimental_config": {"mstx": True, "l2_cache": False}}
-    found = merged(base, {"active": 2, "experimental_config": {"l2_cache": True}})
+    found = merge_configuration(base, {"active": 2, "experimental_config": {"l2_cache": True}})
     assert found["experimental_config"] == {"mstx": True, "l2_cache": True}
     assert {**found, "active": 1, "experimental_config": None} == {**base, "experimental_config": None}
-    assert merged({"experimental_config": 3}, {"experimental_config": {"mstx": True}})["experimental_config"] == {"mstx": True}
+    assert merge_configuration({"experimental_config": 3}, {"experimental_config": {"mstx": True}})["experimental_config"] == {
+        "mstx": True
+    }
 
 
 # --- status

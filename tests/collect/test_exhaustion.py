@@ -194,7 +194,7 @@ def said(run):
 
 
 def test_a_window_of_a_killed_process(tmp_path):
-    run = lost_run(tmp_path, pid=ended_process(), machine=partial.machine())
+    run = lost_run(tmp_path, pid=ended_process(), machine=partial.machine_identity())
     assert "the window that began at step 3 was still open when its process ended (pid" in said(run)
     assert "Record it again" in said(run) and "other" not in said(run)
 
@@ -229,7 +229,7 @@ def test_a_failure_without_a_reason_is_said_without_one(tmp_path):
 
 
 def test_a_process_of_another_machine_may_have_the_same_number(tmp_path):
-    assert partial.machine() != "000000000000"
+    assert partial.machine_identity() != "000000000000"
     for pid in (os.getpid(), ended_process()):
         run = lost_run(tmp_path / str(pid), pid=pid, machine="000000000000")
         text = said(run)

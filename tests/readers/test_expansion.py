@@ -290,7 +290,7 @@ def test_a_terminal_shows_it(is_terminal: bool, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("sys.stderr", shown)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(opening, "_QUIET_S", 0.0)
-    assert count(opening.opened(path)) == EVENTS
+    assert count(opening.open_with_progress(path)) == EVENTS
     assert ("reading t" in shown.getvalue()) == is_terminal
     assert "\x1b[31m.json" not in shown.getvalue()
 

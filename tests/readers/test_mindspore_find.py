@@ -378,8 +378,8 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
     gone = int(subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout)
     for number, (pid, machine, known) in enumerate(
         [
-            (gone, partial.machine(), "still open when its process ended"),
-            (os.getpid(), partial.machine(), "is open, or is being saved"),
+            (gone, partial.machine_identity(), "still open when its process ended"),
+            (os.getpid(), partial.machine_identity(), "is open, or is being saved"),
             # it may run there: nobody here can tell
             (gone, "000000000000", f"whether process {gone} still runs cannot be told here"),
         ]

@@ -252,7 +252,7 @@ def test_files_do_not_pile_up(path: Path) -> None:
     trace, place, origin = opened(path)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    name = partial.beside(place.folder / "timeline_1.bin").name
+    name = partial.partial_path(place.folder / "timeline_1.bin").name
     (place.folder / name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")).write_bytes(b"left by a server that was killed")
     for shift in range(4):
         assert timeline_file.save_timeline(Pyramid(build_timeline(trace, origin - shift)), place) is not None

@@ -11,8 +11,8 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.frameworks import is_about_another
-from steplens.advice.judging import Question, judged
-from steplens.advice.prepare import prepare
+from steplens.advice.judging import Question, ask_rules
+from steplens.advice.prepare import prepare_answers
 from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
@@ -75,7 +75,7 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     rules = all_rules() if rules is None else rules
     ours = {id(rule) for rule in built_in_rules()}
     if ours <= {id(rule) for rule in rules}:
-        prepare(run)
+        prepare_answers(run)
     facts = [Facts(trace) for trace in run.traces]
     silenced = []
     questions = []
@@ -84,18 +84,18 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     for rule in rules:
         if (rule.devices and not any(rule.is_about(part.device) for part in facts)) or not rule.applies(facts):
             continue
-        safe, reason = _safe(run, rule, facts, doubts)
+        safe, reason = _traces_to_judge(run, rule, facts, doubts)
         if reason is not None and (not safe or rule.judge_run is not None):
             silenced.append(reason)
         else:
             questions.append(Question(rule, safe, alone=id(rule) not in ours))
-    of_run, of_trace = judged(run, facts, questions)
-    of_run = list(_capped(of_run, facts))
-    of_trace = [list(_capped(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
+    of_run, of_trace = ask_rules(run, facts, questions)
+    of_run = list(_cap_savings(of_run, facts))
+    of_trace = [list(_cap_savings(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
-    of_run = _joined(of_run)
+    of_run = _merge_by_id(of_run)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
-    all_findings = _joined(finding for mine in of_trace for finding in mine)
+    all_findings = _merge_by_id(finding for mine in of_trace for finding in mine)
     findings = list(_explained_once(of_run, [*of_run, *all_findings], explains))
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
@@ -104,12 +104,12 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
         ranks.add(part.trace.rank, left)
     step_ns = run.step_summary().step_time_ns or 0.0
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
-    named_findings = _of_framework(map(ranks.named, _joined(findings)), run, only_of)
+    named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
     ordered = sorted(named_findings, key=lambda finding: (finding.rank, finding.id))
     return Advice(tuple(ordered), tuple(silenced), step_ns)
 
 
-def _capped(findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
+def _cap_savings(findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
     """The findings with savings of at most what their cure shortens: the part of the step that each names, and the step.
 
     Where the part is not known of any of the traces, as of one without steps, the step alone bounds it. Of a part that takes
@@ -125,10 +125,10 @@ def _capped(findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Fin
         if parts and max(parts) <= 0:
             continue
         low, likely, high = (min(ns, *bounds) if bounds else ns for ns in dataclasses.astuple(finding.saving))
-        yield _doubted(dataclasses.replace(finding, saving=Saving(low, likely, high)), facts)
+        yield _reduce_confidence(dataclasses.replace(finding, saving=Saving(low, likely, high)), facts)
 
 
-def _doubted(finding: Finding, facts: Sequence[Facts]) -> Finding:
+def _reduce_confidence(finding: Finding, facts: Sequence[Facts]) -> Finding:
     """``finding`` with less confidence where the figures of its part are not to be trusted, and with the reason as evidence."""
     conclusion = _RESTS_ON.get(finding.part)
     if conclusion is None or all(part.trusts(conclusion) for part in facts):
@@ -152,7 +152,7 @@ def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, s
             yield dataclasses.replace(finding, framework=mine)
 
 
-def _safe(
+def _traces_to_judge(
     run: Run, rule: Rule, facts: Sequence[Facts], doubts: Mapping[str, pl.DataFrame]
 ) -> tuple[list[Facts], Silenced | None]:
     """The traces that a rule may judge, and why it may not judge the others."""
@@ -212,16 +212,16 @@ class _SeenOn:
         return dataclasses.replace(finding, evidence=(*finding.evidence, ranks))
 
 
-def _joined(findings: Iterable[Finding]) -> list[Finding]:
+def _merge_by_id(findings: Iterable[Finding]) -> list[Finding]:
     """One finding per id: that with the larger saving, with the range of both."""
     joined: dict[str, Finding] = {}
     for finding in findings:
         earlier = joined.get(finding.id)
-        joined[finding.id] = finding if earlier is None else _of_two(earlier, finding)
+        joined[finding.id] = finding if earlier is None else _merge_two_findings(earlier, finding)
     return list(joined.values())
 
 
-def _of_two(finding: Finding, other: Finding) -> Finding:
+def _merge_two_findings(finding: Finding, other: Finding) -> Finding:
     first, second = (finding, other) if finding.rank <= other.rank else (other, finding)
     saving = first.saving
     if saving is not None and second.saving is not None:

@@ -71,25 +71,25 @@ def device_profile(trace: Trace) -> DeviceProfile:
     meta = trace.meta_values()
     names = product_names(trace)
     name = names[min(names)] if names else None
-    gpu = _first(meta.get("deviceProperties"))
-    npu = _first(meta.get("device_info"))
+    gpu = _first_object(meta.get("deviceProperties"))
+    npu = _first_object(meta.get("device_info"))
     is_nvidia = bool(re.search(r"(?i)nvidia|tesla|geforce|quadro|rtx", (name or "")[:200]))
     return DeviceProfile(
         name=name,
-        cube_cores=_positive(gpu.get("numSms")) or _positive(npu.get("ai_core_num")),
-        vector_cores=_positive(npu.get("aiv_num")),
-        core_mhz=_positive(npu.get("aic_frequency")),
-        capability=_positive(gpu.get("computeMajor")) if is_nvidia else None,
+        cube_cores=_positive_integer(gpu.get("numSms")) or _positive_integer(npu.get("ai_core_num")),
+        vector_cores=_positive_integer(npu.get("aiv_num")),
+        core_mhz=_positive_integer(npu.get("aic_frequency")),
+        capability=_positive_integer(gpu.get("computeMajor")) if is_nvidia else None,
         peak=device_peak(trace),
     )
 
 
-def _first(entries: object) -> Mapping[str, Any]:
+def _first_object(entries: object) -> Mapping[str, Any]:
     """The first object of a list; an empty one where there is none."""
     return next((entry for entry in entries if isinstance(entry, dict)), {}) if isinstance(entries, list) else {}
 
 
-def _positive(value: object) -> int | None:
+def _positive_integer(value: object) -> int | None:
     """A whole number above 0, from JSON or text; None for anything else."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text) else None

@@ -76,7 +76,7 @@ class Facts:
         self.trace = trace
         self._warm_up = warm_up
         self._made: dict[Callable[[Facts], Any], Any] = {}
-        #: of several traces, of which this is the first; see ``together``
+        #: of several traces, of which this is the first; see ``analyse_once``
         self.answers: dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any] = {}
 
     @unlocked_cached_property
@@ -140,7 +140,7 @@ class Facts:
         """
         of = (self.recorded if on_device else self.steps)["step"]
         sums = rows.group_by("step").agg(pl.col(column).sum()).filter(pl.col("step").is_in(of.implode()))
-        return _typical(sums[column].to_numpy(), of.len())
+        return _typical_per_step(sums[column].to_numpy(), of.len())
 
     def usual_mean_ns(self, rows: pl.DataFrame, column: str = "duration_ns") -> float:
         """Mean of what a step has of ``column``, ns, of what comes in turns; see ``most_ns``."""
@@ -150,10 +150,10 @@ class Facts:
 
     def typical_length_ns(self, intervals: Intervals) -> float:
         """The same of intervals, as far as they lie in the device period of a step, or in the step where there is none."""
-        return _typical(length_inside(intervals, *self._borders), self.recorded.height)
+        return _typical_per_step(length_inside(intervals, *self._step_borders), self.recorded.height)
 
     @unlocked_cached_property
-    def _borders(self) -> tuple[Int64Array, Int64Array]:
+    def _step_borders(self) -> tuple[Int64Array, Int64Array]:
         """Where the steps of ``recorded`` begin and end."""
         start, length = (pl.coalesce(of_device, host) for of_device, host in _OF_DEVICE_AND_HOST)
         borders = self.recorded.select(start=start, end=start + length)
@@ -262,7 +262,7 @@ class Facts:
         all_work = pl.concat([works, operations.select(columns).drop_nulls().collect()])
         busy = merged(all_work)
         between = merge_intervals(busy.end[:-1], busy.start[1:])
-        return intersect(between, merge_intervals(*self._borders))
+        return intersect(between, merge_intervals(*self._step_borders))
 
     def idle_during(self, calls: pl.DataFrame) -> float:
         """How long the device is idle in a step while one of ``calls`` (start_ns, end_ns) runs, ns."""
@@ -306,7 +306,7 @@ class Facts:
         return self.named_calls.clear().with_columns(pl.col("name").cast(pl.String))
 
 
-def _typical(lengths: npt.NDArray[np.int64], steps: int) -> float:
+def _typical_per_step(lengths: npt.NDArray[np.int64], steps: int) -> float:
     """``Facts.typical_ns`` of what single steps have of something, ns; 0 in those of ``steps`` that are not there."""
     some = lengths[lengths > 0]
     return float(np.median(some)) * len(some) / steps if len(some) else 0.0
@@ -317,7 +317,7 @@ def _mean_without_one(lengths: npt.NDArray[np.float64]) -> float:
     return float(np.mean(np.r_[lengths[:-1], lengths[-2]] if len(lengths) > 2 else lengths))
 
 
-def together(make: Callable[[Sequence[Trace]], Made], facts: Sequence[Facts], traces: Sequence[Trace]) -> Made:
+def analyse_once(make: Callable[[Sequence[Trace]], Made], facts: Sequence[Facts], traces: Sequence[Trace]) -> Made:
     """``make(traces)``, worked out once: what several rules ask of several ranks.
 
     Args:

@@ -36,7 +36,7 @@ class Question:
     alone: bool
 
 
-def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> tuple[list[Finding], list[list[Finding]]]:
+def ask_rules(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> tuple[list[Finding], list[list[Finding]]]:
     """What the rules find in the run, and in each of its traces, in order of the rules.
 
     Rules that look at one trace share what they work out with nobody but other rules about the same trace: traces are judged
@@ -66,8 +66,8 @@ def judged(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -> t
     failed: dict[Place, Exception] = {}
     if any(beside):
         with ThreadPoolExecutor(workers, "steplens-advice") as pool:
-            list(pool.map(lambda asked: _ask(asked, findings, failed), beside))
-    _ask(behind, findings, failed)
+            list(pool.map(lambda asked: _ask_in_order(asked, findings, failed), beside))
+    _ask_in_order(behind, findings, failed)
     if failed:
         raise failed[min(failed)]
     of: dict[int, list[Finding]] = {position: [] for position in (_RUN, *range(len(facts)))}
@@ -93,15 +93,15 @@ def judge_once(rule: Rule, part: Facts) -> Iterable[Finding]:
 
 def findings_of(trace: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
     """What our rules found in a trace, by their name and function: of those that were asked."""
-    return trace.once(_findings)
+    return trace.once(_empty_findings)
 
 
-def _findings(_: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
+def _empty_findings(_: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
     """Room for the findings of each rule about a trace; small, unlike the facts that they were found in."""
     return {}
 
 
-def _ask(
+def _ask_in_order(
     asked: Iterable[tuple[Place, Callable[[], Iterable[Finding]]]],
     findings: dict[Place, list[Finding]],
     failed: dict[Place, Exception],

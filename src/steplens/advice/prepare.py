@@ -37,7 +37,7 @@ _FRAMES: dict[str, Callable[[Trace], pl.DataFrame]] = {
 }
 
 
-def prepare(run: Run) -> None:
+def prepare_answers(run: Run) -> None:
     """Work out what summary and advice ask of each trace of a run, in several processes where there are many small ones.
 
     Args:
@@ -57,7 +57,7 @@ def prepare(run: Run) -> None:
         _work_out(run.traces[number])
 
     for number, answer in tasks.run(work_out).items():
-        _take(run.traces[number], answer)
+        _take_answer(run.traces[number], answer)
 
 
 def _is_prepared(_: Trace) -> bool:
@@ -79,37 +79,37 @@ def _work_out(trace: Trace) -> dict[str, pl.DataFrame]:
     return frames
 
 
-def _worker(request: Any) -> Callable[[int], dict[str, Any]]:
+def _start_worker(request: Any) -> Callable[[int], dict[str, Any]]:
     traces: Sequence[Trace] = open_run(Path(request["path"])).traces
     fingerprints: list[str] = request["fingerprints"]
 
-    def answer(number: int) -> dict[str, Any]:
+    def answer_for_trace(number: int) -> dict[str, Any]:
         trace = traces[number]
         if len(traces) != len(fingerprints) or trace.kept is None or trace.kept.fingerprint != fingerprints[number]:
             raise ValueError("it has changed meanwhile")
         frames = _work_out(trace)
         findings = {name: list(map(dataclasses.asdict, of_rule)) for (name, _), of_rule in findings_of(trace).items()}
-        return {"frames": {name: _stream(frame) for name, frame in frames.items()}, "findings": findings}
+        return {"frames": {name: _to_ipc_stream(frame) for name, frame in frames.items()}, "findings": findings}
 
-    return answer
+    return answer_for_trace
 
 
-def _stream(frame: pl.DataFrame) -> bytes:
+def _to_ipc_stream(frame: pl.DataFrame) -> bytes:
     content = io.BytesIO()
     frame.write_ipc_stream(content)
     return content.getvalue()
 
 
-def _take(trace: Trace, answer: dict[str, Any]) -> None:
+def _take_answer(trace: Trace, answer: dict[str, Any]) -> None:
     """Let a trace answer what a process worked out about it."""
     for name, stream in answer["frames"].items():
         trace.replace(_FRAMES[name], pl.read_ipc_stream(stream))
     judges = {rule.name: rule.judge for rule in built_in_rules()}
     for name, findings in answer["findings"].items():
-        findings_of(trace)[name, judges[name]] = tuple(map(_finding, findings))
+        findings_of(trace)[name, judges[name]] = tuple(map(_restore_finding, findings))
 
 
-def _finding(fields: dict[str, Any]) -> Finding:
+def _restore_finding(fields: dict[str, Any]) -> Finding:
     """A finding from its fields; no number of it becomes one of another type."""
     saving = None if fields["saving"] is None else Saving(**fields["saving"])
     evidence = [{**item, "steps": tuple(item["steps"]), "places": tuple(item["places"])} for item in fields["evidence"]]
@@ -117,4 +117,4 @@ def _finding(fields: dict[str, Any]) -> Finding:
 
 
 if __name__ == "__main__":
-    serve(_worker)
+    serve(_start_worker)

@@ -20,10 +20,10 @@ _LOG = logging.getLogger("steplens.advice")
 def built_in_rules() -> tuple[Rule, ...]:
     """Our own rules, in the order of the catalogue."""
     order = {name: place for place, name in enumerate(CATALOGUES[ENGLISH].rules)}
-    return tuple(sorted(_defined(), key=lambda rule: order[rule.name]))
+    return tuple(sorted(_defined_rules(), key=lambda rule: order[rule.name]))
 
 
-def _defined() -> Iterator[Rule]:
+def _defined_rules() -> Iterator[Rule]:
     names: set[str] = set()
     for entry in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
         for value in vars(importlib.import_module(entry.name)).values():

@@ -16,11 +16,11 @@ from steplens.trace.schema import CORE_CPU
 EVERY_ACCELERATOR = ("every accelerator",)
 
 
-def _nothing(_: Facts) -> Iterable[Finding]:
+def _find_nothing(_: Facts) -> Iterable[Finding]:
     return ()
 
 
-def _everything(_: Sequence[Facts]) -> bool:
+def _is_about_every_run(_: Sequence[Facts]) -> bool:
     return True
 
 
@@ -42,12 +42,12 @@ class Rule:
     """
 
     name: str
-    judge: Callable[[Facts], Iterable[Finding]] = _nothing
+    judge: Callable[[Facts], Iterable[Finding]] = _find_nothing
     rests_on: Sequence[str] = ()
     judge_run: Callable[[Run, Sequence[Facts]], Iterable[Finding]] | None = None
     devices: Sequence[str] = ()
     explains: Sequence[str] = ()
-    applies: Callable[[Sequence[Facts]], bool] = _everything
+    applies: Callable[[Sequence[Facts]], bool] = _is_about_every_run
     framework: str = ""
     texts: Mapping[str, Text] = field(default_factory=dict, hash=False)
 

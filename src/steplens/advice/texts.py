@@ -94,11 +94,11 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: dict[str, str]
 
 
-def _read(language: str) -> Catalogue:
+def _read_catalogue(language: str) -> Catalogue:
     return msgspec.json.decode((Path(__file__).parent / "words" / f"{language}.json").read_bytes(), type=Catalogue)
 
 
-CATALOGUES: Mapping[str, Catalogue] = {language: _read(language) for language in LANGUAGES}
+CATALOGUES: Mapping[str, Catalogue] = {language: _read_catalogue(language) for language in LANGUAGES}
 
 #: rule -> language -> what is said of it
 TEXTS: Mapping[str, Mapping[str, Text]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import opened
+from steplens.cli.opening import open_with_progress
 from steplens.cli.summary.summary import verdict_row
 from steplens.cli.text.text import print_json
 
@@ -49,11 +49,15 @@ def advise(
     words = Words(language.value, {**all_texts(), **own_texts})
     # a rule of the user's own replaces ours of the same name
     judged = tuple({rule.name: rule for rule in (*all_rules(), *user_rules)}.values())
-    run = opened(path)
+    run = open_with_progress(path)
     advice = judge(run, judged)
-    change = compare(judge(opened(since), judged), advice) if since is not None else None
+    change = compare(judge(open_with_progress(since), judged), advice) if since is not None else None
     if as_json:
-        document: dict[str, Any] = {"verdict": verdict_row(run), "of": run.step_summary().sentence(), **_document(advice, words)}
+        document: dict[str, Any] = {
+            "verdict": verdict_row(run),
+            "of": run.step_summary().sentence(),
+            **_advice_document(advice, words),
+        }
         if change is not None:
             parts = {name: [finding.id for finding in getattr(change, name)] for name in ("cured", "remaining", "new")}
             times = {name: getattr(change, name) for name in ("before_ns", "after_ns", "saved_ns", "promised_ns")}
@@ -61,21 +65,21 @@ def advise(
         print_json(document)
     else:
         advise_text.show_verdict(run.verdict(), run.step_summary(), words)
-        advise_text.show(advice, words)
+        advise_text.show_advice(advice, words)
         if change is not None:
             advise_text.show_change(change, words)
     keep_timelines(run)
 
 
-def _document(found: Advice, words: Words) -> dict[str, Any]:
+def _advice_document(found: Advice, words: Words) -> dict[str, Any]:
     return {
         "step_ns": found.step_ns,
-        "findings": [_row(finding, words) for finding in found.findings],
+        "findings": [_finding_row(finding, words) for finding in found.findings],
         "silenced": [asdict(item) for item in found.silenced],
     }
 
 
-def _row(finding: Finding, words: Words) -> dict[str, Any]:
+def _finding_row(finding: Finding, words: Words) -> dict[str, Any]:
     text = words.of(finding)
     derived = {"id": finding.id, "level": finding.level, "share": finding.share}
     texts = {"title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}

@@ -63,11 +63,11 @@ def analyse(
     if json:
         print_json({"path": str(path), "exit_code": code, "runs": [dataclasses.asdict(result) for result in results]})
     else:
-        _show(results, path)
+        _show_results(results, path)
     raise typer.Exit(code)
 
 
-def _show(results: list[RunResult], path: Path) -> None:
+def _show_results(results: list[RunResult], path: Path) -> None:
     out = console()
     for result in results:
         if result.problem:
@@ -82,12 +82,12 @@ def _show(results: list[RunResult], path: Path) -> None:
         folder = (result.written_to or result.path) / rundir.OUTPUT_DIRECTORY if not result.note else result.path
         out.print(plain(f"{folder}: {outcome}"), soft_wrap=True)
         for comparison in result.comparison:
-            out.print(plain(f"  {comparison.name}: {_compared(comparison)}"), soft_wrap=True)
+            out.print(plain(f"  {comparison.name}: {_describe_comparison(comparison)}"), soft_wrap=True)
     if any(result.ok for result in results):
         out.print(plain(f"next: steplens summary {shlex.quote(str(path))}"), soft_wrap=True)
 
 
-def _compared(comparison: Comparison) -> str:
+def _describe_comparison(comparison: Comparison) -> str:
     """One sentence on how a recomputed file differs from the capture's own."""
     recorded, again = comparison.rows
     matters = "; this is more than rounding" if comparison.matters else ""

@@ -70,7 +70,7 @@ def doctor(
         out.print(plain("next: steplens run --out result SCRIPT"), soft_wrap=True)
 
 
-def _version(distribution: str) -> str | None:
+def _installed_version(distribution: str) -> str | None:
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -120,7 +120,7 @@ def _check_cuda(torch: Any) -> Check:
 
 def check_ascend() -> Iterator[Check]:
     """Ascend: CANN's profiling library and export command, the PyTorch plug-in."""
-    plug_in = _version("torch_npu") or _version("torch-npu")
+    plug_in = _installed_version("torch_npu") or _installed_version("torch-npu")
     command = shutil.which("msprof")
     probed = _probe_cann()
     installed = (
@@ -140,8 +140,8 @@ def check_mindspore() -> Iterator[Check]:
         detail = f"not installed for {sys.executable}; what its profilers wrote elsewhere is read"
         yield Check(name, False, detail, "pip install 'steplens[mindspore]' to record it on a CPU")
         return
-    installed = next((version for part in ("", "-gpu", "-ascend") if (version := _version(f"mindspore{part}"))), "")
-    probed = _probe("steplens.collect.mindspore.recording.probe", "MindSpore")
+    installed = next((version for part in ("", "-gpu", "-ascend") if (version := _installed_version(f"mindspore{part}"))), "")
+    probed = _run_probe("steplens.collect.mindspore.recording.probe", "MindSpore")
     version = str(probed.get("version") or installed)
     if probed["problem"]:
         yield Check(name, False, f"{version}: {probed['problem']}".removeprefix(": "), "repair the installation of mindspore")
@@ -185,10 +185,10 @@ def _check_msprof(command: str | None) -> Check:
 
 
 def _probe_cann() -> dict[str, Any]:
-    return _probe("steplens.collect.ascend.probe", "CANN's library")
+    return _run_probe("steplens.collect.ascend.probe", "CANN's library")
 
 
-def _probe(module: str, what: str) -> dict[str, Any]:
+def _run_probe(module: str, what: str) -> dict[str, Any]:
     """What a module prints of a foreign library; in another process, because such a library may end the process that loads it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_HOME), *filter(None, [os.environ.get("PYTHONPATH")])])}
     # nothing is to be recorded

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from steplens.cli.opening import opened
+from steplens.cli.opening import open_with_progress
 from steplens.cli.text.text import console, plain, print_json
 from steplens.errors import SteplensError
 
@@ -82,11 +82,11 @@ def export(
     from steplens.exports.export import export as export_traces
     from steplens.exports.formats import all_formats
 
-    run = opened(path)
+    run = open_with_progress(path)
     out = console()
     written: list[Path] = []
 
-    def show(target: Path) -> None:
+    def note_written_file(target: Path) -> None:
         written.append(target)
         if not json:
             out.print(plain(f"{target}: {all_formats()[to].what}"), soft_wrap=True)
@@ -94,7 +94,9 @@ def export(
     notes: list[str] = []
     failed: list[SteplensError] = []
     try:
-        export_traces(run, to, output, rank=rank, metric=metric.value, device=device, on_written=show, on_note=notes.append)
+        export_traces(
+            run, to, output, rank=rank, metric=metric.value, device=device, on_written=note_written_file, on_note=notes.append
+        )
     except SteplensError as error:
         if not written:
             raise

@@ -68,26 +68,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(args=None if arguments is None else list(arguments), prog_name="steplens", standalone_mode=False)
         sys.stdout.flush()
     except SteplensError as error:
-        return _fail(str(error), error.exit_code)
+        return _report_failure(str(error), error.exit_code)
     except BrokenPipeError:
         return _broken_pipe()
     except OSError as error:
         if error.errno not in _DISK_FULL or error.filename is not None or os.getpid() != process:
             raise  # the last: of a child of a recorded script
         _drop_stdout()
-        return _fail(f"the output cannot be written: {error.strerror}", EXIT_NOT_WRITTEN)
+        return _report_failure(f"the output cannot be written: {error.strerror}", EXIT_NOT_WRITTEN)
     except script.Interrupted:
         # Python then ends by the signal, for which shells look, when everything else that waits for its end is done
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt from None
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", EXIT_INTERRUPTED)
+        return _report_failure("interrupted", EXIT_INTERRUPTED)
     except _COMMAND_LINE_ERROR as error:
-        return _fail(error.format_message(), error.exit_code)
+        return _report_failure(error.format_message(), error.exit_code)
     return code if isinstance(code, int) else 0
 
 
-def _fail(message: str, code: int) -> int:
+def _report_failure(message: str, code: int) -> int:
     if not message:  # no command at all: the help has been printed
         return code
     log.write_line(f"steplens: {clean(message)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import opened
+from steplens.cli.opening import open_with_progress
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.errors import SteplensError
 
@@ -60,12 +60,12 @@ def open_(
     Each trace is shown with how it is read and why, its rank, devices, steps and tables, and what is doubtful about it.
     """
     try:
-        run = opened(path)
+        run = open_with_progress(path)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
-    traces = [describe(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
+    traces = [describe_trace(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
     health = run.health().to_dicts()
     if json:
         unread = [{"path": str(item.path), "reason": item.reason} for item in run.unread]
@@ -73,11 +73,11 @@ def open_(
         answer = {"path": str(path), "traces": documents, "not_read": unread, "health": health}
         print_json(answer)
     else:
-        _show(run, traces, health)
+        _show_traces(run, traces, health)
     keep_timelines(run)
 
 
-def describe(source: Source, trace: Trace) -> Opened:
+def describe_trace(source: Source, trace: Trace) -> Opened:
     """What one trace holds."""
     from steplens.analysis.steps.given_steps import given_steps
     from steplens.trace.building.devices import cpu_is_device
@@ -98,20 +98,20 @@ def describe(source: Source, trace: Trace) -> Opened:
         reason=source.reason,
         ignored=source.ignored,
         rank=trace.rank if trace.rank >= 0 else None,
-        devices=_devices(trace),
+        devices=_list_devices(trace),
         steps=given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
         duration_ns=last_ns - first_ns,
         rows={name: trace_extents[name].rows for name in counted if trace_extents[name].rows},
     )
 
 
-def _devices(trace: Trace) -> list[str]:
+def _list_devices(trace: Trace) -> list[str]:
     from steplens.trace.building.devices import device_names
 
     return device_names(trace)
 
 
-def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
+def _show_traces(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     from steplens.cli.text.health_text import show_health
@@ -126,7 +126,8 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
         header.append(plain(trace.path, "cyan"))
         lines = [
             f"{trace.format}, because {trace.reason}",
-            f"{rank}, {', '.join(trace.devices) or 'no device'}, {_steps(trace.steps)}, {duration(trace.duration_ns)} recorded",
+            f"{rank}, {', '.join(trace.devices) or 'no device'}, {_describe_steps(trace.steps)}, "
+            f"{duration(trace.duration_ns)} recorded",
             "tables: " + ", ".join(f"{name} {count}" for name, count in trace.rows.items()),
         ]
         if trace.ignored:
@@ -144,7 +145,7 @@ def _show(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
     out.print(plain(f"next: steplens summary {shlex.quote(str(run.path))}"), soft_wrap=True)
 
 
-def _steps(steps: list[int]) -> str:
+def _describe_steps(steps: list[int]) -> str:
     if not steps:
         return "no steps"
     if len(steps) == 1:

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _QUIET_S = 0.5
 
 
-def opened(path: Path) -> Run:
+def open_with_progress(path: Path) -> Run:
     """``steplens.open``, with a bar on a terminal while a large file is read."""
     import steplens
 
-    with shown():
+    with show_progress():
         return steplens.open(path)
 
 
 @contextlib.contextmanager
-def shown() -> Iterator[None]:
+def show_progress() -> Iterator[None]:
     """While this lasts, how far reading is stands on stderr, if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
@@ -56,7 +56,7 @@ class _Bar:
         if self._progress is None:
             if time.monotonic() - self._began < _QUIET_S:
                 return
-            self._progress = _started()
+            self._progress = _start_progress()
         if path not in self._tasks:
             for task in self._tasks.values():
                 self._progress.remove_task(task)
@@ -69,7 +69,7 @@ class _Bar:
             self._progress.stop()
 
 
-def _started() -> Progress:
+def _start_progress() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 

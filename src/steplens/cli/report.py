@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from steplens.cli.shown_runs import Paths, check, needing_the_extra
+from steplens.cli.shown_runs import Paths, check_paths, needing_the_extra
 from steplens.cli.text.text import console, plain, size
 from steplens.errors import InputError, SteplensError
 
@@ -46,7 +46,7 @@ def report(
     """
     if step is not None and window is not None:
         raise SteplensError("--step and --window both choose what to show; give one of them")
-    check(paths)
+    check_paths(paths)
     if output.is_dir():
         raise InputError(output, "is a folder", "Give the file to write, such as -o report.html")
     if not output.absolute().parent.is_dir():

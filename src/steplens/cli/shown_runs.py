@@ -21,7 +21,7 @@ Paths = Annotated[
 _EXTRA = ("fastapi", "uvicorn")
 
 
-def check(paths: list[Path]) -> None:
+def check_paths(paths: list[Path]) -> None:
     """Whether every path exists, before anything is imported or begun.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import opened
+from steplens.cli.opening import open_with_progress
 from steplens.cli.text.text import console, plain, print_json
 from steplens.errors import InputError, SteplensError
 
@@ -46,11 +46,11 @@ def table(
     0 to 100; docs/analyses.md says what each column means.
     """
     if path is None or name is None:
-        _list(json=json)
+        _list_tables(json=json)
         return
     try:
-        run = opened(path)
-        table_rows = rows(run, name, by=by, sort=sort, columns=columns, rank=rank)
+        run = open_with_progress(path)
+        table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank)
         if csv is not None:
             _write_csv(table_rows.head(top) if top else table_rows, csv)
     except SteplensError as error:
@@ -66,13 +66,13 @@ def table(
     elif csv is not None:
         console().print(plain(f"{csv}: {first_rows.height} rows"), soft_wrap=True)
     else:
-        from steplens.cli.text.table_text import show
+        from steplens.cli.text.table_text import show_table
 
-        show(console(), table_rows, top or _SHOWN, f"{name} by {by}" if by else name)
+        show_table(console(), table_rows, top or _SHOWN, f"{name} by {by}" if by else name)
     keep_timelines(run)
 
 
-def rows(
+def rows_of_table(
     run: Run, name: str, *, by: str | None = None, sort: str | None = None, columns: str | None = None, rank: int | None = None
 ) -> pl.DataFrame:
     """A table of a run, names as text.
@@ -102,7 +102,7 @@ def rows(
     return found.select(wanted)
 
 
-def _list(*, json: bool) -> None:
+def _list_tables(*, json: bool) -> None:
     from steplens.analysis.catalogue import analyses
 
     if json:

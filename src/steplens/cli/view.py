@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from steplens.cli.shown_runs import Paths, check, needing_the_extra
+from steplens.cli.shown_runs import Paths, check_paths, needing_the_extra
 from steplens.cli.text.text import console, plain
 from steplens.cli.view_captures import Trainings
 
@@ -26,7 +26,7 @@ def view(
 
     The page is served on this machine, loads nothing from elsewhere, and needs the token of the printed link. Ctrl-C ends it.
     """
-    check(paths)
+    check_paths(paths)
     with needing_the_extra("the web UI"):
         from steplens.server.http.address import is_local, open_listening_socket
         from steplens.server.runs import RunLibrary
@@ -35,7 +35,7 @@ def view(
     if not is_local(host):
         out.print(plain(f"warning: everybody who can reach {host} and knows the link can see these runs, unencrypted", "yellow"))
 
-    def say(link: str) -> None:
+    def print_link(link: str) -> None:
         out.print(plain(link, "bold"), soft_wrap=True)
         out.print(plain("Ctrl-C ends it"))
         # whoever reads the link from a pipe waits for it
@@ -47,5 +47,5 @@ def view(
     library.start()
     from steplens.server.http.serve import serve_runs
 
-    serve_runs(library, bound, host, not no_browser, say, Trainings())
+    serve_runs(library, bound, host, not no_browser, print_link, Trainings())
     out.print(plain("stopped"))

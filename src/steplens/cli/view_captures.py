@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steplens.cli.recording.status import describe
-from steplens.cli.recording.trigger import merged
+from steplens.cli.recording.status import describe_process
+from steplens.cli.recording.trigger import merge_configuration
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.job import job_folder
 from steplens.errors import InputError
@@ -30,7 +30,7 @@ class Trainings:
 
     def processes(self, folder: Path) -> Sequence[Mapping[str, Any]]:
         """Every process that watches ``folder``, and dead ones of the last job."""
-        return [_shown(item) for item in client.find_participants(folder)]
+        return [_process_row(item) for item in client.find_participants(folder)]
 
     def ask(self, folder: Path, changes: Mapping[str, Any]) -> str:
         """Leave a request and return its id.
@@ -42,22 +42,22 @@ class Trainings:
         if base is None:
             raise InputError(folder / job_folder.CONFIGURATION_FILE, "is not a JSON object", "Correct it, or remove it")
         try:
-            request, _ = client.send_request(folder, merged(base, changes))
+            request, _ = client.send_request(folder, merge_configuration(base, changes))
         except OSError as error:
             raise InputError(folder, f"the request cannot be written: {error.strerror or error}") from error
         return request
 
 
-def _shown(item: client.Participant) -> dict[str, Any]:
-    described = describe(item)
+def _process_row(item: client.Participant) -> dict[str, Any]:
+    described = describe_process(item)
     names = ("pid", "rank", "program", "state", "step", "step_age_ns", "eligible", "why_not", "problem")
     done, steps_asked = item.progress or (None, None)
-    requests = [_request(request) for request in described["requests"]]
+    requests = [_request_row(request) for request in described["requests"]]
     return {**{name: described[name] for name in names}, "recorded": done, "wanted": steps_asked, "requests": requests}
 
 
-def _request(told: Mapping[str, Any]) -> dict[str, Any]:
-    start, warmup, stop = (_integer(told.get(name)) for name in ("start_step", "warmup", "stop_step"))
+def _request_row(told: Mapping[str, Any]) -> dict[str, Any]:
+    start, warmup, stop = (_to_integer(told.get(name)) for name in ("start_step", "warmup", "stop_step"))
     return {
         "id": str(told.get("id") or ""),
         "state": str(told.get("state") or ""),
@@ -69,5 +69,5 @@ def _request(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _integer(value: object) -> int | None:
+def _to_integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

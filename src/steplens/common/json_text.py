@@ -77,6 +77,6 @@ def check_levels(value: Any, levels: int = MOST_LEVELS) -> None:
     raise TooDeepError(levels)
 
 
-def own(text: str | bytes) -> Any:
+def loads_stored(text: str | bytes) -> Any:
     """The value in a JSON text that steplens wrote, into a table for instance; see ``loads``."""
     return loads(text, levels=OWN_LEVELS)

@@ -21,26 +21,26 @@ SUFFIX = ".partial"
 _NAME = re.compile(r"\.steplens-([0-9a-f]{12})-([0-9]{1,9})-[0-9a-f]{8}\.partial(\.tmp)?")
 
 
-def beside(path: Path) -> Path:
+def partial_path(path: Path) -> Path:
     """A name for what becomes ``path``: in the same folder, and nobody else's.
 
     What processes that are dead by now began in that folder and did not complete is removed on the way.
     """
-    here = machine()
-    _sweep(path.parent, here)
+    here = machine_identity()
+    _remove_dead_partials(path.parent, here)
     return path.with_name(f".steplens-{here}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
-def sweep(folder: Path) -> None:
+def remove_partial_files(folder: Path) -> None:
     """Remove what dead processes of this machine left unfinished in a folder; what cannot be removed stays."""
-    _sweep(folder, machine())
+    _remove_dead_partials(folder, machine_identity())
 
 
-def _sweep(folder: Path, here: str) -> None:
+def _remove_dead_partials(folder: Path, here: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = _NAME.fullmatch(entry.name)
-            if found is None or found[1] != here or lives(int(found[2])):
+            if found is None or found[1] != here or is_process_alive(int(found[2])):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -49,7 +49,7 @@ def _sweep(folder: Path, here: str) -> None:
                     os.unlink(entry.path)
 
 
-def machine() -> str:
+def machine_identity() -> str:
     """Stands for what process ids mean here: the same for all processes that see each other, and after a restart another."""
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_text()
@@ -61,7 +61,7 @@ def machine() -> str:
     return hashlib.blake2b(f"{socket.gethostname()} {started} {numbers}".encode(), digest_size=6).hexdigest()
 
 
-def lives(pid: int) -> bool:
+def is_process_alive(pid: int) -> bool:
     """Whether there is a process of this number, possibly another one that got it later."""
     try:
         os.kill(pid, 0)

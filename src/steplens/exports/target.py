@@ -71,7 +71,7 @@ def new_folder(target: Path, remedy: str = OTHER_FOLDER) -> Iterator[Path]:
         if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
             raise InputError(target, "exists already, a new folder is to be written", remedy)
         rundir.make_directory(target.absolute().parent)
-        temporary = partial.beside(target)
+        temporary = partial.partial_path(target)
         try:
             temporary.mkdir(mode=rundir.DIRECTORY_MODE)
             temporary.chmod(rundir.DIRECTORY_MODE)

@@ -8,7 +8,7 @@ from typing import Any
 from steplens.integrations.recording import FollowingCallback
 
 
-def _transformers() -> Any:
+def _import_transformers() -> Any:
     try:
         return importlib.import_module("transformers")
     except ModuleNotFoundError as error:
@@ -17,7 +17,7 @@ def _transformers() -> Any:
     raise ImportError("steplens.integrations.huggingface needs Transformers: pip install transformers accelerate")
 
 
-class SteplensCallback(FollowingCallback, _transformers().TrainerCallback):  # type: ignore[misc]
+class SteplensCallback(FollowingCallback, _import_transformers().TrainerCallback):  # type: ignore[misc]
     """Records steps of a training by ``transformers.Trainer``.
 
     A step is an optimizer step: with ``gradient_accumulation_steps=4`` it holds four batches. Evaluation is the range

@@ -12,7 +12,7 @@ from steplens.integrations.recording import FollowingCallback
 _MODULES = ("lightning.pytorch", "pytorch_lightning")
 
 
-def _lightning() -> Any:
+def _import_lightning() -> Any:
     """Lightning under the name that the program uses: the two packages do not know each other's classes."""
     for name in sorted(_MODULES, key=lambda name: name not in sys.modules):
         try:
@@ -23,7 +23,7 @@ def _lightning() -> Any:
     raise ImportError("steplens.integrations.lightning needs Lightning: pip install lightning")
 
 
-class SteplensCallback(FollowingCallback, _lightning().Callback):  # type: ignore[misc]
+class SteplensCallback(FollowingCallback, _import_lightning().Callback):  # type: ignore[misc]
     """Records steps of a training by Lightning.
 
     A step is an optimizer step: with ``accumulate_grad_batches=4`` it holds four batches. Validation is the range

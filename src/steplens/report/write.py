@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from steplens import rundir
-from steplens.advice.prepare import prepare
+from steplens.advice.prepare import prepare_answers
 from steplens.errors import InputError
 from steplens.report import page, window
 from steplens.report.ask import InProcessClient
@@ -78,7 +78,7 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
     parts = Parts(options.limit_bytes)
     with InProcessClient(library) as asker:
         for shown in library.runs:
-            prepare(shown.run)
+            prepare_answers(shown.run)
         windows = [window.choose(library, shown, options.wanted) for shown in library.runs]
         parts.require("session", asker.get("session").body)
         collector = Collector(library, asker, windows, options.rows)

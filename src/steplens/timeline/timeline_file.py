@@ -72,7 +72,7 @@ def save_timeline(pyramid: Pyramid, kept: Kept) -> Path | None:
         with seal.cache_folder(kept.folder) as folder:
             place = seal.path_of(folder)
             # before there is counted what is free: what a killed server left can be large
-            partial.sweep(place)
+            partial.remove_partial_files(place)
             if rundir.free_bytes(kept.folder) < 2 * size:
                 return None
             path = _timeline_path(kept, timeline.origin_ns)
@@ -222,7 +222,7 @@ def _checked_header(content: npt.NDArray[np.uint8]) -> dict[str, Any] | None:
     text = content[_PREFIX : _PREFIX + length].tobytes()
     if not seal.is_sealed(_SEALED, text, prefix[_LENGTH:]):
         return None
-    header = json_text.own(text)
+    header = json_text.loads_stored(text)
     return {**header, "end": _PREFIX + length} if isinstance(header, dict) else None
 
 

@@ -53,7 +53,7 @@ def options_in_meta(meta: pl.DataFrame | None) -> RecordedOptions:
     for key, value in meta.select("key", "value").iter_rows() if meta is not None else ():
         if key == "config" and value is not None:
             try:
-                return options_of(json_text.own(value))
+                return options_of(json_text.loads_stored(value))
             except ValueError:
                 break
     return RecordedOptions()

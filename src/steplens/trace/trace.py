@@ -133,7 +133,7 @@ class Trace:
         if name not in self._source_tables:
             rows = self.required("source_tables").filter(pl.col("table") == name).sort("row").select("record").collect()
             # all at once: a call for each takes longer than what it decodes
-            records = json_text.own(f"[{','.join(rows['record'])}]")
+            records = json_text.loads_stored(f"[{','.join(rows['record'])}]")
             self._source_tables[name] = pl.DataFrame(records, infer_schema_length=None) if records else None
         return self._source_tables[name]
 
@@ -191,7 +191,7 @@ def _meta_values(trace: Trace) -> dict[str, Any]:
     frame = trace.table("meta")
     if frame is None:
         return {}
-    return {key: json_text.own(value) for key, value in frame[["key", "value"]].rows()}
+    return {key: json_text.loads_stored(value) for key, value in frame[["key", "value"]].rows()}
 
 
 def _used_devices(trace: Trace) -> tuple[tuple[str | None, int | None], ...]:

@@ -7,10 +7,18 @@ from statistics import fmean
 
 import polars as pl
 
-from steplens.advice.facts import Facts, together
+from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import run_rule
-from steplens.advice.rules.tools.ranks import DEVIATION, beside_mean, comparable, job_of, missing, several_ranks, traces_of
+from steplens.advice.rules.tools.ranks import (
+    DEVIATION,
+    are_ranks_comparable,
+    beside_mean,
+    job_of,
+    missing_rank_evidence,
+    several_ranks,
+    traces_of,
+)
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.cluster.cluster_steps import rank_means
 from steplens.analysis.cluster.links import link_means, links, slow_links
@@ -48,17 +56,21 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     step_ns = sum(lengths) / len(lengths)
     step_numbers = {number for part in facts for number in part.numbers}
     slow = arrivals.slow_rank(
-        together(arrivals.arrivals, facts, run.traces).filter(pl.col("step").is_in(list(step_numbers))), step_ns
+        analyse_once(arrivals.arrivals, facts, run.traces).filter(pl.col("step").is_in(list(step_numbers))), step_ns
     )
     if slow is None:
         return
     slow_parts = [part for part in facts if part.trace.rank == slow.rank]
     other_ranks = [part for part in facts if part.trace.rank != slow.rank]
-    more = {name: _mean(slow_parts, column) - _mean(other_ranks, column) for column, name in _PHASES.items()}
+    more = {
+        name: _mean_phase_time(slow_parts, column) - _mean_phase_time(other_ranks, column) for column, name in _PHASES.items()
+    }
     phase = max(more, key=lambda name: more[name])
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
     if more[phase] > slow.hold_up_ns / 3:
-        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_called(slow_parts, phase))))
+        evidence.append(
+            Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_calls_between_phases(slow_parts, phase)))
+        )
     yield Finding(
         rule=slow_rank.name,
         subject=f"rank{slow.rank}",
@@ -70,17 +82,17 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     )
 
 
-def _mean(facts: Sequence[Facts], column: str) -> float:
-    return sum(_own(part, column) for part in facts) / len(facts) if facts else 0.0
+def _mean_phase_time(facts: Sequence[Facts], column: str) -> float:
+    return sum(_phase_without_sync(part, column) for part in facts) / len(facts) if facts else 0.0
 
 
-def _own(part: Facts, column: str) -> float:
+def _phase_without_sync(part: Facts, column: str) -> float:
     """A phase of a step of a rank, without what it waited for the others in it."""
     waited = part.median("gradient_sync_ns") if column == "backward_ns" else 0.0
     return part.median(column) - waited
 
 
-def _called(facts: Sequence[Facts], phase: str) -> tuple[str, ...]:
+def _calls_between_phases(facts: Sequence[Facts], phase: str) -> tuple[str, ...]:
     """What a rank called most between the phases of its steps."""
     if phase != "between":
         return ()
@@ -102,10 +114,10 @@ def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
         facts: of the ranks.
         threshold: share of the mean.
     """
-    if not comparable(run):
+    if not are_ranks_comparable(run):
         return
     job = job_of(facts)
-    intervals, lengths = _intervals(facts)
+    intervals, lengths = _intervals_and_step_lengths(facts)
     if len(intervals) < 2 or not (mean := fmean(intervals.values())) > 0:
         return
     step_ns = fmean(lengths.values())
@@ -121,7 +133,7 @@ def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
                 Evidence("interval", interval, "ns", places=(f"rank {rank}",)),
                 Evidence("above_mean", 100 * more / mean, "%", per_step=False),
                 *beside_mean(intervals.values(), "ns"),
-                *missing(job),
+                *missing_rank_evidence(job),
             ),
             saving=Saving(0, more, more * 1.2),
             step_ns=step_ns,
@@ -129,12 +141,12 @@ def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
         )
 
 
-def _intervals(facts: Sequence[Facts]) -> tuple[dict[int, float], dict[int, float]]:
+def _intervals_and_step_lengths(facts: Sequence[Facts]) -> tuple[dict[int, float], dict[int, float]]:
     """Mean interval and length of a step of every rank of which they are known, ns."""
     ranks = by_rank(traces_of(facts))
     means = {}
     if any(windows[0].step_points is not None for windows in ranks.values()):
-        means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
+        means = {row["rank"]: row for row in analyse_once(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
     intervals, lengths = {}, {}
     for rank, windows in ranks.items():
         row = means.get(rank)
@@ -159,9 +171,9 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
         facts: of the ranks.
         threshold: share of the mean.
     """
-    if not comparable(run):
+    if not are_ranks_comparable(run):
         return
-    table = together(work, facts, traces_of(facts))
+    table = analyse_once(work, facts, traces_of(facts))
     if table["source"].n_unique() != 1:
         return
     speeds = {rank: speed for rank, speed in table.select("rank", "flops_per_s").drop_nulls().iter_rows() if speed > 0}
@@ -171,7 +183,7 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
     slow = {rank: 1 - speed / mean for rank, speed in speeds.items() if 1 - speed / mean > threshold}
     if not slow:
         return
-    means = {row["rank"]: row for row in together(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
+    means = {row["rank"]: row for row in analyse_once(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
     for rank, slower_rates in slow.items():
         speed, row = speeds[rank], means.get(rank, {})
         computation, total = row.get("computation_ns"), row.get("total_ns")
@@ -184,7 +196,7 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
                 Evidence("work_rate", speed / 1e9, "GFLOP/s", places=(f"rank {rank}",), per_step=False),
                 Evidence("below_mean", 100 * slower_rates, "%", per_step=False),
                 *beside_mean(speeds.values(), "GFLOP/s", 1e-9),
-                *missing(job_of(facts)),
+                *missing_rank_evidence(job_of(facts)),
             ),
             saving=Saving(0, slower_rates * computation / 2, slower_rates * computation)
             if priced and computation is not None
@@ -229,7 +241,7 @@ def slow_link(_: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -
                 Evidence("median_of_all", row["median_bytes_per_s"] / 1e9, "GB/s", per_step=False),
                 Evidence("deviation_of_all", row["deviation_bytes_per_s"] / 1e9, "GB/s", per_step=False),
                 Evidence("moved_bytes", row["bytes"], "bytes"),
-                *missing(job_of(facts)),
+                *missing_rank_evidence(job_of(facts)),
             ),
             saving=Saving(0, more / 2, more) if lengths else None,
             step_ns=fmean(lengths) if lengths else 0.0,

@@ -171,16 +171,16 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         return
     start = facts.steps["start_ns"].to_numpy()
     step_ranges = merge_intervals(start, start + facts.steps["duration_ns"].to_numpy())
-    gaps = subtract(step_ranges, _busy(facts))
+    gaps = subtract(step_ranges, _busy_intervals(facts))
     if gaps.length_ns < least_share * facts.step_ns * facts.steps.height:
         return
-    gaps = _long(gaps)
+    gaps = _long_gaps(gaps)
     if len(gaps.start) and facts.device != CORE_CPU:
         tasks = computing_tasks(facts.trace).select("start_ns", "end_ns").collect()
-        gaps = _long(subtract(gaps, merged(tasks)))
+        gaps = _long_gaps(subtract(gaps, merged(tasks)))
     if not len(gaps.start):
         return
-    stretches = _stretches(facts, gaps)
+    stretches = _recurring_stretches(facts, gaps)
     total = float(stretches.group_by("before", "after").agg(pl.col("median_ns").first())["median_ns"].sum())
     if total < least_share * facts.step_ns:
         return
@@ -189,7 +189,13 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         rule=python_in_the_loop.name,
         confidence=0.7,
         evidence=(
-            Evidence("python_alone", total, "ns", tuple(sorted(set(stretches["step"].to_list()))), _places(facts, stretches)),
+            Evidence(
+                "python_alone",
+                total,
+                "ns",
+                tuple(sorted(set(stretches["step"].to_list()))),
+                _places_of_stretches(facts, stretches),
+            ),
             Evidence("stretches", stretches.height / facts.steps.height, "count"),
         ),
         saving=Saving(total / 2, likely, total),
@@ -198,13 +204,13 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     )
 
 
-def _long(gaps: Intervals) -> Intervals:
+def _long_gaps(gaps: Intervals) -> Intervals:
     """Those of 1 ms or more."""
     long = gaps.end - gaps.start >= _LEAST_NS
     return Intervals(gaps.start[long], gaps.end[long])
 
 
-def _stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
+def _recurring_stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
     """Those of some long gaps that half of the steps have at the same place.
 
     Returns:
@@ -217,7 +223,7 @@ def _stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
     before = np.searchsorted(calls["end_ns"].to_numpy()[by_end], start, side="right") - 1
     after = np.searchsorted(calls["start_ns"].to_numpy()[by_start], end, side="left")
 
-    def names(order: Int64Array, place: Int64Array) -> pl.Series:
+    def call_names_at(order: Int64Array, place: Int64Array) -> pl.Series:
         exists = (place >= 0) & (place < calls.height)
         rows = order[np.where(exists, place, 0)] if calls.height else place
         texts: pl.Series = calls["name"].gather(pl.Series(rows).set(pl.Series(~exists), None)).cast(pl.String)
@@ -229,8 +235,8 @@ def _stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
             "start_ns": start,
             "end_ns": end,
             "step": steps["step"].gather(step),
-            "before": names(by_end, before),
-            "after": names(by_start, after),
+            "before": call_names_at(by_end, before),
+            "after": call_names_at(by_start, after),
         }
     )
     place = ["before", "after"]
@@ -243,7 +249,7 @@ def _stretches(facts: Facts, gaps: Intervals) -> pl.DataFrame:
     return stretches.join(medians, on=place, nulls_equal=True).filter(pl.col("median_ns") > 0)
 
 
-def _busy(facts: Facts) -> Intervals:
+def _busy_intervals(facts: Facts) -> Intervals:
     """When an operator, the loader, the collector, communication or a checkpoint had the process."""
     trace = facts.trace
     times = ("start_ns", "end_ns")
@@ -254,7 +260,7 @@ def _busy(facts: Facts) -> Intervals:
     return merged(pl.concat([*[table.select(times) for table in tables], facts.saves.lazy()]).drop_nulls().collect())
 
 
-def _places(facts: Facts, stretches: pl.DataFrame) -> tuple[str, ...]:
+def _places_of_stretches(facts: Facts, stretches: pl.DataFrame) -> tuple[str, ...]:
     """The Python frames that most of the time passed in; without recorded frames the operators after which it passed."""
     longest = stretches.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns").head(_NAMED)
     python = facts.on_threads(facts.trace.required("python"))

@@ -32,7 +32,7 @@ _LOOP_PROCESSORS = 1.0
 _FED_SHARE = 0.5
 
 
-def feeding(facts: Facts) -> list[LoaderVerdict]:
+def feeding_loaders(facts: Facts) -> list[LoaderVerdict]:
     """The loaders that the training loop lives on: those that give batches in at least half of the steps.
 
     A loader of a validation gives a few batches now and then, of which nothing follows for the loop. Where nothing tells in
@@ -49,14 +49,14 @@ def feeding(facts: Facts) -> list[LoaderVerdict]:
     return [verdict for verdict in all_verdicts if steps.get(verdict.loader, 0) >= _FED_SHARE * len(facts.numbers)]
 
 
-def feeds(facts: Facts, fetches: pl.DataFrame) -> bool:
+def are_fetches_regular(facts: Facts, fetches: pl.DataFrame) -> bool:
     """Whether these fetches of batches are in at least half of the steps, and not those of a validation now and then."""
     return facts.steps.height > 0 and fetches["step"].n_unique() >= _FED_SHARE * facts.steps.height
 
 
-def worst(facts: Facts, applies: Callable[[LoaderVerdict], bool]) -> LoaderVerdict | None:
+def worst_loader(facts: Facts, applies: Callable[[LoaderVerdict], bool]) -> LoaderVerdict | None:
     """Of the loaders that something applies to the one on which its loop spends most."""
-    loaders = [verdict for verdict in feeding(facts) if applies(verdict)]
+    loaders = [verdict for verdict in feeding_loaders(facts) if applies(verdict)]
     return max(loaders, key=lambda verdict: (verdict.wait_share, verdict.next_share), default=None)
 
 
@@ -72,7 +72,7 @@ def stage_mean_ns(facts: Facts, verdict: LoaderVerdict, stage: str) -> float:
     return float(rows["mean_ns"][0]) if rows.height else 0.0
 
 
-def processors(facts: Facts) -> int | None:
+def processor_count(facts: Facts) -> int | None:
     """Processors that the process may use; None where the run does not say."""
     processor = facts.trace.meta_values().get("processor")
     count = processor.get("count") if isinstance(processor, dict) else None
@@ -99,7 +99,7 @@ def stage_evidence(verdict: LoaderVerdict) -> Iterator[Evidence]:
 def worker_evidence(facts: Facts, verdict: LoaderVerdict, count: int) -> Iterator[Evidence]:
     """How many workers would be enough, and whether there are processors for them."""
     yield Evidence("loader_enough_workers", count, "count", per_step=False)
-    available = processors(facts)
+    available = processor_count(facts)
     if verdict.cpu_share is not None:
         yield Evidence("loader_cpu", 100 * verdict.cpu_share, "%", per_step=False)
     if available is not None:
@@ -131,7 +131,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     that only half of it can be had.
     """
     fetches = facts.starting_with(FETCH_IN_LOOP)
-    if not feeds(facts, fetches) or not facts.step_ns:
+    if not are_fetches_regular(facts, fetches) or not facts.step_ns:
         return
     loading = facts.typical_ns(fetches)
     remaining_ns = facts.step_ns - loading
@@ -140,10 +140,10 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     workers = min(max(math.ceil(loading / max(remaining_ns, 1)), 1) + 1, _MOST_WORKERS)
     likely = facts.step_ns - max(remaining_ns, loading / workers)
     evidence = [Evidence("loading_in_the_loop", loading, "ns", facts.numbers, ("_SingleProcessDataLoaderIter.__next__",))]
-    verdict = worst(facts, lambda loader: not loader.workers)
+    verdict = worst_loader(facts, lambda loader: not loader.workers)
     if verdict is not None:
         evidence += stage_evidence(verdict)
-    available = processors(facts)
+    available = processor_count(facts)
     if available is not None and available <= workers:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
     yield Finding(
@@ -166,7 +166,7 @@ _READY_NS = 1_000_000
 def waiting_ns(facts: Facts) -> float:
     """What a step waits for workers beyond taking over a batch that is ready, ns."""
     fetches = facts.starting_with(FETCH_OF_WORKERS)
-    if not feeds(facts, fetches):
+    if not are_fetches_regular(facts, fetches):
         return 0.0
     waits = fetches["duration_ns"]
     # the shortest fetches find their batch ready and tell what cannot be saved
@@ -187,12 +187,12 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     if not facts.step_ns or waiting < least_share * facts.step_ns:
         return
     faster = facts.step_ns / max(facts.step_ns - waiting, 1)
-    with_workers = [verdict for verdict in feeding(facts) if verdict.workers]
+    with_workers = [verdict for verdict in feeding_loaders(facts) if verdict.workers]
     if with_workers and all(verdict.wait_share < LEAST_WAIT for verdict in with_workers):
         # batches were there: receiving them, or the first ones of epochs, took the time
         return
     evidence = [Evidence("waiting_for_workers", waiting, "ns", facts.numbers, ("_MultiProcessingDataLoaderIter.__next__",))]
-    verdict = worst(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
+    verdict = worst_loader(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
     if verdict is not None:
         evidence += stage_evidence(verdict)
         enough = enough_workers(verdict, facts.step_ns - waiting)
@@ -220,11 +220,11 @@ def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[
     starting workers, no more than C / W can go. A cure leaves something of it: the low end is half.
     Without workers collating is only a part of what ``loader_without_workers`` is about.
     """
-    verdict = worst(facts, lambda loader: loader.stage == COLLATE and loader.workers > 0)
+    verdict = worst_loader(facts, lambda loader: loader.stage == COLLATE and loader.workers > 0)
     if verdict is None or not facts.step_ns:
         return
     waiting = waiting_ns(facts)
-    batches = _batches(facts, verdict)
+    batches = _batches_per_step(facts, verdict)
     without = max(facts.step_ns - waiting, (verdict.made_ns - verdict.stage_ns) * batches / verdict.workers)
     saved = min(waiting, max(facts.step_ns - without, 0.0), verdict.stage_ns * batches / verdict.workers)
     if saved < least_share * facts.step_ns:
@@ -242,7 +242,7 @@ def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[
     )
 
 
-def _batches(facts: Facts, verdict: LoaderVerdict) -> float:
+def _batches_per_step(facts: Facts, verdict: LoaderVerdict) -> float:
     """Batches of a loader per step; a call of ``next()`` that ends an epoch gives none."""
     got = step_waits(facts.trace).filter(pl.col("step").is_in(facts.numbers), pl.col("loader") == verdict.loader)
     return float(got["batches"].sum()) / facts.steps.height
@@ -262,7 +262,7 @@ def loader_slow_start(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
     begin = int(steps["start_ns"].min())  # type: ignore[arg-type]
     end = int((steps["start_ns"] + steps["duration_ns"]).max())
     started = first_batches(facts.trace).drop_nulls("workers_ns")
-    for verdict in feeding(facts):
+    for verdict in feeding_loaders(facts):
         starts = started.filter(pl.col("loader") == verdict.loader)
         starts_inside = starts.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") + pl.col("delay_ns") <= end))
         if starts.height < 2 or not starts_inside.height:
@@ -308,23 +308,25 @@ def loader_too_many_workers(facts: Facts) -> Iterator[Finding]:
     1. The loop does not wait and the workers are busy less than 30 % of the time: as many as would be busy 70 % are enough.
     2. The workers and the loop together want more processors than there are, and no worker rests.
     """
-    available = processors(facts)
-    for verdict in feeding(facts):
+    available = processor_count(facts)
+    for verdict in feeding_loaders(facts):
         if verdict.workers < 2 or verdict.batches < _LEAST_BATCHES or verdict.busy_share is None:
             continue
         enough = max(math.ceil(verdict.workers * verdict.busy_share / _BUSY_SHARE), 1)
         if verdict.wait_share < LEAST_WAIT and verdict.busy_share < _IDLE_SHARE and enough < verdict.workers:
-            yield _finding(facts, verdict, enough, LOW)
-        elif available is not None and _oversubscribed(verdict, available):
-            yield _finding(facts, verdict, max(available - 1, 1), MEDIUM, available)
+            yield _worker_count_finding(facts, verdict, enough, LOW)
+        elif available is not None and _is_oversubscribed(verdict, available):
+            yield _worker_count_finding(facts, verdict, max(available - 1, 1), MEDIUM, available)
 
 
-def _oversubscribed(verdict: LoaderVerdict, available: int) -> bool:
+def _is_oversubscribed(verdict: LoaderVerdict, available: int) -> bool:
     works = (verdict.cpu_share or 0.0) >= _CPU_SHARE and (verdict.busy_share or 0.0) > _BUSY_SHARE
     return works and verdict.workers > max(available - 1, 1) and needed_processors(verdict, verdict.workers) > available
 
 
-def _finding(facts: Facts, verdict: LoaderVerdict, enough: int, urgency: str, available: int | None = None) -> Finding:
+def _worker_count_finding(
+    facts: Facts, verdict: LoaderVerdict, enough: int, urgency: str, available: int | None = None
+) -> Finding:
     evidence = [
         Evidence("loader_workers", verdict.workers, "count", places=(name_of(verdict),), per_step=False),
         Evidence("loader_busy", 100 * (verdict.busy_share or 0.0), "%", per_step=False),
@@ -350,7 +352,7 @@ def loader_slow_pin(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
 
     The wait for the thread; how much of it a smaller batch or fewer tensors take off is not known beforehand.
     """
-    verdict = worst(facts, lambda loader: loader.stage == PIN and loader.workers > 0)
+    verdict = worst_loader(facts, lambda loader: loader.stage == PIN and loader.workers > 0)
     if verdict is None or not facts.step_ns:
         return
     waiting = waiting_ns(facts)
@@ -380,7 +382,7 @@ def loader_without_pinning(facts: Facts, *, least_share: float = 0.01) -> Iterat
     Pageable copies to the device in a step, of which pinned memory is taken to leave half, or none beside computing.
     """
     loaders = facts.trace.required("pipeline_loaders").filter(~pl.col("pin_memory").fill_null(True)).collect()
-    unpinned = [verdict for verdict in feeding(facts) if verdict.loader in loaders["loader"].to_list()]
+    unpinned = [verdict for verdict in feeding_loaders(facts) if verdict.loader in loaders["loader"].to_list()]
     if not unpinned or not facts.step_ns:
         return
     copies = facts.tasks.filter((pl.col("kind") == KIND_COPY) & pl.col("name").cast(pl.String).str.starts_with(_PAGEABLE))

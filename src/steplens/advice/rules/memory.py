@@ -188,7 +188,7 @@ def growth_over_windows(
     if len(facts) < least_windows:
         return
     leaking = {finding.id for part in facts for finding in memory_growth.judge(part)}
-    levels = pl.concat([pl.DataFrame(schema=_SCHEMA), *(_levels(part) for part in facts)])
+    levels = pl.concat([pl.DataFrame(schema=_SCHEMA), *(_least_allocated_bytes(part) for part in facts)])
     for (rank, kind, device), rows in levels.sort("start_ns").group_by("rank", "device_type", "device", maintain_order=True):
         name = f"{kind} {device}" if device is not None and device >= 0 else str(kind)
         subject = name.lower().replace(" ", "")
@@ -215,7 +215,7 @@ def growth_over_windows(
 _SCHEMA = {"rank": pl.Int64, "start_ns": pl.Int64, "device_type": pl.String, "device": pl.Int32, "least": pl.Int64}
 
 
-def _levels(facts: Facts) -> pl.DataFrame:
+def _least_allocated_bytes(facts: Facts) -> pl.DataFrame:
     """The least that is allocated at the end of a step of one window, per device."""
     if not facts.steps.height or "memory" not in facts.trace:
         return pl.DataFrame(schema=_SCHEMA)

@@ -44,7 +44,7 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     """
     if facts.named_calls.height < least_calls:
         return
-    calls = _outermost(facts)
+    calls = _outermost_calls(facts)
     if calls.is_empty() or not facts.step_ns:
         return
     start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
@@ -71,9 +71,9 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     if total < least_share * facts.step_ns:
         return
     longest = storms.sort("length_ns", "storm", descending=[True, False])
-    common = [_most(members, storm, "name") for storm in longest["storm"].head(_NAMED).to_list()]
+    common = [_most_common_name(members, storm, "name") for storm in longest["storm"].head(_NAMED).to_list()]
     placed = longest.filter(pl.col("stacks") > 0)["storm"].head(1).to_list()
-    line = _most(members, placed[0], "stack").partition(";")[0] if placed else ""
+    line = _most_common_name(members, placed[0], "stack").partition(";")[0] if placed else ""
     places = tuple(dict.fromkeys([*([line] if line else []), *common]))
     likely = (1 - _REMAINING) * total
     yield Finding(
@@ -89,13 +89,13 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     )
 
 
-def _most(members: pl.DataFrame, storm: int, column: str) -> str:
+def _most_common_name(members: pl.DataFrame, storm: int, column: str) -> str:
     """What most calls of a storm have in a column of names; of several the first by alphabet."""
     names = members.filter(pl.col("storm") == storm)[column].drop_nulls()
     return str(names.mode().cast(pl.String).sort()[0])
 
 
-def _outermost(facts: Facts) -> pl.DataFrame:
+def _outermost_calls(facts: Facts) -> pl.DataFrame:
     """Operator calls that no other operator made, outside the optimizer, in order of thread and time."""
     calls = facts.named_calls.select(_COLUMNS)
     optimizers = with_prefix(facts.names, _OPTIMIZER)
@@ -145,7 +145,7 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     steps = tuple(sorted(new["step"].unique().to_list()))
     if len(steps) < _NEW_STEPS * facts.steps.height:
         return
-    later_ns = _later(shape, row, calls["self_ns"], count)
+    later_ns = _later_self_times(shape, row, calls["self_ns"], count)
     new = new.with_columns(later_ns=pl.Series(later_ns, nan_to_null=True))
     pair = pl.col("later_ns").is_not_null()
     slower = new.group_by("name").agg(
@@ -179,7 +179,7 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     )
 
 
-def _later(shape: Int64Array, first: Int64Array, self_ns: pl.Series, count: int) -> Float64Array:
+def _later_self_times(shape: Int64Array, first: Int64Array, self_ns: pl.Series, count: int) -> Float64Array:
     """Median self time of the later calls of the shapes of some first calls, ns; nan of those without. Shape of ``first``."""
     selected = np.zeros(count, dtype=bool)
     selected[shape[first]] = True
@@ -212,7 +212,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         return
     if not facts.called(_PRODUCTS)["input_types"].count():
         return
-    products = _products(facts)
+    products = _float32_products(facts)
     total = facts.typical_ns(products)
     if total < least_share * facts.step_ns:
         return
@@ -222,7 +222,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         rule=float32_matmul.name,
         confidence=0.7,
         evidence=(
-            Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest(products))),
+            Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest_products(products))),
             Evidence("products", products.height / facts.steps.height, "count"),
             Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
         ),
@@ -233,7 +233,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
     )
 
 
-def _products(facts: Facts) -> pl.DataFrame:
+def _float32_products(facts: Facts) -> pl.DataFrame:
     """Calls that multiply large float32 matrices on the step's threads: name, input_shapes, duration_ns, product."""
     types = pl.col("input_types").cast(pl.String).str.split(";")
     shapes = pl.col("input_shapes").cast(pl.String).str.split(";")
@@ -251,7 +251,7 @@ def _products(facts: Facts) -> pl.DataFrame:
     return calls.filter(pl.col("product") >= _LEAST_PRODUCT).select("name", "step", "input_shapes", "duration_ns", "product")
 
 
-def _longest(products: pl.DataFrame) -> list[str]:
+def _longest_products(products: pl.DataFrame) -> list[str]:
     sums = products.group_by("name", "input_shapes").agg(pl.col("duration_ns").sum())
     top = sums.sort("duration_ns", "name", descending=[True, False]).head(3)
     return [f"{name} ({shapes})" for name, shapes in top.select("name", pl.col("input_shapes").cast(pl.String)).iter_rows()]

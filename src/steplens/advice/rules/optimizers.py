@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from steplens.advice.facts import Facts, together
+from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
 from steplens.analysis.cluster.communication_operations import communication_operations
@@ -45,7 +45,7 @@ class Updates:
     closures: pl.DataFrame
 
 
-def updates(facts: Facts, classes: Collection[str]) -> Updates | None:
+def costliest_optimizer(facts: Facts, classes: Collection[str]) -> Updates | None:
     """The optimizer that took the most time of those of some classes; None where there is none.
 
     A wrapper calls the optimizer that it wraps: of ranges within one another the innermost counts. A class of another name is
@@ -73,7 +73,7 @@ def updates(facts: Facts, classes: Collection[str]) -> Updates | None:
     name = str(sums["optimizer"][0])
     mine = mine.filter(pl.col("optimizer") == name)
     share = float(mine["duration_ns"].sum()) / max(float(inner["duration_ns"].sum()), 1.0)
-    return Updates(name, mine.drop("optimizer").sort("start_ns"), share, *_calls(facts, mine))
+    return Updates(name, mine.drop("optimizer").sort("start_ns"), share, *_split_update_calls(facts, mine))
 
 
 def _class_of(facts: Facts, name: str, ranges: pl.DataFrame) -> str | None:
@@ -91,7 +91,7 @@ def _class_of(facts: Facts, name: str, ranges: pl.DataFrame) -> str | None:
     return name if not modules or name in classes or (name == "AdamW" and classes) else next(iter(classes), name)
 
 
-def _calls(facts: Facts, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split_update_calls(facts: Facts, ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What the ranges call for the update, and what runs in the closure of an optimizer: that is forward and backward."""
     calls = facts.named_calls.filter(pl.col("parent").is_in(ranges["id"].implode())).with_columns(pl.col("name").cast(pl.String))
     phases = phase_intervals(facts.trace)
@@ -125,7 +125,7 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
     """
     if not facts.step_ns or facts.named_calls.height < least_calls * facts.steps.height:
         return
-    update = updates(facts, _WITH_FUSED)
+    update = costliest_optimizer(facts, _WITH_FUSED)
     if update is None:
         return
     # without the forward and backward of a closure, and without what one slow step adds
@@ -146,7 +146,7 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
         confidence=0.85,
         evidence=(
             Evidence("optimizer_time", total, "ns", facts.numbers, (f"{update.name}.step",)),
-            Evidence("optimizer_calls", calls, "count", places=tuple(_most(update_calls))),
+            Evidence("optimizer_calls", calls, "count", places=tuple(_costliest_calls(update_calls))),
         ),
         saving=Saving(likely / 2, likely, _MOST_SAVED * total),
         step_ns=facts.step_ns,
@@ -155,7 +155,7 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
     )
 
 
-def _most(calls: pl.DataFrame) -> list[str]:
+def _costliest_calls(calls: pl.DataFrame) -> list[str]:
     """The names that most of the time goes to."""
     sums = calls.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", "name", descending=[True, False])
     return sums["name"].head(3).to_list()
@@ -185,7 +185,7 @@ def gradient_zeroing(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fin
     if outer.is_empty() or not facts.step_ns:
         return
     cost = "duration_ns" if facts.device == CORE_CPU else "device_total_ns"
-    additions = _additions(facts)
+    additions = _gradient_additions(facts)
     parameters = inner.height or outer.filter(~pl.col("name").str.contains("_foreach_")).height
     passes = max(additions.height / parameters, 1.0) if parameters else 1.0
     zeroing = facts.typical_ns(ranges if cost == "duration_ns" else outer, cost)
@@ -206,7 +206,7 @@ def gradient_zeroing(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fin
     )
 
 
-def _additions(facts: Facts) -> pl.DataFrame:
+def _gradient_additions(facts: Facts) -> pl.DataFrame:
     """Where backward adds to gradients that are there already, on any thread: duration_ns and device_total_ns."""
     ops = facts.trace.required("ops").filter(pl.col("step").is_in(list(facts.numbers)))
     name = pl.col("name")
@@ -242,7 +242,7 @@ def exposed_gradients(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     Waiting for ranks that are late is no moving and does not count, whoever told it (``communication_operations``); where
     nobody did, since ranks are missing, the finding is less sure and may save nothing.
     """
-    operations = together(communication_operations, facts, run.traces)
+    operations = analyse_once(communication_operations, facts, run.traces)
     for part in facts:
         finding = _of_rank(part, operations)
         if finding is not None:
@@ -250,10 +250,10 @@ def exposed_gradients(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
 
 
 def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
-    operations = _operations(facts, every)
+    operations = _gradient_exchanges(facts, every)
     if operations.is_empty() or not facts.step_ns:
         return None
-    begin, end = _backward(facts)
+    begin, end = _backward_spans(facts)
     exchange = merged(operations)
     tasks = computing_tasks(facts.trace).select("start_ns", "end_ns").collect()
     computing = merged(tasks)
@@ -265,7 +265,7 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
     backward = float(np.median(end - begin))
     size = facts.typical_ns(operations, "bytes", on_device=True)
     # a bucket holds one parameter at least
-    buckets = max(min(max(size / _BUCKET, _LEAST_BUCKETS), _parameters(facts)), 1.0)
+    buckets = max(min(max(size / _BUCKET, _LEAST_BUCKETS), _gradients_per_step(facts)), 1.0)
     on_cpu = facts.device == CORE_CPU
     hidden = alone - max(alone - _USABLE * backward, alone / buckets)
     saved = hidden * (_ON_CPU if on_cpu else 1.0)
@@ -289,7 +289,7 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
     )
 
 
-def _operations(facts: Facts, every: pl.DataFrame) -> pl.DataFrame:
+def _gradient_exchanges(facts: Facts, every: pl.DataFrame) -> pl.DataFrame:
     """Exchanges of gradients in whole steps, each as long as it moved data, at its end, where that is known."""
     of_rank = (pl.col("rank") == facts.trace.rank) & pl.col("step").is_in(list(facts.numbers))
     rows = every.filter(of_rank & pl.col("operation").str.contains(_GRADIENTS))
@@ -298,14 +298,14 @@ def _operations(facts: Facts, every: pl.DataFrame) -> pl.DataFrame:
     return rows.select("step", "bytes", start_ns=end - moved, end_ns=end, waited=pl.col("transfer_ns").is_not_null())
 
 
-def _parameters(facts: Facts) -> float:
+def _gradients_per_step(facts: Facts) -> float:
     """How many gradients a step of backward hands over."""
     name = pl.col("name").cast(pl.String) == "torch::autograd::AccumulateGrad"
     calls = facts.trace.required("ops").filter(name & pl.col("step").is_in(list(facts.numbers)))
     return float(calls.select(pl.len()).collect().item()) / facts.steps.height
 
 
-def _backward(facts: Facts) -> tuple[Int64Array, Int64Array]:
+def _backward_spans(facts: Facts) -> tuple[Int64Array, Int64Array]:
     """When backward ran on the device in each step: from its first task to its last."""
     steps = facts.steps.select("step")
     pid = facts.trace.required("steps").select("pid").unique()

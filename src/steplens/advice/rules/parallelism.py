@@ -9,7 +9,7 @@ from statistics import fmean
 
 import polars as pl
 
-from steplens.advice.facts import Facts, together
+from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule, run_rule
 from steplens.advice.rules.tools.ranks import (
@@ -19,7 +19,7 @@ from steplens.advice.rules.tools.ranks import (
     is_parallel,
     is_pipeline,
     job_of,
-    missing,
+    missing_rank_evidence,
     several_ranks,
     traces_of,
 )
@@ -56,7 +56,9 @@ class Exposed:
     @cached_property
     def means(self) -> pl.DataFrame:
         """``cluster_steps.rank_means`` of the ranks of which communication is known."""
-        return together(rank_means, self.facts, traces_of(self.facts)).drop_nulls(["computation_ns", "communication_alone_ns"])
+        return analyse_once(rank_means, self.facts, traces_of(self.facts)).drop_nulls(
+            ["computation_ns", "communication_alone_ns"]
+        )
 
     @cached_property
     def job(self) -> Layout:
@@ -93,10 +95,10 @@ class Exposed:
         traces = traces_of(self.facts)
         moving = waiting = 0.0
         if self.run.unsafe(RANK_COMPARISON).is_empty() and self.run.unsafe(COMMUNICATION_TIMES).is_empty():
-            arrived = of_chosen_steps(together(arrivals, self.facts, traces), traces)
+            arrived = of_chosen_steps(analyse_once(arrivals, self.facts, traces), traces)
             moving, waiting = (float(arrived[name].sum()) for name in ("transfer_ns", "wait_ns"))
         if moving + waiting <= 0:
-            costs = of_chosen_steps(together(communication_costs, self.facts, traces), traces)
+            costs = of_chosen_steps(analyse_once(communication_costs, self.facts, traces), traces)
             moving, waiting = (float(costs[name].sum()) for name in ("transit_ns", "wait_ns"))
         return moving / (moving + waiting) if moving + waiting > 0 else None
 
@@ -167,7 +169,7 @@ def _share_rule(name: str, mode: str) -> Rule:
                 Evidence("communication_rate", 100 * rate, "%", per_step=False),
                 Evidence("communication_alone", alone, "ns"),
                 waiting,
-                *missing(exposed.job),
+                *missing_rank_evidence(exposed.job),
             ),
             saving=saving,
             step_ns=exposed.step_ns,
@@ -212,7 +214,7 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
                 Evidence("receive_alone", alone, "ns", places=(f"rank {rank}",))
                 for rank, alone in waiting.select("rank", "receive_alone_ns").head(4).iter_rows()
             ),
-            *missing(exposed.job),
+            *missing_rank_evidence(exposed.job),
         ),
         saving=exposed.saving("receive_alone_ns", threshold, critical),
         step_ns=exposed.step_ns,
@@ -254,7 +256,7 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
                     for rank, alone in mine.select("rank", "collective_alone_ns").head(4).iter_rows()
                 ),
                 *([] if critical else [Evidence("waits_for_stage", exposed.critical_stage, "count", per_step=False)]),
-                *missing(exposed.job),
+                *missing_rank_evidence(exposed.job),
             ),
             saving=exposed.saving("collective_alone_ns", threshold, mine) if critical else None,
             step_ns=exposed.step_ns,
@@ -279,7 +281,7 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
         threshold: share of the mean.
     """
     job = job_of(facts)
-    table = together(work, facts, traces_of(facts))
+    table = analyse_once(work, facts, traces_of(facts))
     if job.stages < 2 or table["source"].n_unique() != 1:
         return
     stages = stage_work(table, job)
@@ -301,7 +303,7 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
                 Evidence("stage_work", flops / 1e9, "GFLOP", places=(f"stage {stage}",)),
                 Evidence("above_mean", 100 * excess, "%", per_step=False),
                 *beside_mean(stages.values(), "GFLOP", 1e-9),
-                *missing(job),
+                *missing_rank_evidence(job),
             ),
             saving=Saving(0, longest / 2, longest) if longest is not None else None,
             step_ns=exposed.step_ns if exposed.means.height else 0.0,

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.pressure import MATTERS_MUCH, at_most, mindspore_operations, pressure, wait_evidence
+from steplens.advice.rules.tools.pressure import MATTERS_MUCH, at_most, mindspore_operations, pipeline_pressure, wait_evidence
 from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
 from steplens.analysis.data_loading.pipeline_cpu import HOST, HOST_PARTS, PROCESS, cpu_means, cpu_samples, host_idle
@@ -90,7 +90,7 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
     else:
         evidence.append(Evidence("device_queue_empty", received.empty, "count", per_step=False))
     hidden = received is not None and not received.empty
-    level = pressure(facts)
+    level = pipeline_pressure(facts)
     yield Finding(
         rule=data_processing.name,
         confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6,
@@ -203,6 +203,6 @@ def busy_host(facts: Facts, *, least_idle: float = LEAST_IDLE) -> Iterator[Findi
         confidence=0.5,
         evidence=(Evidence("busy_time", 100 - idle, "%", per_step=False), *parts),
         step_ns=facts.step_ns,
-        urgency=at_most(pressure(facts), MEDIUM),
+        urgency=at_most(pipeline_pressure(facts), MEDIUM),
         values={"percent": f"{100 - idle:.0f}"},
     )

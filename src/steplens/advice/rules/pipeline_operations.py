@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule, rule
-from steplens.advice.rules.tools.pressure import at_most, mindspore_operations, names_of, pressure, wait_evidence
+from steplens.advice.rules.tools.pressure import at_most, mindspore_operations, names_of, pipeline_pressure, wait_evidence
 from steplens.analysis.data_loading.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
 from steplens.analysis.data_loading.pipeline_queues import (
     DROP,
@@ -42,7 +42,7 @@ def _queue_rule(name: str, kind: str) -> Rule:
     """The rule about bottlenecks of one kind."""
 
     def judge(facts: Facts, *, high: float = HIGH_USAGE, low: float = LOW_USAGE) -> Iterator[Finding]:
-        """See ``data_pipeline.bottlenecks``; what the queues say is certain, whether it costs time is ``pressure``'s to say.
+        """See ``data_pipeline.bottlenecks``; what the queues say is certain, whether it costs time says ``pipeline_pressure``.
 
         Of a pipeline that keeps up no operation holds up anything, however full its queues are.
         """
@@ -61,16 +61,16 @@ def _queue_rule(name: str, kind: str) -> Rule:
             rule=name,
             subject="/".join(names),
             confidence=0.7,
-            evidence=(*_queues(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)),
+            evidence=(*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)),
             step_ns=facts.step_ns,
             values={"operations": ", ".join(names), "workers": ", ".join(str(count) for count in mine["workers"].to_list())},
-            urgency=pressure(facts),
+            urgency=pipeline_pressure(facts),
         )
 
     return Rule(name, judge, (STEP_PHASES,), framework=MINDSPORE)
 
 
-def _queues(mine: list[dict[str, object]], table: list[dict[str, object]], names: tuple[str, ...]) -> Iterator[Evidence]:
+def _queue_evidence(mine: list[dict[str, object]], table: list[dict[str, object]], names: tuple[str, ...]) -> Iterator[Evidence]:
     usage = {row["id"]: row["usage"] for row in table}
     for row, name in zip(mine, names, strict=True):
         if isinstance(row["usage"], float):
@@ -177,7 +177,7 @@ def _load_rule(name: str, kind: str) -> Rule:
             evidence=tuple(evidence),
             step_ns=facts.step_ns,
             values={"operations": names},
-            urgency=at_most(pressure(facts), _LIMIT[kind]),
+            urgency=at_most(pipeline_pressure(facts), _LIMIT[kind]),
         )
 
     return Rule(name, judge, (STEP_PHASES,), framework=MINDSPORE)

@@ -57,7 +57,7 @@ def first_steps(facts: Facts) -> Iterator[Finding]:
         return
     steps = ordered["step"].to_list()[:count]
     leading, later_mean = float(lengths[:count].mean()), float(lengths[count:].mean())
-    added = _added(facts, steps, leading - later_mean)
+    added = _added_work(facts, steps, leading - later_mean)
     if added is None and lengths[0] < _TIMES_SAME_WORK * lengths[count:].max():
         return
     excess = float(lengths.mean()) / later_mean - 1
@@ -75,7 +75,7 @@ def first_steps(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _added(facts: Facts, steps: list[int], excess_ns: float) -> Evidence | None:
+def _added_work(facts: Facts, steps: list[int], excess_ns: float) -> Evidence | None:
     """Calls of the first steps beyond the most that any other step makes of the same name; None where they explain nothing.
 
     Args:
@@ -83,7 +83,7 @@ def _added(facts: Facts, steps: list[int], excess_ns: float) -> Evidence | None:
         steps: numbers of the first steps.
         excess_ns: how much longer each of them takes than another step, mean.
     """
-    counted = _counted(facts)
+    counted = _complete_call_tables(facts)
     if not counted:
         return None
     calls = pl.concat([table.select("step", pl.col("name").cast(pl.String), ns=time) for table, time in counted])
@@ -107,7 +107,7 @@ def _added(facts: Facts, steps: list[int], excess_ns: float) -> Evidence | None:
     return Evidence("grew_work", number, "count", tuple(steps), tuple(more["name"].head(_NAMES)), per_step=False)
 
 
-def _counted(facts: Facts) -> list[tuple[pl.DataFrame, str]]:
+def _complete_call_tables(facts: Facts) -> list[tuple[pl.DataFrame, str]]:
     """Tables of calls and device tasks of which none was lost, each with its column of time."""
     tables = []
     if facts.trusts(OPERATOR_CALLS):
@@ -153,10 +153,10 @@ def outlier_steps(facts: Facts, *, least_steps: int = 8, least_share: float = 0.
     excess = float((lengths[long] - median).sum())
     if not long.any() or long.mean() > _MOST_OUTLIERS or excess < least_share * float(lengths.sum()):
         return
-    grown = {what: float((part[long] - np.median(part[~long])).sum()) for what, part in _parts(facts, steps).items()}
+    grown = {what: float((part[long] - np.median(part[~long])).sum()) for what, part in _times_by_cause(facts, steps).items()}
     cause = next((what for what, length in grown.items() if length >= _MAIN_PART * excess), "")
     if not cause:
-        calls = _calls(facts, steps)
+        calls = _calls_per_step(facts, steps)
         cause = "grew_work" if calls[long].mean() >= _MORE_CALLS * calls[~long].mean() else _SAME_WORK
     per_step = excess / steps.height
     # one outlier may be an accident; other rules price what they see, and what is not the program's doing nothing saves
@@ -179,7 +179,7 @@ def outlier_steps(facts: Facts, *, least_steps: int = 8, least_share: float = 0.
     )
 
 
-def _parts(facts: Facts, steps: pl.DataFrame) -> dict[str, Int64Array]:
+def _times_by_cause(facts: Facts, steps: pl.DataFrame) -> dict[str, Int64Array]:
     """Ns of every step by what may have grown, most specific first."""
     start = steps["start_ns"].to_numpy()
     end = start + steps["duration_ns"].to_numpy()
@@ -190,7 +190,7 @@ def _parts(facts: Facts, steps: pl.DataFrame) -> dict[str, Int64Array]:
     return {**parts, **{what: steps[column].fill_null(0).to_numpy() for column, what in _PHASES.items()}}
 
 
-def _calls(facts: Facts, steps: pl.DataFrame) -> Int64Array:
+def _calls_per_step(facts: Facts, steps: pl.DataFrame) -> Int64Array:
     """Number of calls in every step."""
     counts = facts.named_calls.group_by("step").agg(calls=pl.len().cast(pl.Int64))
     calls: Int64Array = steps.join(counts, on="step", how="left", maintain_order="left")["calls"].fill_null(0).to_numpy()

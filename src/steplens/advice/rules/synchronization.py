@@ -53,13 +53,13 @@ def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding
     # the outermost of nested ones, and not those by which an optimizer reads its own step counts
     reads = reads.filter(~pl.col("parent").is_in(reads["id"].implode()).fill_null(False))
     start = reads["start_ns"].to_numpy()
-    reads = reads.filter(pl.Series(length_inside(_optimizer(facts), start, start + 1) == 0))
+    reads = reads.filter(pl.Series(length_inside(_optimizer_intervals(facts), start, start + 1) == 0))
     if reads.is_empty() or not facts.step_ns:
         return
     on_device = facts.trace.has_accelerator
     ordered = reads.sort("end_ns")
     idle = pl.Series(idle_after(facts.trace, ordered["end_ns"].to_numpy())) if on_device else None
-    spent = _spent(reads, facts.named_calls) if idle is None else ordered.with_columns(spent_ns=idle)
+    spent = _add_spent_time(reads, facts.named_calls) if idle is None else ordered.with_columns(spent_ns=idle)
     total = facts.typical_ns(spent, "spent_ns", on_device=on_device)
     if total < least_share * facts.step_ns:
         return
@@ -83,7 +83,7 @@ def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding
     )
 
 
-def _optimizer(facts: Facts) -> Intervals:
+def _optimizer_intervals(facts: Facts) -> Intervals:
     """When an optimizer ran, but for the closure of the program that it calls back."""
     calls = facts.starting_with(_OPTIMIZER)
     ranges = [
@@ -96,7 +96,7 @@ def _optimizer(facts: Facts) -> Intervals:
     return subtract(*ranges)
 
 
-def _spent(reads: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def _add_spent_time(reads: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The reads with ``spent_ns``: how long each takes, with what lies before it and behind the one before, of a loop that does
     little else.
 
@@ -137,7 +137,7 @@ def synchronising_calls(facts: Facts, *, least_share: float = 0.01) -> Iterator[
 
     The waiting itself costs nothing, since the device works then. A gap after several waits counts for the first.
     """
-    waits = _waits(facts)
+    waits = _device_waits(facts)
     if waits.is_empty() or not facts.step_ns:
         return
     waits = waits.with_columns(idle_ns=pl.Series(idle_after(facts.trace, waits["end_ns"].to_numpy())))
@@ -165,7 +165,7 @@ def synchronising_calls(facts: Facts, *, least_share: float = 0.01) -> Iterator[
         )
 
 
-def _waits(facts: Facts) -> pl.DataFrame:
+def _device_waits(facts: Facts) -> pl.DataFrame:
     """Runtime calls of the step's threads that wait for the device, by their end, with the outermost operator around each."""
     steps = facts.steps.select("step", first="start_ns", last=pl.col("start_ns") + pl.col("duration_ns")).sort("first")
     waiting = containing(of_runtime(facts.trace), SYNCHRONIZATION_NAME)

@@ -34,7 +34,7 @@ class Words:
             text = CATALOGUES[self.language].rules[finding.rule].text_for(finding.framework)
         else:
             text = texts.get(self.language, texts[ENGLISH])
-        parts = (_filled(part, finding.values) for part in (text.title, text.cause, text.remedy, text.patch))
+        parts = (_fill_placeholders(part, finding.values) for part in (text.title, text.cause, text.remedy, text.patch))
         return Text(*parts)
 
     def documentation(self, finding: Finding) -> str:
@@ -75,7 +75,7 @@ class Words:
         return CATALOGUES[self.language].frame[key].format(**values)
 
 
-def _filled(text: str, values: Mapping[str, str | int | float]) -> str:
+def _fill_placeholders(text: str, values: Mapping[str, str | int | float]) -> str:
     # not str.format: patches hold braces of their own, and values are names from traces
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", str(value))

@@ -184,7 +184,7 @@ def transfers(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for stage in stage_ranks(traces):
         operators = stage_operators(traces, stage).filter(pl.col("type").is_in([_SEND, _RECEIVE]))
-        tags = [json_text.own(text).get(_TAG) for text in operators["attributes"]]
+        tags = [json_text.loads_stored(text).get(_TAG) for text in operators["attributes"]]
         frames.append(
             operators.select("name", "type", "groups").with_columns(
                 tag=pl.Series(tags, dtype=pl.String), stage=pl.lit(stage, pl.Int64)

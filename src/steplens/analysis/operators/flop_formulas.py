@@ -160,7 +160,7 @@ def work_of(name: str, input_shapes: str | None, arguments: str | None = None) -
     if formula is None or not input_shapes:
         return None
     try:
-        values = json_text.own(arguments) if arguments else []
+        values = json_text.loads_stored(arguments) if arguments else []
         texts = [value if isinstance(value, str) else "" for value in values] if isinstance(values, list) else []
         shapes = [_parse_shape(text) for text in input_shapes.split(";")]
         work = formula(shapes, texts)

@@ -14,7 +14,7 @@ from steplens import options
 _SCALARS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 
 
-def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def command_parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     """A parameter of a function that typer makes a command from."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -30,16 +30,16 @@ def option_parameter(option: options.Option, panel: str, default: Any = None, *,
     """
     flag = "--" + option.name.replace("_", "-")
     names = [f"{flag}/--no-{flag[2:]}"] if option.default is True or (both and option.type == "bool") else [flag]
-    annotation = _annotation(option)
+    annotation = _option_annotation(option)
     text = option.help + (" Needs an NPU." if option.needs_npu else "")
     if default is None and option.default not in (None, False):
-        text += f" [default: {_shown(option)}]"
+        text += f" [default: {_default_text(option)}]"
     text = text.replace("[", r"\[")
     info = typer.Option(default, *names, help=text, rich_help_panel=panel, show_default=default is not None)
-    return parameter(option.name, annotation if default is not None else annotation | None, info)
+    return command_parameter(option.name, annotation if default is not None else annotation | None, info)
 
 
-def _annotation(option: options.Option) -> Any:
+def _option_annotation(option: options.Option) -> Any:
     """The type typer parses the option with."""
     make: Any = enum.Enum  # the functional form with a computed name, which type checkers do not follow
     choices = {choice: choice for choice in option.choices}
@@ -47,7 +47,7 @@ def _annotation(option: options.Option) -> Any:
     return list.__class_getitem__(item) if option.type in ("enums", "strings") else item
 
 
-def _shown(option: options.Option) -> str:
+def _default_text(option: options.Option) -> str:
     """The default as it would be given: a choice may be the name of an enum's member or its value."""
     if option.default is True:
         return "on"

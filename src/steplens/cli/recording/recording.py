@@ -32,7 +32,7 @@ _NO_STEP = {
 }
 
 
-def say(message: str) -> None:
+def write_message(message: str) -> None:
     """One line on stderr; stdout belongs to the script."""
     log.write_line(f"steplens: {clean(message)}")
 
@@ -76,7 +76,7 @@ class Recorded:
                 (self.directories if is_raw else self.lost).append(path)
         pids = {answer["pid"] for answer in self.processes}
         for path in self._event_files():
-            if path not in self._before and (event := _event(path)).get("pid") in pids:
+            if path not in self._before and (event := _read_event(path)).get("pid") in pids:
                 self.events.append((path.parent, str(event.get("message"))))
 
     def parts(self) -> list[Path]:
@@ -95,7 +95,7 @@ class Recorded:
         return max((int(str(answer["steps"])) for answer in self.processes), default=0)
 
 
-def analyse(directories: list[Path], *, wait: bool) -> bool:
+def analyse_directories(directories: list[Path], *, wait: bool) -> bool:
     """Turn ``directories`` into results in another process each, because the script may have left anything in this one.
 
     Returns:
@@ -108,17 +108,17 @@ def analyse(directories: list[Path], *, wait: bool) -> bool:
     commands = [offline_command("analyse", directory) for directory in directories]
     if wait:
 
-        def run(command: list[str]) -> int:
+        def run_analysis(command: list[str]) -> int:
             return subprocess.run(command, env=environment, stdin=nowhere, stdout=nowhere, check=False).returncode
 
         with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
-            return not any(pool.map(run, commands))
+            return not any(pool.map(run_analysis, commands))
     for command in commands:
         subprocess.Popen(command, env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
     return True
 
 
-def _event(path: Path) -> dict[str, Any]:
+def _read_event(path: Path) -> dict[str, Any]:
     try:
         event = json_text.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -134,7 +134,7 @@ def _why_lost(directory: Path) -> str:
     return run_directory.lost_window(directory, state)[0]
 
 
-def report(recorded: Recorded, needed: int, order: Order, *, command: bool) -> None:
+def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: bool) -> None:
     """Say what was recorded, or why nothing was.
 
     Args:
@@ -144,49 +144,49 @@ def report(recorded: Recorded, needed: int, order: Order, *, command: bool) -> N
         command: a command was run, and not a script in this process.
     """
     for folder, message in recorded.events:
-        say(f"{message}: {folder}")
+        write_message(f"{message}: {folder}")
     for directory in recorded.directories:
-        say(f"recorded {directory}")
+        write_message(f"recorded {directory}")
     for directory in recorded.lost:
-        say(f"{directory} {_why_lost(directory).rstrip('.')}")
+        write_message(f"{directory} {_why_lost(directory).rstrip('.')}")
     if recorded.directories or recorded.lost or recorded.events:
         return
     if any(answer.get("failed") for answer in recorded.processes):
-        say("nothing was recorded")
+        write_message("nothing was recorded")
     elif command and not recorded.processes:
-        say(
+        write_message(
             "nothing was recorded: no process of the command left word that it imported PyTorch; that takes PyTorch 2.5 or newer "
             "in an environment that has steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
     elif recorded.vanished:
-        say(
-            f"nothing was recorded: {_listed(recorded.vanished)} took steps and left no word of how many, as one does that is "
-            "killed, ends by os._exit or still runs"
+        write_message(
+            f"nothing was recorded: {_list_processes(recorded.vanished)} took steps and left no word of how many, as one does "
+            "that is killed, ends by os._exit or still runs"
         )
     elif recorded.steps == 0:
-        say(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
+        write_message(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
     elif order.black_box is not None:
-        say(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
-    elif recorded.steps >= _begins(needed, order):
-        say("nothing was recorded: no window was opened and kept; messages of the profiler above say why")
+        write_message(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
+    elif recorded.steps >= _steps_before_window(needed, order):
+        write_message("nothing was recorded: no window was opened and kept; messages of the profiler above say why")
     else:
-        say(
+        write_message(
             f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
             f"{needed}; let it run longer or lower --wait and --warmup"
         )
 
 
-def _listed(processes: list[int]) -> str:
+def _list_processes(processes: list[int]) -> str:
     return f"process{'es' if len(processes) > 1 else ''} {', '.join(map(str, processes))}"
 
 
-def _begins(needed: int, order: Order) -> int:
+def _steps_before_window(needed: int, order: Order) -> int:
     """After how many steps a window is open that stays; without a wait the schedule begins behind the first step."""
     waits = order.schedule.get("skip_first", 0) + order.schedule.get("wait", 0)
     return needed if waits else int(order.schedule.get("warmup", 0)) + 1
 
 
-def land(directories: list[Path], target: str) -> list[Path]:
+def move_directories(directories: list[Path], target: str) -> list[Path]:
     """Move run directories to a target.
 
     Returns:
@@ -197,10 +197,10 @@ def land(directories: list[Path], target: str) -> list[Path]:
         try:
             destination = upload.move_run(directory, target)
         except Exception as error:  # whatever a foreign file system raises: the data is safe and the next one is tried
-            say(upload.note_failure(directory, target, error))
+            write_message(upload.note_failure(directory, target, error))
             landed.append(directory)
             continue
-        say(f"moved {directory.name} to {upload.without_credentials(target)}")
+        write_message(f"moved {directory.name} to {upload.without_credentials(target)}")
         if not upload.is_url(destination):
             landed.append(Path(destination))
     return landed
@@ -212,7 +212,7 @@ def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool)
     path_text = shlex.quote(os.path.relpath(directories[0] if alone else out, start))
     if complete:
         for directory in directories:
-            say(f"results in {directory / rundir.OUTPUT_DIRECTORY}")
-        say(f"next: steplens summary {path_text}")
+            write_message(f"results in {directory / rundir.OUTPUT_DIRECTORY}")
+        write_message(f"next: steplens summary {path_text}")
     else:
-        say(f"next: steplens analyse {path_text}")
+        write_message(f"next: steplens analyse {path_text}")

@@ -69,10 +69,12 @@ class _RunCommand(TyperCommand):
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("run", cls=_RunCommand, context_settings={"allow_interspersed_args": False})(_command())
+    app.command("run", cls=_RunCommand, context_settings={"allow_interspersed_args": False})(_make_command())
 
 
-def run(target: str | None, arguments: list[str], module: str | None, out: str, values: Mapping[str, Any], explicit: bool) -> int:
+def run_target(
+    target: str | None, arguments: list[str], module: str | None, out: str, values: Mapping[str, Any], explicit: bool
+) -> int:
     """Run a script, a module or a command under the profiler and return its exit code.
 
     Args:
@@ -112,21 +114,21 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
             code = run_command.run_command([name, *arguments], {**os.environ, launched_processes.VARIABLE: order.text()})
         else:
             ending = _run_here(name, arguments, module is not None, order)
-            code = _end(ending)
+            code = _show_exception(ending)
             if os.getpid() != process:  # a child that the script forked came back from it
                 if isinstance(ending, KeyboardInterrupt):
                     raise script.Interrupted
                 return code
         recorded.collect()
         before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
-        recording.report(recorded, max(before, 1), order, command=command)
+        recording.report_recorded(recorded, max(before, 1), order, command=command)
         if recorded.directories or recorded.events:
             # what is to be moved has to be complete
             wait = target is not None or not values.get("async_mode", False)
-            complete = values.get("analyse_flag", True) and recording.analyse(recorded.directories, wait=wait)
+            complete = values.get("analyse_flag", True) and recording.analyse_directories(recorded.directories, wait=wait)
             result_folder, directories = local, recorded.directories
             if target is not None:
-                landed = recording.land(recorded.parts(), target)
+                landed = recording.move_directories(recorded.parts(), target)
                 result_folder = landed[0].parent if landed else local
                 directories = [run for folder in landed for run in rundir.find_run_directories(folder)]
             if directories:
@@ -158,34 +160,34 @@ def _run_here(name: str, arguments: list[str], module: bool, order: launched_pro
     return ending
 
 
-def _end(ending: BaseException | None) -> int:
+def _show_exception(ending: BaseException | None) -> int:
     """Show the script's exception as Python would, and return the exit code that goes with it."""
     if ending is None or isinstance(ending, SystemExit):
         return 0
-    ending = ending.with_traceback(script.strip(ending.__traceback__))
+    ending = ending.with_traceback(script.strip_launcher_frames(ending.__traceback__))
     sys.excepthook(type(ending), ending, ending.__traceback__)
     return script.EXIT_EXCEPTION
 
 
-def _command() -> Any:
+def _make_command() -> Any:
     """The function typer makes the command from: its signature has one parameter per option of the table."""
     parameters = [
-        flags.parameter("context", typer.Context, inspect.Parameter.empty),
-        flags.parameter(
+        flags.command_parameter("context", typer.Context, inspect.Parameter.empty),
+        flags.command_parameter(
             "script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script or command to run.", show_default=False)
         ),
-        flags.parameter(
+        flags.command_parameter(
             "args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)
         ),
-        flags.parameter(
+        flags.command_parameter(
             "module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")
         ),
-        flags.parameter(
+        flags.command_parameter(
             "out", str, typer.Option("result", help="Folder or URL for the run directories.", rich_help_panel="Results")
         ),
     ]
     parameters.append(
-        flags.parameter(
+        flags.command_parameter(
             "black_box",
             _BlackBox | None,
             typer.Option(
@@ -196,7 +198,7 @@ def _command() -> Any:
         )
     )
     parameters.append(
-        flags.parameter(
+        flags.command_parameter(
             "step_on",
             _StepOn,
             typer.Option(
@@ -214,7 +216,7 @@ def _command() -> Any:
         plain_values = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
         target, arguments = plain_values.pop("script", None), plain_values.pop("args", [])
         raise typer.Exit(
-            run(target, arguments, plain_values.pop("module", None), plain_values.pop("out"), plain_values, explicit)
+            run_target(target, arguments, plain_values.pop("module", None), plain_values.pop("out"), plain_values, explicit)
         )
 
     command.__doc__ = """Run SCRIPT unchanged and profile a few of its steps; its output and exit code stay its own.

@@ -20,7 +20,7 @@ _LEAST_AGE_S = 60
 @contextlib.contextmanager
 def answers_folder() -> Iterator[Path]:
     """Create the folder for as long as this command runs; the kernel's lock on it says that it does."""
-    _sweep()
+    _remove_abandoned_folders()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     process = os.getpid()
@@ -35,7 +35,7 @@ def answers_folder() -> Iterator[Path]:
             os.close(lock)
 
 
-def _sweep() -> None:
+def _remove_abandoned_folders() -> None:
     """Remove the folders of this user's commands that have ended without doing so."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):

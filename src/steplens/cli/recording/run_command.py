@@ -66,12 +66,12 @@ def run_command(arguments: list[str], environment: dict[str, str]) -> int:
             child = os.posix_spawnp(arguments[0], arguments, environment, setsigmask=before, setsigdef=defaults)
         except OSError as error:
             raise CommandNotFound(f"{arguments[0]} cannot be started: {error.strerror}") from None
-        return _wait(child, watched)
+        return _wait_for_child(child, watched)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _wait(child: int, watched: frozenset[signal.Signals]) -> int:
+def _wait_for_child(child: int, watched: frozenset[signal.Signals]) -> int:
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

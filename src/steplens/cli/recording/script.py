@@ -48,7 +48,7 @@ def check_script(script: str, module: bool) -> None:
 def run_script(script: str, arguments: list[str], module: bool) -> None:
     """Run ``script`` as ``__main__`` with its own ``sys.argv`` and ``sys.path``.
 
-    Its exceptions leave this function unchanged; ``strip`` removes our frames from their traceback.
+    Its exceptions leave this function unchanged; ``strip_launcher_frames`` removes our frames from their traceback.
     """
     sys.argv = [script, *arguments]
     if not getattr(sys.flags, "safe_path", False) and sys.path:
@@ -78,7 +78,7 @@ def _run_source(script: str) -> None:
     exec(code, main.__dict__)
 
 
-def strip(traceback: TracebackType | None) -> TracebackType | None:
+def strip_launcher_frames(traceback: TracebackType | None) -> TracebackType | None:
     """``traceback`` from the script's own first frame on, as if Python had run the script itself."""
     while traceback is not None and _is_ours(traceback):
         traceback = traceback.tb_next

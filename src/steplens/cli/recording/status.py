@@ -42,7 +42,7 @@ def status(
     directory = existing_directory(path)
     participants = client.find_participants(directory)
     if json:
-        print_json({"path": str(directory), "processes": [describe(item) for item in participants]})
+        print_json({"path": str(directory), "processes": [describe_process(item) for item in participants]})
         return
     out = console()
     out.print(plain(directory, "bold"), soft_wrap=True)
@@ -71,7 +71,7 @@ def existing_directory(path: Path) -> Path:
     return directory
 
 
-def describe(participant: Participant) -> dict[str, Any]:
+def describe_process(participant: Participant) -> dict[str, Any]:
     """A process as JSON has it."""
     values = {field.name: getattr(participant, field.name) for field in dataclasses.fields(participant)}
     values["process"] = {"pid": participant.process.pid, "start": participant.process.start}
@@ -138,7 +138,7 @@ def show_request(out: Console, id: str, found: list[Participant]) -> None:
     for item, request in requests:
         who = f"rank {item.rank} " if item.rank >= 0 else ""
         out.print(plain(f"  {who}pid {item.process.pid}: {request_text(item, request)}"), soft_wrap=True)
-    warnings = [text for _, request in requests for text in _texts(request.get("warnings"))]
+    warnings = [text for _, request in requests for text in _strings_of_list(request.get("warnings"))]
     for warning in dict.fromkeys(warnings):
         out.print(plain(f"  {warning}", "yellow"), soft_wrap=True)
 
@@ -172,5 +172,5 @@ def _is_analysed(request: Any) -> bool:
     return (Path(result) / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).is_file()
 
 
-def _texts(value: Any) -> list[str]:
+def _strings_of_list(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -14,7 +14,7 @@ import typer
 
 from steplens import options
 from steplens.cli.recording import flags
-from steplens.cli.recording.status import describe, existing_directory, request_text
+from steplens.cli.recording.status import describe_process, existing_directory, request_text
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.collect.dynamic import client, configuration
 from steplens.collect.dynamic.client import Participant
@@ -31,10 +31,10 @@ _PANELS = {options.PROFILE: "What to record", options.EXPERIMENTAL: "Extended op
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("trigger")(_command())
+    app.command("trigger")(_make_command())
 
 
-def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: float, json: bool) -> int:
+def trigger_capture(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: float, json: bool) -> int:
     """Ask the processes that watch ``path`` for a capture and return the exit code.
 
     Args:
@@ -45,7 +45,7 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
         json: print one document at the end instead of lines.
     """
     directory = existing_directory(path)
-    configuration = merged(_configuration(directory), changes)
+    configuration = merge_configuration(_read_configuration(directory), changes)
     if wait and not any(item.watches for item in client.find_participants(directory)):
         raise SteplensError(
             f"{path}: no process on this machine watches this folder; see steplens status, "
@@ -61,16 +61,18 @@ def trigger(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: floa
         who = "1 process that watches" if living == 1 else f"{living} processes that watch"
         out.print(plain(f"request {id} to {who} {directory}"), soft_wrap=True)
     if wait:
-        followed = _follow(id, directory, followed, timeout, None if json else out)
+        followed = _follow_request(id, directory, followed, timeout, None if json else out)
     code = exit_code(id, followed) if wait else 0
     if json:
-        print_json({"path": str(directory), "request": id, "processes": [describe(item) for item in followed], "exit_code": code})
+        print_json(
+            {"path": str(directory), "request": id, "processes": [describe_process(item) for item in followed], "exit_code": code}
+        )
     elif not wait:
         out.print(plain(f"next: steplens status {shlex.quote(str(path))}"), soft_wrap=True)
     return code
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_configuration(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration with some fields changed; those of ``experimental_config`` one by one."""
     configuration = {**base, **changes}
     inner = base.get("experimental_config")
@@ -79,7 +81,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return configuration
 
 
-def _configuration(directory: Path) -> dict[str, Any]:
+def _read_configuration(directory: Path) -> dict[str, Any]:
     file = directory / job_folder.CONFIGURATION_FILE
     if not file.exists():
         raise InputError(directory, f"there is no {job_folder.CONFIGURATION_FILE}", "A job that watches the folder makes one")
@@ -89,7 +91,7 @@ def _configuration(directory: Path) -> dict[str, Any]:
     return configuration
 
 
-def _follow(id: str, directory: Path, found: list[Participant], timeout: float, out: Any) -> list[Participant]:
+def _follow_request(id: str, directory: Path, found: list[Participant], timeout: float, out: Any) -> list[Participant]:
     """Say what happens to the request until nothing more does, or the time is over."""
     messages: dict[int, str] = {}
     limit = time.monotonic() + timeout
@@ -144,7 +146,7 @@ def _say_next(id: str, found: list[Participant], out: Any) -> None:
         return
     parents = sorted({os.path.dirname(result) for result in results})
     result_path = results[0] if len(results) == 1 else parents[0]
-    described = [describe(item) for item in found]
+    described = [describe_process(item) for item in found]
     analysed = all(request["analysed"] for item in described for request in item["requests"] if request.get("state") == DONE)
     out.print(plain(f"next: steplens {'summary' if analysed else 'analyse'} {shlex.quote(result_path)}"), soft_wrap=True)
 
@@ -164,7 +166,7 @@ def exit_code(id: str, found: list[Participant]) -> int:
     return 0 if all(state == DONE for state in taking_part) else EXIT_PARTIAL
 
 
-def _ranks(values: list[str]) -> list[int]:
+def _parse_ranks(values: list[str]) -> list[int]:
     """Ranks from ``--rank 0 --rank 4-7,9``."""
     ranks: list[int] = []
     for part in ",".join(values).split(","):
@@ -176,14 +178,14 @@ def _ranks(values: list[str]) -> list[int]:
     return sorted(set(ranks))
 
 
-def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
+def _configuration_changes(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the configuration that the command line sets."""
     changes = options.select(options.PROFILE, values)
     if experimental := options.select(options.EXPERIMENTAL, values):
         changes["experimental_config"] = experimental
     changes["active"] = values["steps"]
     changes["start_step"] = values.get("at_step", NEXT)
-    changes["is_rank"], changes["rank_list"] = "rank" in values, _ranks(values["rank"]) if "rank" in values else []
+    changes["is_rank"], changes["rank_list"] = "rank" in values, _parse_ranks(values["rank"]) if "rank" in values else []
     for name in ("warmup", "analyse", "async_mode"):
         if name in values:
             changes[name] = values[name]
@@ -192,33 +194,39 @@ def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _command() -> Any:
+def _make_command() -> Any:
     """The function typer makes the command from: its signature has one parameter per option of the table."""
     defaults = configuration.TEMPLATE
     when, results = "When and where", "Results"
     rank_help = "Only these ranks: 0, 0,3 or 4-7; may be repeated. All by default."
     parameters = [
-        flags.parameter("path", Path, typer.Argument(..., help="The folder of profiler_config.json.", show_default=False)),
-        flags.parameter("steps", int, typer.Option(defaults["active"], help="Steps to record.", min=1, rich_help_panel=when)),
-        flags.parameter(
+        flags.command_parameter(
+            "path", Path, typer.Argument(..., help="The folder of profiler_config.json.", show_default=False)
+        ),
+        flags.command_parameter(
+            "steps", int, typer.Option(defaults["active"], help="Steps to record.", min=1, rich_help_panel=when)
+        ),
+        flags.command_parameter(
             "warmup", int | None, typer.Option(None, help="Steps to warm up before that.", min=0, rich_help_panel=when)
         ),
-        flags.parameter(
+        flags.command_parameter(
             "at_step", int | None, typer.Option(None, help="Begin at this step, not at once.", min=1, rich_help_panel=when)
         ),
-        flags.parameter("rank", list[str] | None, typer.Option(None, metavar="RANKS", help=rank_help, rich_help_panel=when)),
-        flags.parameter(
+        flags.command_parameter(
+            "rank", list[str] | None, typer.Option(None, metavar="RANKS", help=rank_help, rich_help_panel=when)
+        ),
+        flags.command_parameter(
             "prof_dir", Path | None, typer.Option(None, help="Folder for the run directories.", rich_help_panel=results)
         ),
-        flags.parameter(
+        flags.command_parameter(
             "analyse", bool | None, typer.Option(None, help="Analyse when recorded; training waits.", rich_help_panel=results)
         ),
-        flags.parameter(
+        flags.command_parameter(
             "async_mode", bool | None, typer.Option(None, help="Analyse beside the training.", rich_help_panel=results)
         ),
-        flags.parameter("wait", bool, typer.Option(True, "--wait/--no-wait", help="Wait for the result.")),
-        flags.parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
-        flags.parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
+        flags.command_parameter("wait", bool, typer.Option(True, "--wait/--no-wait", help="Wait for the result.")),
+        flags.command_parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
+        flags.command_parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
     ]
     selected = [option for group in _PANELS for option in options.options(group) if option.cli]
     parameters += [flags.option_parameter(option, _PANELS[option.group], both=True) for option in selected]
@@ -226,7 +234,7 @@ def _command() -> Any:
     def command(**values: Any) -> None:
         plain_values = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
         path, wait, timeout, json = (plain_values.pop(name) for name in ("path", "wait", "timeout", "json"))
-        raise typer.Exit(trigger(path, _changes(plain_values), wait=wait, timeout=timeout, json=json))
+        raise typer.Exit(trigger_capture(path, _configuration_changes(plain_values), wait=wait, timeout=timeout, json=json))
 
     command.__doc__ = """Ask the job that watches PATH for a capture of its next steps, and follow it to the result.
 

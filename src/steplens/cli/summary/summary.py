@@ -12,7 +12,7 @@ import typer
 
 from steplens import rundir
 from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import opened
+from steplens.cli.opening import open_with_progress
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
@@ -58,8 +58,8 @@ def summary(
 ) -> None:
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
     try:
-        run = opened(path)
-        figures = collect(run, path, by.value, top)
+        run = open_with_progress(path)
+        figures = collect_summary(run, path, by.value, top)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
@@ -67,21 +67,21 @@ def summary(
     if json:
         print_json(dataclasses.asdict(figures))
     else:
-        from steplens.cli.summary.summary_text import show
+        from steplens.cli.summary.summary_text import show_summary
 
-        show(figures, by.value, next_commands(figures, by.value))
+        show_summary(figures, by.value, next_commands(figures, by.value))
     keep_timelines(run)
     if figures.problem:
         raise InputError(path, figures.problem)
 
 
-def collect(run: Run, path: Path, by: str, top: int) -> Summary:
+def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     import polars as pl
 
-    from steplens.advice.prepare import prepare
+    from steplens.advice.prepare import prepare_answers
 
-    prepare(run)
+    prepare_answers(run)
     accelerator = any(trace.has_accelerator for trace in run.traces)
     # device work can be told apart without steps; a CPU's trace without them shows operators only
     steps = run.steps(whole_trace_without_steps=accelerator)
@@ -95,7 +95,7 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
     return Summary(
         path=str(path),
         verdict=verdict_row(run),
-        step=_step(run, steps),
+        step=_step_figures(run, steps),
         phase_names=_phase_names(run),
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
@@ -106,9 +106,9 @@ def collect(run: Run, path: Path, by: str, top: int) -> Summary:
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
         results=[str(directory / rundir.OUTPUT_DIRECTORY) for directory in complete],
         unfinished=[str(directory) for directory in directories if directory not in complete],
-        advice=_advice(run),
+        advice=_advice_rows(run),
         accelerator=accelerator,
-        problem=_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),
+        problem=_describe_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),
         pipeline=pipeline,
     )
 
@@ -120,7 +120,7 @@ def verdict_row(run: Run) -> dict[str, Any]:
     return {"sentence": verdict.sentence(), **fields}
 
 
-def _step(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
+def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
     """The figures of a step; of a trace without steps those of the whole trace."""
     summary = run.step_summary()
     if not summary.steps and steps.height:
@@ -155,23 +155,23 @@ def _phase_names(run: Run) -> list[dict[str, str]]:
     return phases
 
 
-def _advice(run: Run) -> list[dict[str, str]]:
+def _advice_rows(run: Run) -> list[dict[str, str]]:
     from steplens.advice import advise
     from steplens.advice.finding import LOW
     from steplens.advice.texts import ENGLISH
     from steplens.advice.words import Words
-    from steplens.cli.text.advise_text import headline
+    from steplens.cli.text.advise_text import finding_headline
 
     words = Words(ENGLISH)
     matter = [finding for finding in advise(run).findings if finding.level != LOW]
-    return [{"id": one.id, "level": one.level, "text": headline(one, words)} for one in matter[:_ADVICE]]
+    return [{"id": one.id, "level": one.level, "text": finding_headline(one, words)} for one in matter[:_ADVICE]]
 
 
 def _is_recorded(run: Run, column: str) -> bool:
-    return any(_holds(trace, column) for trace in run.traces)
+    return any(_has_values(trace, column) for trace in run.traces)
 
 
-def _holds(trace: Trace, column: str) -> bool:
+def _has_values(trace: Trace, column: str) -> bool:
     """Whether any call has something in a column."""
     calls = trace.in_memory("ops")
     if calls is not None:
@@ -179,7 +179,7 @@ def _holds(trace: Trace, column: str) -> bool:
     return trace.required("ops").select(column).drop_nulls().head(1).collect().height > 0
 
 
-def _problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:
+def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:
     for finding in health:
         if finding["check"] == LIMITED:
             return f"not all of it was read, what was read is shown: {finding['message']}"

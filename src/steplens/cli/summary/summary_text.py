@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
-from steplens.cli.text.bars import DEVICE, PHASES, bar, legend, split_backward
+from steplens.cli.text.bars import DEVICE, PHASES, legend_lines, split_backward, step_bar
 from steplens.cli.text.health_text import show_health
 from steplens.cli.text.pipeline_text import show_pipeline
 from steplens.cli.text.text import console, duration, plain, share, size
@@ -38,11 +38,11 @@ _NUMBERS: dict[str, Callable[[dict[str, Any], Summary], str]] = {
 _NARROW_NUMBERS = ("self", "share")
 
 
-def show(found: Summary, by: str, next_commands: Sequence[str]) -> None:
+def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     """Print the whole summary on stdout."""
     out = console()
     out.print(plain(found.path, "bold"), soft_wrap=True)
-    _wrapped(out, plain(found.verdict["sentence"], "bold"), 0)
+    _print_wrapped(out, plain(found.verdict["sentence"], "bold"), 0)
     _show_steps(out, found)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
@@ -62,7 +62,7 @@ def _show_steps(out: Console, found: Summary) -> None:
     steps = found.steps
     if not steps:
         return
-    slowest: list[dict[str, Any]] = [split_backward(step) for step in _slowest(steps)]
+    slowest: list[dict[str, Any]] = [split_backward(step) for step in _slowest_steps(steps)]
     colour = out.color_system is not None and not out.no_color
     out.print()
     if any(step["step"] is None for step in steps):
@@ -71,7 +71,9 @@ def _show_steps(out: Console, found: Summary) -> None:
         )
     else:
         _show_step_time(out, found, len(slowest))
-    labels = [_part(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in slowest]
+    labels = [
+        _part_label(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in slowest
+    ]
     times = [duration(step["step_time_ns"]) for step in slowest]
     left = max(map(len, labels)) + max(map(len, times)) + 2
     width = max(out.width - left - 3, MIN_BAR)
@@ -82,7 +84,7 @@ def _show_steps(out: Console, found: Summary) -> None:
         head = Text(f"{label}{time.rjust(left - len(label))}  ")
         for segments, is_there in ((PHASES, has_host), (DEVICE, has_device)):
             if is_there:
-                line = head + bar(step, segments, longest, width, colour=colour)
+                line = head + step_bar(step, segments, longest, width, colour=colour)
                 # beside a step that takes long, one that takes no time has no cell
                 line.rstrip()
                 out.print(line, no_wrap=True, overflow="crop")
@@ -92,13 +94,13 @@ def _show_steps(out: Console, found: Summary) -> None:
         used = [segment for segment in segments if mean_step.get(segment.column)]
         if used and mean_step.get(total):
             shares = [share(mean_step[segment.column] or 0, mean_step[total] or 0) for segment in used]
-            _hanging(out, name.ljust(8), legend(used, shares, out.width - 8, colour=colour))
+            _print_hanging(out, name.ljust(8), legend_lines(used, shares, out.width - 8, colour=colour))
         else:
-            _hanging(out, name.ljust(8), [plain("not recorded", "dim")])
+            _print_hanging(out, name.ljust(8), [plain("not recorded", "dim")])
     if has_host or has_device:
-        _wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
+        _print_wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
     for phase in found.phase_names:
-        _wrapped(out, plain(f"{phase['phase']}: {phase['names']}"), 8)
+        _print_wrapped(out, plain(f"{phase['phase']}: {phase['names']}"), 8)
 
 
 def _show_step_time(out: Console, found: Summary, shown: int) -> None:
@@ -106,18 +108,20 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
     step = found.step
     low, high = step["quartiles_ns"]
     spread = f" (quartiles {duration(low)} to {duration(high)})" if step["steps"] > 1 else ""
-    _wrapped(out, plain(f"A step takes {duration(step['step_time_ns'])}{spread}: {step['of']}", "bold"), 0)
+    _print_wrapped(out, plain(f"A step takes {duration(step['step_time_ns'])}{spread}: {step['of']}", "bold"), 0)
     if step["differs"]:
         why = {
             RUN_AHEAD: "the host issues its work faster than the device does it",
             THROTTLED: "perhaps the host waits for the device's queue in some steps",
             CUT_WINDOW: "perhaps the recording of the device ends with its last work",
         }[step["differs"]]
-        _wrapped(out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2)
+        _print_wrapped(
+            out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2
+        )
     if step["device_steps"] and step["device_steps"] < step["steps"]:
-        _wrapped(out, plain(f"of {step['device_steps']} of these {step['steps']} steps the device was recorded"), 2)
+        _print_wrapped(out, plain(f"of {step['device_steps']} of these {step['steps']} steps the device was recorded"), 2)
     if shown < len(found.steps):
-        _wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
+        _print_wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
 
 
 def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:
@@ -125,10 +129,10 @@ def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:
         out.print()
         out.print(plain("Advice", "bold"))
         for finding in advice:
-            _wrapped(out, plain(finding["text"]))
+            _print_wrapped(out, plain(finding["text"]))
 
 
-def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _slowest_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The slowest steps in the order in which they ran."""
     if len(steps) <= MAX_STEPS:
         return steps
@@ -136,7 +140,7 @@ def _slowest(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [step for step in steps if step["step_time_ns"] >= limit][:MAX_STEPS]
 
 
-def _part(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+def _part_label(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     """``rank 3 `` or ``window 2 ``, the number of the run directory in order of name: which part of several a row is of."""
     ranks = {row_of_part["rank"] for row_of_part in rows if "rank" in row_of_part}
     windows = sorted({(row_of_part["rank"], row_of_part["window"]) for row_of_part in rows if "window" in row_of_part})
@@ -146,23 +150,23 @@ def _part(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     return "".join(words)
 
 
-def _hanging(out: Console, head: str, lines: Sequence[Text]) -> None:
+def _print_hanging(out: Console, head: str, lines: Sequence[Text]) -> None:
     for number, line in enumerate(lines):
         out.print(Text(head if number == 0 else " " * len(head), "dim") + line, no_wrap=True, overflow="crop")
 
 
-def _wrapped(out: Console, text: Text, indent: int = 2) -> None:
+def _print_wrapped(out: Console, text: Text, indent: int = 2) -> None:
     """Print ``text`` some cells to the right, without spaces at the ends of its lines."""
     lines = [*text.wrap(out, max(out.width - indent, 20))]
     for line in lines:
         line.rstrip()
-    _hanging(out, " " * indent, lines)
+    _print_hanging(out, " " * indent, lines)
 
 
 def _show_operators(out: Console, found: Summary, by: str) -> None:
     if by not in found.recorded:
         out.print()
-        _wrapped(out, plain(_NOT_RECORDED[by]))
+        _print_wrapped(out, plain(_NOT_RECORDED[by]))
     if not found.operators:
         return
     out.print()
@@ -195,4 +199,4 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
         name = row["device_type"] if row["device"] in (None, -1) else f"{row['device_type']} {row['device']}"
         peak = f"{size(row['peak_allocated'] or 0)} allocated at the peak"
         allocations_text = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"
-        _wrapped(out, plain(f"{_part(row, memory)}{name}: {peak}, {allocations_text}"))
+        _print_wrapped(out, plain(f"{_part_label(row, memory)}{name}: {peak}, {allocations_text}"))

@@ -28,7 +28,7 @@ def show_verdict(verdict: Verdict, steps: StepSummary, words: Words) -> None:
     out.print()
 
 
-def show(found: Advice, words: Words) -> None:
+def show_advice(found: Advice, words: Words) -> None:
     """Print all findings on stdout, most important first."""
     out = console()
     key = {0: "nothing", 1: "one"}.get(len(found.findings), "several")
@@ -47,13 +47,13 @@ def show_change(change: Change, words: Words) -> None:
     """Print which findings of an earlier run are cured, and what a step really became shorter by."""
     out = console()
     out.print()
-    out.print(plain(_times(change, words), "bold"))
+    out.print(plain(_step_time_change(change, words), "bold"))
     for key, findings in (("cured", change.cured), ("remaining", change.remaining), ("new", change.new)):
         for finding in findings:
             out.print(plain(f"  {words.frame(key)}: {words.of(finding).title}"))
 
 
-def _times(change: Change, words: Words) -> str:
+def _step_time_change(change: Change, words: Words) -> str:
     """What became of the length of a step."""
     if not change.comparable:
         return words.frame("since_unknown")
@@ -63,9 +63,9 @@ def _times(change: Change, words: Words) -> str:
     return words.frame(key, **{name: duration(ns) for name, ns in parts.items()})
 
 
-def headline(finding: Finding, words: Words) -> str:
+def finding_headline(finding: Finding, words: Words) -> str:
     """A finding on one line: level, title, saving."""
-    saves = f", {_saves(finding, words)}" if finding.saving is not None else ""
+    saves = f", {_saving_text(finding, words)}" if finding.saving is not None else ""
     return f"{words.frame(finding.level)}: {words.of(finding).title}{saves}"
 
 
@@ -76,19 +76,19 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words) -> None
     out.print(head + plain(text.title, "bold"))
     if finding.saving is not None:
         sure = words.frame("confidence", percent=f"{100 * finding.confidence:.0f} %")
-        _wrapped(out, f"{_saves(finding, words)}; {sure}")
-    _wrapped(out, text.cause)
+        _print_wrapped(out, f"{_saving_text(finding, words)}; {sure}")
+    _print_wrapped(out, text.cause)
     for item in finding.evidence:
-        _wrapped(out, _evidence(item, words), "dim")
-    _wrapped(out, text.remedy)
+        _print_wrapped(out, _evidence_text(item, words), "dim")
+    _print_wrapped(out, text.remedy)
     for line in text.patch.splitlines():
         out.print(Text("     ") + plain(line, "green" if line.startswith("+") else "red"), soft_wrap=True)
     where = words.documentation(finding)
     if where:
-        _wrapped(out, words.frame("see", where=where), "dim")
+        _print_wrapped(out, words.frame("see", where=where), "dim")
 
 
-def _saves(finding: Finding, words: Words) -> str:
+def _saving_text(finding: Finding, words: Words) -> str:
     assert finding.saving is not None
     ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
     return words.frame(
@@ -96,17 +96,17 @@ def _saves(finding: Finding, words: Words) -> str:
     )
 
 
-def _evidence(item: Evidence, words: Words) -> str:
+def _evidence_text(item: Evidence, words: Words) -> str:
     per_step = words.frame("per_step") if item.per_step and item.unit else ""
-    parts = [" ".join(part for part in (words.evidence(item.what), _figure(item), per_step) if part)]
+    parts = [" ".join(part for part in (words.evidence(item.what), _figure_text(item), per_step) if part)]
     if item.steps:
-        parts.append(f"{words.frame('steps')} {_numbers(item.steps)}")
+        parts.append(f"{words.frame('steps')} {_step_ranges(item.steps)}")
     if item.places:
         parts.append(", ".join(item.places))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
 
 
-def _figure(item: Evidence) -> str:
+def _figure_text(item: Evidence) -> str:
     if item.unit == "ns":
         return duration(item.value)
     if item.unit == "bytes":
@@ -116,7 +116,7 @@ def _figure(item: Evidence) -> str:
     return f"{item.value:.0f}" if item.unit == "count" else f"{item.value:.3g} {item.unit}"
 
 
-def _numbers(steps: Sequence[int]) -> str:
+def _step_ranges(steps: Sequence[int]) -> str:
     """``3-8, 11``."""
     ranges: list[list[int]] = []
     for step in sorted(set(steps)):
@@ -128,6 +128,6 @@ def _numbers(steps: Sequence[int]) -> str:
     return ", ".join(range_texts[:_STEPS]) + (" ..." if len(range_texts) > _STEPS else "")
 
 
-def _wrapped(out: Console, text: str, style: str = "") -> None:
+def _print_wrapped(out: Console, text: str, style: str = "") -> None:
     for line in Text(clean(text), style).wrap(out, max(out.width - 3, 20)):
         out.print(Text("   ") + line, no_wrap=True)

@@ -59,7 +59,7 @@ def split_backward(row: Mapping[str, float | None]) -> dict[str, float | None]:
     return {**row, BACKWARD_ALONE: alone}
 
 
-def cells(values: Sequence[float], whole: float, width: int) -> list[int]:
+def cell_counts(values: Sequence[float], whole: float, width: int) -> list[int]:
     """How many cells each value gets of ``width`` cells that stand for ``whole``.
 
     Ends are rounded, not lengths, so that the error of a bar is below one cell however many values it has.
@@ -72,16 +72,18 @@ def cells(values: Sequence[float], whole: float, width: int) -> list[int]:
     return [min(end, width) - min(start, width) for start, end in itertools.pairwise(ends)]
 
 
-def bar(row: Mapping[str, float | None], segments: Sequence[Segment], longest_ns: float, width: int, *, colour: bool) -> Text:
+def step_bar(
+    row: Mapping[str, float | None], segments: Sequence[Segment], longest_ns: float, width: int, *, colour: bool
+) -> Text:
     """The bar of one step, as long as the step is compared with the longest one."""
-    lengths = cells([float(row.get(segment.column) or 0) for segment in segments], longest_ns, width)
+    lengths = cell_counts([float(row.get(segment.column) or 0) for segment in segments], longest_ns, width)
     text = Text()
     for segment, length in zip(segments, lengths, strict=True):
         text.append((BLOCK if colour else segment.letter) * length, segment.style if colour else "")
     return text
 
 
-def legend(segments: Sequence[Segment], shares: Sequence[str], width: int, *, colour: bool) -> list[Text]:
+def legend_lines(segments: Sequence[Segment], shares: Sequence[str], width: int, *, colour: bool) -> list[Text]:
     """What the colours or letters mean, each with its share of all steps, in lines of at most ``width`` cells."""
     lines = [Text()]
     for segment, share in zip(segments, shares, strict=True):

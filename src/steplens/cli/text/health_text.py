@@ -32,19 +32,19 @@ def show_health(out: Console, health: list[dict[str, Any]]) -> None:
     if not health:
         out.print(plain("Health: nothing doubtful about the data", "bold"))
         return
-    groups = _grouped(health)
-    out.print(plain(f"Health of the data: {_counted(group[0]['severity'] for group in groups)}", "bold"))
+    groups = _group_findings(health)
+    out.print(plain(f"Health of the data: {_count_severities(group[0]['severity'] for group in groups)}", "bold"))
     sources = {str(finding.get("source", "")) for finding in health}
     for group in groups:
         severity = str(group[0]["severity"])
-        text = plain(severity, _STYLE.get(severity, "dim")) + plain(f": {_sentence(group, sources)}")
+        text = plain(severity, _STYLE.get(severity, "dim")) + plain(f": {_finding_sentence(group, sources)}")
         lines = [*text.wrap(out, max(out.width - 2, 20))]
         for line in lines:
             line.rstrip()
             out.print(Text("  ") + line, no_wrap=True, overflow="crop")
 
 
-def _grouped(health: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _group_findings(health: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Findings that several traces share, together; the one with the most events comes first."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for finding in health:
@@ -56,7 +56,7 @@ def _grouped(health: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return sorted(groups.values(), key=lambda group: _ORDER.get(str(group[0]["severity"]), 2))
 
 
-def _sentence(group: list[dict[str, Any]], sources: set[str]) -> str:
+def _finding_sentence(group: list[dict[str, Any]], sources: set[str]) -> str:
     finding = group[0]
     message, count = str(finding["message"]).removesuffix("."), finding["count"] or 0
     times = f" ({count} times)" if count > 1 and str(count) not in message else ""
@@ -72,7 +72,7 @@ def _sentence(group: list[dict[str, Any]], sources: set[str]) -> str:
     return f"{message}{times}{where}{unsafe}"
 
 
-def _counted(severities: Iterable[Any]) -> str:
+def _count_severities(severities: Iterable[Any]) -> str:
     """``1 error, 2 warnings``."""
     texts = [str(severity) for severity in severities]
     counts = {severity: texts.count(severity) for severity in _PLURAL}

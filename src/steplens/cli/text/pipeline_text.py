@@ -78,14 +78,14 @@ def show_pipeline(out: Console, rows: list[dict[str, Any]]) -> None:
             out.print(plain(f"  {part}{line}"), soft_wrap=True)
 
 
-def _workers(count: int | None) -> str:
+def _workers_text(count: int | None) -> str:
     return f", {count} worker{'s' if count != 1 else ''}" if count is not None else ""
 
 
 def _operation_line(row: dict[str, Any]) -> str:
     full = f"its queue {100 * row['usage']:.1f} % full" if row["usage"] is not None else "no queue"
     verdict = "; it holds up the others" if row["holds_up"] else ""
-    return f"{row['operation']}: {full}{_workers(row['workers'])}{verdict}"
+    return f"{row['operation']}: {full}{_workers_text(row['workers'])}{verdict}"
 
 
 def _loader_lines(row: dict[str, Any]) -> list[str]:
@@ -93,13 +93,13 @@ def _loader_lines(row: dict[str, Any]) -> list[str]:
     from steplens.analysis.data_loading.loaders import LEAST_BATCHES, LOOP
 
     if row["batches"] < LEAST_BATCHES:
-        workers = _workers(row["workers"])[2:] if row["workers"] else "no workers"
+        workers = _workers_text(row["workers"])[2:] if row["workers"] else "no workers"
         how = f"{workers}; too few batches to tell what the loop waits for"
     elif row["workers"]:
         full = f", queue {100 * row['usage']:.0f} % full" if row["usage"] is not None else ""
         busy = f", busy {100 * row['busy_share']:.0f} %" if row["busy_share"] is not None else ""
         used = f", {100 * row['cpu_share']:.0f} % of a processor each" if row["cpu_share"] is not None else ""
-        how = f"{_workers(row['workers'])[2:]}{busy}{used}{full}; the loop waits {100 * row['wait_share']:.1f} % of its time"
+        how = f"{_workers_text(row['workers'])[2:]}{busy}{used}{full}; the loop waits {100 * row['wait_share']:.1f} % of its time"
     else:
         how = f"no workers; the loop spends {100 * row['next_share']:.1f} % of its time on loading"
     lines = [f"DataLoader({row['dataset']}, id={row['loader']}): {how}"]

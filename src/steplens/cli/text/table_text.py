@@ -19,7 +19,7 @@ _MOMENT = 10**17
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def show(out: Console, found: pl.DataFrame, top: int, title: str) -> None:
+def show_table(out: Console, found: pl.DataFrame, top: int, title: str) -> None:
     """Print the first rows.
 
     Args:
@@ -29,8 +29,8 @@ def show(out: Console, found: pl.DataFrame, top: int, title: str) -> None:
         title: of the table.
     """
     first_rows = found.head(top)
-    origin = _origin(first_rows)
-    cells = {name: [_cell(name, value, origin) for value in first_rows[name].to_list()] for name in first_rows.columns}
+    origin = _earliest_time(first_rows)
+    cells = {name: [_cell_text(name, value, origin) for value in first_rows[name].to_list()] for name in first_rows.columns}
     out.print(plain(f"{title}: {first_rows.height} of {found.height} rows", "bold"), soft_wrap=True)
     notes = []
     if first_rows.height == 1:
@@ -80,26 +80,26 @@ def _show_rows(out: Console, cells: dict[str, list[str]], numeric: set[str]) -> 
     return [name for name in cells if name not in fitting]
 
 
-def _origin(shown: pl.DataFrame) -> int | None:
+def _earliest_time(shown: pl.DataFrame) -> int | None:
     """The earliest Unix time of the rows; None where there is none."""
     moments = [name for name, dtype in shown.schema.items() if name.endswith("_ns") and dtype.is_integer()]
     lowest = [value for name in moments if isinstance(value := shown[name].min(), int) and value > _MOMENT]
     return min(lowest, default=None)
 
 
-def _cell(name: str, value: Any, origin: int | None) -> str:
+def _cell_text(name: str, value: Any, origin: int | None) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
-        return _number(name, value, origin)
+        return _number_text(name, value, origin)
     if isinstance(value, list):
         return clean(" ".join(str(item) for item in value))[:_LONGEST]
     return clean(str(value))
 
 
-def _number(name: str, value: float, origin: int | None) -> str:
+def _number_text(name: str, value: float, origin: int | None) -> str:
     unit = unit_of(name)
     if unit in ("ns", MOMENT):
         return f"+{duration(value - origin)}" if value > _MOMENT and origin is not None else duration(value)
@@ -108,13 +108,13 @@ def _number(name: str, value: float, origin: int | None) -> str:
     if unit == "bytes":
         return size(value)
     if unit == "FLOP":
-        return _prefixed(value).rstrip()
+        return _with_unit_prefix(value).rstrip()
     if unit in ("B/s", "FLOP/s"):
-        return f"{_prefixed(value)}{unit.removeprefix('FLOP')}"
+        return f"{_with_unit_prefix(value)}{unit.removeprefix('FLOP')}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _prefixed(value: float) -> str:
+def _with_unit_prefix(value: float) -> str:
     for limit, prefix in _PREFIXES:
         if abs(value) >= limit:
             return f"{value / limit:.2f} {prefix}"

@@ -59,15 +59,15 @@ def share(part: float, whole: float) -> str:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Write one JSON document to stdout; numbers JSON does not know (NaN, infinity) become null."""
-    json.dump(_finite(document), sys.stdout, indent=2, default=str, allow_nan=False)
+    json.dump(_replace_infinite(document), sys.stdout, indent=2, default=str, allow_nan=False)
     sys.stdout.write("\n")
 
 
-def _finite(value: Any) -> Any:
+def _replace_infinite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _replace_infinite(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [_finite(item) for item in value]
+        return [_replace_infinite(item) for item in value]
     return value

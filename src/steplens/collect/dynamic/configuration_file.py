@@ -24,7 +24,7 @@ def create_configuration(directory: Path, content: Mapping[str, Any]) -> None:
     target = directory / job_folder.CONFIGURATION_FILE
     if target.exists():
         return
-    temporary = partial.beside(target)
+    temporary = partial.partial_path(target)
     try:
         rundir.write_bytes(temporary, json.dumps(content, indent=4).encode())
         with contextlib.suppress(FileExistsError):

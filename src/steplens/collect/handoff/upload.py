@@ -103,7 +103,7 @@ def _move_to_folder(run: Path, folder: Path) -> Path:
     try:
         run.rename(destination)
     except OSError:  # another file system
-        temporary = partial.beside(destination)
+        temporary = partial.partial_path(destination)
         try:
             shutil.copytree(run, temporary, symlinks=True)
             temporary.rename(destination)

@@ -452,7 +452,7 @@ class KinetoSession(KinetoArguments):
         begin = clock.monotonic_ns()
         results = window.kineto.kineto_results
         if window.saving.unfinished is None:
-            window.saving.unfinished = partial.beside(target)
+            window.saving.unfinished = partial.partial_path(target)
         size = saving.save_trace(results, window.saving.unfinished, target)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
@@ -488,7 +488,7 @@ class KinetoSession(KinetoArguments):
         value = {
             "state": state,
             "pid": window.process,
-            "machine": partial.machine(),
+            "machine": partial.machine_identity(),
             "rank": window.rank,
             "first_step": window.span.first_step,
             "last_step": window.span.last_step,

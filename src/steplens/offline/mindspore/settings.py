@@ -39,4 +39,4 @@ class Options:
                 and not name.startswith(rundir.OUTPUT_DIRECTORY)
                 and file.is_file()
             ):
-                rundir.write_json(file, json_text.own(file.read_bytes()), indent=1)
+                rundir.write_json(file, json_text.loads_stored(file.read_bytes()), indent=1)

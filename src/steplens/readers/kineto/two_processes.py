@@ -69,7 +69,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
 
 def _load_columns(folder: Path) -> EventColumns:
     columns = EventColumns()
-    counts = json_text.own((folder / _COUNTS).read_bytes())
+    counts = json_text.loads_stored((folder / _COUNTS).read_bytes())
     columns.count, columns.skipped, columns.damaged = counts["count"], counts["skipped"], counts["damaged"]
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
     columns.lane_names = {(pid, tid): name for pid, tid, name in counts["lanes"]}

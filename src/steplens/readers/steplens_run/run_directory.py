@@ -118,11 +118,11 @@ def open_window(window: str, state: dict[str, Any]) -> tuple[str, str]:
         what is known, and what to do, with ``{again}`` where it has to be recorded again.
     """
     pid = state.get("pid")
-    if state.get("machine") != partial.machine() or not isinstance(pid, int):
+    if state.get("machine") != partial.machine_identity() or not isinstance(pid, int):
         # the process ids of another machine mean nothing here
         unknown = f"whether process {pid} still runs cannot be told here (it is of another machine, or of before a restart)"
         return f"{window} was open when this was written; {unknown}", "If it has ended: {again}"
-    if partial.lives(pid):
+    if partial.is_process_alive(pid):
         return f"{window} is open, or is being saved (process {pid} runs)", "Wait until it is closed"
     return f"{window} was still open when its process ended (pid {pid}), so its data is lost", "{again}"
 

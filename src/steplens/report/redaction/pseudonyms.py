@@ -284,14 +284,14 @@ class Pseudonyms:
         if not text.startswith(("{", "[")):
             return self.range(text)
         try:
-            return json.dumps(self.setting("", json_text.own(text)))
+            return json.dumps(self.setting("", json_text.loads_stored(text)))
         except ValueError:
             return self.name("mark", text)
 
     def vendor_record(self, text: str) -> str:
         """A row of a vendor's table: names and types of device tasks as by ``npu_task``, all else as by ``setting``."""
         try:
-            return json.dumps(self._vendor_values("", json_text.own(text)))
+            return json.dumps(self._vendor_values("", json_text.loads_stored(text)))
         except ValueError:
             return self.name("record", text)
 

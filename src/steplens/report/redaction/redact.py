@@ -159,7 +159,7 @@ def _told_meta(key: str, value: str, names: Pseudonyms) -> tuple[str, str]:
 
 def _json(text: str) -> Any:
     try:
-        return json_text.own(text)
+        return json_text.loads_stored(text)
     except ValueError:
         return text
 

@@ -204,10 +204,10 @@ def strategy_operator(
             name: row[name]
             for name in ("node", "name", "type", "scope", "role", "groups", "ranks", "output_type", "output_shape")
         },
-        strategy=json_text.own(row["strategy"]) if row["strategy"] else None,
+        strategy=json_text.loads_stored(row["strategy"]) if row["strategy"] else None,
         inputs=ends.filter(pl.col("node").is_in(row["inputs"])).to_dicts(),
         outputs=operators.filter(pl.col("inputs").list.contains(node)).select("node", "name").head(_MOST_TRANSFERS).to_dicts(),
-        attributes=json_text.own(row["attributes"] or "{}"),
+        attributes=json_text.loads_stored(row["attributes"] or "{}"),
     )
 
 

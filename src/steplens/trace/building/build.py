@@ -83,7 +83,8 @@ def _without_impossible(meta: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     -1 is what sources write that do not know it.
     """
     job_values = {
-        key: json_text.own(value) for key, value in meta.filter(pl.col("key").is_in(_OF_JOB)).select("key", "value").rows()
+        key: json_text.loads_stored(value)
+        for key, value in meta.filter(pl.col("key").is_in(_OF_JOB)).select("key", "value").rows()
     }
     impossible = [key for key, value in job_values.items() if type(value) is int and value != -1 and not is_count(value)]
     for key in impossible:

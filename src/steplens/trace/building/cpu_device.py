@@ -113,7 +113,7 @@ def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
     """
     rows = meta.filter(pl.col("key").cast(pl.String) == "distributedInfo")["value"].to_list() if meta is not None else []
     try:
-        job = json_text.own(rows[0]) if rows else None
+        job = json_text.loads_stored(rows[0]) if rows else None
     except ValueError:
         job = None
     groups = job.get("pg_config") if isinstance(job, dict) else None

@@ -44,7 +44,7 @@ def are_ours(folder: Path, name: str, files: Sequence[Path]) -> bool:
             content = seal.read(f"{name}{_SUFFIX}", cache_folder, _MOST_BYTES)
         mark, marks = content[: seal.SIZE], content[seal.SIZE :]
         is_ours = seal.is_sealed(_KIND, _known(folder, name, files) + marks, mark)
-        return is_ours and not seal.is_changed_in_place(files, json_text.own(marks))
+        return is_ours and not seal.is_changed_in_place(files, json_text.loads_stored(marks))
     except OSError:
         return False
 

@@ -133,7 +133,7 @@ def _small(inside: int, digest: list[str | int]) -> dict[str, pl.DataFrame] | No
         return None
     lengths, _, streams = content.partition(b"\n")
     tables, start = {}, 0
-    for name, length in json_text.own(lengths).items():
+    for name, length in json_text.loads_stored(lengths).items():
         tables[name] = pl.read_ipc_stream(streams[start : start + length])
         start += length
     return tables
@@ -154,7 +154,7 @@ def _checked_manifest(raw: bytes) -> dict[str, Any]:
     mark, _, content = raw.removeprefix(_BEFORE_SEAL).removesuffix(_END).partition(_AFTER_SEAL)
     if raw != _sealed_text(mark, content) or not seal.is_sealed(_SEALED, content, bytes.fromhex(mark.decode("ascii"))):
         raise ValueError("not a manifest of ours")
-    manifest: dict[str, Any] = json_text.own(content)
+    manifest: dict[str, Any] = json_text.loads_stored(content)
     return manifest
 
 
@@ -202,14 +202,14 @@ def _save(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
     with seal.folder(cache.parent, ours=False) as around:
         place = seal.path_of(around)
         old = cache.name if _is_own_folder(cache.name, around) else None
-        temporary = partial.beside(place / cache.name)
+        temporary = partial.partial_path(place / cache.name)
         temporary.mkdir(mode=0o700)
         try:
             with seal.folder(temporary.name, inside=around) as inside:
                 manifest = _write(trace, inside, {**made_of, "source": os.path.relpath(trace.source, folder)})
                 os.fchmod(inside, rundir.DIRECTORY_MODE)
             if old is not None:
-                away = partial.beside(place / old)
+                away = partial.partial_path(place / old)
                 os.replace(place / old, away)
                 shutil.rmtree(away, ignore_errors=True)
             os.replace(temporary, place / cache.name)

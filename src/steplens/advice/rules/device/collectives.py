@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import communicates, matching, per_step, steps_of, top
+from steplens.advice.rules.tools.tasks import has_communication, matching_rows, per_step, steps_of, top_values
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, KERNEL_TIMES, OPERATOR_CALLS
 from steplens.trace.schema import COLLECTIVE
@@ -33,7 +33,7 @@ def byte_alignment(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     no slower, or there are none to compare with, there is none, and how much they are of all transfers tells how much it
     matters.
     """
-    transfers = _transfers(facts)
+    transfers = _transfers_over_sdma(facts)
     odd = transfers.filter(pl.col("size") % _UNIT != 0)
     if odd.is_empty():
         return
@@ -43,7 +43,7 @@ def byte_alignment(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     lost = per_step(facts, priced, "lost")
     share = float(odd["duration_ns"].sum()) / max(float(transfers["duration_ns"].sum()), 1)
     evidence = [
-        Evidence("odd_transfers", per_step(facts, odd), "ns", steps_of(odd), top(odd, "operation")),
+        Evidence("odd_transfers", per_step(facts, odd), "ns", steps_of(odd), top_values(odd, "operation")),
         Evidence("operations_with_odd_transfers", odd.select("operation", "step").n_unique(), "count", per_step=False),
         Evidence("odd_bandwidth", float(odd["size"].sum()) / max(float(odd["duration_ns"].sum()), 1), "GB/s", per_step=False),
     ]
@@ -63,7 +63,7 @@ def byte_alignment(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     )
 
 
-def _transfers(facts: Facts) -> pl.DataFrame:
+def _transfers_over_sdma(facts: Facts) -> pl.DataFrame:
     """The transfers of these steps with taskType, size, duration_ns, step and operation, the collective around them."""
     schema = {"taskType": pl.String, "size": pl.Int64, "duration_ns": pl.Int64, "step": pl.Int64, "operation": pl.String}
     table = facts.trace.source_table(_TABLE)
@@ -104,7 +104,7 @@ _LEAST_OPERATIONS = 5
 _OF_A_STEP = 0.01
 
 
-@rule(rests_on=(COMMUNICATION_VOLUME, COMMUNICATION_TIMES), applies=communicates)
+@rule(rests_on=(COMMUNICATION_VOLUME, COMMUNICATION_TIMES), applies=has_communication)
 def small_packets(facts: Facts) -> Iterator[Finding]:
     """Communication in pieces so small that links do not reach their bandwidth.
 
@@ -115,7 +115,7 @@ def small_packets(facts: Facts) -> Iterator[Finding]:
     price.
     """
     if facts.device != NPU:
-        yield from _collectives(facts)
+        yield from _find_small_collectives(facts)
         return
     rows = facts.trace.required("communication_bandwidth").filter(
         pl.col("step").is_in(list(facts.numbers))
@@ -128,10 +128,10 @@ def small_packets(facts: Facts) -> Iterator[Finding]:
         small = sent.filter(pl.col("size_mb") < limit)
         if small.height <= _SMALL_SHARE * sent.height:
             continue
-        yield _finding(facts, transport, limit, sent, small)
+        yield _small_operations_finding(facts, transport, limit, sent, small)
 
 
-def _finding(facts: Facts, transport: str, limit: float, sent: pl.DataFrame, small: pl.DataFrame) -> Finding:
+def _small_operations_finding(facts: Facts, transport: str, limit: float, sent: pl.DataFrame, small: pl.DataFrame) -> Finding:
     large = sent.filter(pl.col("size_mb") >= limit)
     peak = facts.profile.link_gbps("HCCS" if transport == "SDMA" else transport)
     reference = float(large["size_mb"].sum()) / float(large["transit_ms"].sum()) if large["transit_ms"].sum() else peak
@@ -150,7 +150,7 @@ def _finding(facts: Facts, transport: str, limit: float, sent: pl.DataFrame, sma
             100 * small.height / sent.height,
             "%",
             steps_of(small),
-            top(small, "name", "transit_ms"),
+            top_values(small, "name", "transit_ms"),
             False,
         ),
         Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
@@ -172,7 +172,7 @@ def _finding(facts: Facts, transport: str, limit: float, sent: pl.DataFrame, sma
     )
 
 
-def _collectives(facts: Facts) -> Iterator[Finding]:
+def _find_small_collectives(facts: Facts) -> Iterator[Finding]:
     rows = facts.trace.required("communication").filter(
         pl.col("step").is_in(list(facts.numbers)) & (pl.col("kind") == COLLECTIVE) & (pl.col("bytes") > 0)
     )
@@ -192,7 +192,12 @@ def _collectives(facts: Facts) -> Iterator[Finding]:
         confidence=0.5,
         evidence=(
             Evidence(
-                "small_operations", 100 * small.height / reduced.height, "%", steps_of(small), top(small, "operation"), False
+                "small_operations",
+                100 * small.height / reduced.height,
+                "%",
+                steps_of(small),
+                top_values(small, "operation"),
+                False,
             ),
             Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
             Evidence("in_small_operations", length, "ns"),
@@ -207,7 +212,7 @@ def _collectives(facts: Facts) -> Iterator[Finding]:
 _NAME = "SyncBatchNorm"
 
 
-@rule(rests_on=(OPERATOR_CALLS, COMMUNICATION_TIMES), applies=communicates)
+@rule(rests_on=(OPERATOR_CALLS, COMMUNICATION_TIMES), applies=has_communication)
 def synchronized_batchnorm(facts: Facts, *, least_calls: int = 20, least_share: float = 0.01) -> Iterator[Finding]:
     """SyncBatchNorm: every such layer exchanges its statistics with all ranks, forward and backward.
 
@@ -216,7 +221,7 @@ def synchronized_batchnorm(facts: Facts, *, least_calls: int = 20, least_share: 
     Backward calls are on autograd's thread; a name within one of the same name is the same call.
     """
     ops = facts.trace.required("ops").filter(pl.col("step").is_in(list(facts.numbers)))
-    calls = matching(ops.select("id", "name", "parent", "start_ns", "end_ns", "step").collect(), _NAME)
+    calls = matching_rows(ops.select("id", "name", "parent", "start_ns", "end_ns", "step").collect(), _NAME)
     calls = calls.filter(~pl.col("parent").is_in(calls["id"].implode()).fill_null(False)).sort("start_ns")
     if calls.height < least_calls:
         return

@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.tools.tasks import exposed, per_step, source_lines, steps_of, torch_module
+from steplens.advice.rules.tools.tasks import exposed_time, per_step, source_lines, steps_of, torch_module
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, distinct
 from steplens.analysis.tools.overlap import merged, subtract
@@ -42,7 +42,7 @@ def exposed_copies(facts: Facts, *, least_share: float = 0.03) -> Iterator[Findi
     copies = copying.filter(pl.col("name").is_in([name for name in containing(names, FROM_HOST) if name not in pageable]))
     if copies.is_empty():
         return
-    alone = exposed(facts, copies)
+    alone = exposed_time(facts, copies)
     if alone < least_share * facts.step_ns:
         return
     hidden = min(alone, facts.median("computing_ns"))
@@ -76,7 +76,7 @@ def pageable_copies(facts: Facts, *, least_share: float = 0.01) -> Iterator[Find
     pageable = copies.filter(pl.col("name").str.contains(_PAGEABLE_TO_DEVICE, literal=True))
     if pageable.is_empty():
         return
-    alone = exposed(facts, pageable)
+    alone = exposed_time(facts, pageable)
     if alone < least_share * facts.step_ns:
         return
     evidence = [

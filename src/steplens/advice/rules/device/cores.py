@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import SHORT_NS, per_step, source_lines, steps_of, top
+from steplens.advice.rules.tools.tasks import SHORT_NS, per_step, source_lines, steps_of, top_values
 from steplens.analysis.device.core_utilization import task_metrics
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.building.devices import NPU
@@ -38,13 +38,13 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
     steps = max(facts.steps.height, 1)
     lines = source_lines(facts, slow)
     evidence = [
-        Evidence("on_aicpu", per_step(facts, slow), "ns", steps_of(slow), top(slow, "type")),
+        Evidence("on_aicpu", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type")),
         Evidence("aicpu_tasks", slow.height / steps, "count", places=lines),
     ]
     wide = slow.filter(pl.col("input_types").cast(pl.String).str.contains(_WIDE_TYPES))
     if wide.height:
         share = 100 * float(wide["duration_ns"].sum()) / max(float(slow["duration_ns"].sum()), 1)
-        evidence.append(Evidence("aicpu_wide_types", share, "%", places=top(wide, "input_types"), per_step=False))
+        evidence.append(Evidence("aicpu_wide_types", share, "%", places=top_values(wide, "input_types"), per_step=False))
     yield Finding(
         rule=aicpu_operators.name,
         confidence=0.9,
@@ -52,7 +52,7 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
         saving=Saving.up_to(facts.typical_length_ns(alone)),
         step_ns=facts.step_ns,
         part="computing_ns",
-        values={"operators": ", ".join(top(slow, "type"))},
+        values={"operators": ", ".join(top_values(slow, "type"))},
     )
 
 
@@ -89,7 +89,7 @@ def core_frequency(facts: Facts, *, least_drop: float = 0.05) -> Iterator[Findin
         rule=core_frequency.name,
         confidence=0.9 if facts.profile.core_mhz else 0.6,
         evidence=(
-            Evidence("below_rated_clock", per_step(facts, slow), "ns", steps_of(slow), top(slow, "type")),
+            Evidence("below_rated_clock", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type")),
             Evidence("clock", mean, "MHz", per_step=False),
             Evidence("rated_clock", rated, "MHz", per_step=False),
         ),
@@ -129,7 +129,7 @@ def low_occupancy(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
         rule=low_occupancy.name,
         confidence=0.7,
         evidence=(
-            Evidence("in_few_blocks", per_step(facts, few), "ns", steps_of(few), top(few, "name", "lost_ns")),
+            Evidence("in_few_blocks", per_step(facts, few), "ns", steps_of(few), top_values(few, "name", "lost_ns")),
             Evidence("kernels_of_few_blocks", few.height / facts.steps.height, "count"),
             Evidence("occupancy", occupancy, "%", per_step=False),
         ),
@@ -170,7 +170,7 @@ def uneven_blocks(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
         rule=uneven_blocks.name,
         confidence=0.7,
         evidence=(
-            Evidence("in_uneven_blocks", per_step(facts, uneven), "ns", steps_of(uneven), top(uneven, "type", "lost_ns")),
+            Evidence("in_uneven_blocks", per_step(facts, uneven), "ns", steps_of(uneven), top_values(uneven, "type", "lost_ns")),
             Evidence("uneven_tasks", uneven.height / facts.steps.height, "count"),
         ),
         saving=Saving.up_to(lost),

@@ -29,7 +29,7 @@ class _Check:
     urgency: str = LOW
 
 
-def _below(limit: int) -> Callable[[str], bool]:
+def _is_below(limit: int) -> Callable[[str], bool]:
     return lambda value: not value.isdecimal() or int(value[:20]) < limit
 
 
@@ -37,8 +37,8 @@ _CHECKS: dict[str, _Check] = {
     "ASCEND_LAUNCH_BLOCKING": _Check(lambda value: value == "1", "+export ASCEND_LAUNCH_BLOCKING=0", HIGH),
     # 3 are errors, the default; 4 is nothing at all
     "ASCEND_GLOBAL_LOG_LEVEL": _Check(lambda value: value in ("0", "1", "2"), "+export ASCEND_GLOBAL_LOG_LEVEL=3", MEDIUM),
-    "ACLNN_CACHE_LIMIT": _Check(_below(_CACHED_OPERATORS), "+export ACLNN_CACHE_LIMIT=100000"),
-    "HOST_CACHE_CAPACITY": _Check(_below(1), "+export HOST_CACHE_CAPACITY=20"),
+    "ACLNN_CACHE_LIMIT": _Check(_is_below(_CACHED_OPERATORS), "+export ACLNN_CACHE_LIMIT=100000"),
+    "HOST_CACHE_CAPACITY": _Check(_is_below(1), "+export HOST_CACHE_CAPACITY=20"),
     "PYTORCH_NPU_ALLOC_CONF": _Check(
         lambda value: "expandable_segments:true" not in value.lower().replace(" ", ""),
         "+export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True",

@@ -21,9 +21,9 @@ from steplens.advice.rules.device.operator_patterns import (
     TRANSPARENT,
     Pattern,
 )
-from steplens.advice.rules.optimizers import updates
+from steplens.advice.rules.optimizers import costliest_optimizer
 from steplens.advice.rules.tools.task_rows import Rows, row_findings
-from steplens.advice.rules.tools.tasks import matters, steps_of, top
+from steplens.advice.rules.tools.tasks import is_significant, steps_of, top_values
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.analysis.tools.groups import are_among
 from steplens.analysis.tools.names import looked_up
@@ -49,11 +49,11 @@ def unfused_operators(facts: Facts) -> Iterator[Finding]:
     The price is the device's time of the matched calls (on a CPU their own) without what the fused operator still does.
     Where health calls device times per operator unsafe, or nothing tells the price, Ascend's patterns are named without.
     """
-    yield from _optimizer(facts)
+    yield from _find_unfused_optimizer(facts)
     possible = {LETTER_OF.get(name, OTHER) for name in facts.names.to_list()}
     if not any(pattern.fused_on(facts.device) and set(pattern.needs) <= possible for pattern in PATTERNS.values()):
         return
-    calls = _outermost(facts)
+    calls = _outermost_calls(facts)
     if calls.is_empty():
         return
     # a letter per call, and a line break before the first call of a thread's step; places tells which letter is which call
@@ -75,10 +75,10 @@ def unfused_operators(facts: Facts) -> Iterator[Finding]:
             left[begin:end] = ord(OTHER)
         if spans:
             members = [call_at[begin:end] for begin, end in spans]
-            yield from _finding(facts, name, pattern, calls, members, letters)
+            yield from _sequence_finding(facts, name, pattern, calls, members, letters)
 
 
-def _finding(
+def _sequence_finding(
     facts: Facts,
     name: str,
     pattern: Pattern,
@@ -97,10 +97,10 @@ def _finding(
         replaced = length * np.repeat(1 - 1 / np.maximum(sizes, 2), sizes)
     saved = facts.typical_ns(rows.select("step", replaced=pl.Series(replaced)), "replaced")
     steps = max(facts.steps.height, 1)
-    priced = has_times and matters(facts, saved)
+    priced = has_times and is_significant(facts, saved)
     if not priced and facts.device != NPU:
         return
-    evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), _lines(rows))]
+    evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), _costliest_lines(rows))]
     if has_times:
         spent = facts.typical_ns(rows.select("step", length=pl.Series(length)), "length")
         evidence.append(Evidence("in_unfused_sequences", spent, "ns"))
@@ -120,9 +120,9 @@ def _finding(
     )
 
 
-def _optimizer(facts: Facts) -> Iterator[Finding]:
+def _find_unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     """With k calls over all parameters, a fused update takes about 2 / k of the time: it makes two passes over the data."""
-    update = None if facts.device == CORE_CPU else updates(facts, FUSED_OPTIMIZERS.get(facts.device, FUSED_ELSEWHERE))
+    update = None if facts.device == CORE_CPU else costliest_optimizer(facts, FUSED_OPTIMIZERS.get(facts.device, FUSED_ELSEWHERE))
     if update is None:
         return
     name, ranges, calls = update.name, update.ranges, update.calls
@@ -136,7 +136,7 @@ def _optimizer(facts: Facts) -> Iterator[Finding]:
     steps = max(facts.steps.height, 1)
     length = max(facts.typical_ns(ranges, "device_total_ns") - facts.typical_ns(update.closures, "device_total_ns"), 0.0)
     saved = length * (1 - _PASSES / max(many / ranges.height, _PASSES))
-    priced = has_times and matters(facts, saved)
+    priced = has_times and is_significant(facts, saved)
     if not priced and facts.device != NPU:
         return
     evidence = [Evidence("unfused_sequences", ranges.height / steps, "count", facts.numbers, (f"{name}.step",))]
@@ -156,7 +156,7 @@ def _optimizer(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _outermost(facts: Facts) -> pl.DataFrame:
+def _outermost_calls(facts: Facts) -> pl.DataFrame:
     """The calls of operators that the program makes itself, in order of thread and time."""
     functions = facts.named_calls.filter(pl.col("scope") == SCOPE_FUNCTION)
     within = are_among(functions["parent"], functions["id"])
@@ -165,10 +165,10 @@ def _outermost(facts: Facts) -> pl.DataFrame:
     return in_order(outermost.select(columns), "pid", "tid", "start_ns")
 
 
-def _lines(rows: pl.DataFrame) -> tuple[str, ...]:
+def _costliest_lines(rows: pl.DataFrame) -> tuple[str, ...]:
     line = pl.col("stack").cast(pl.String).str.split(";").list.first()
     located = rows.drop_nulls("stack").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
-    return top(located, "line")
+    return top_values(located, "line")
 
 
 @rule(rests_on=(KERNEL_CALLS, KERNEL_TIMES), devices=EVERY_ACCELERATOR)
@@ -181,10 +181,10 @@ def memory_bound_sequences(facts: Facts) -> Iterator[Finding]:
     time goes. Whether they do pass it on, no trace tells.
     """
     yield from row_findings(
-        facts, memory_bound_sequences.name, "moving_sequences", 0.5, _worth, lambda row: row.busy_ns, "computing_ns"
+        facts, memory_bound_sequences.name, "moving_sequences", 0.5, _saving_by_fusion, lambda row: row.busy_ns, "computing_ns"
     )
 
 
-def _worth(rows: Rows, row: Sequence) -> float:
+def _saving_by_fusion(rows: Rows, row: Sequence) -> float:
     """What fusing it saves at most, ns; nothing where memory does not bind it."""
     return row.busy_ns * (1 - 1 / row.length) if row.weight > rows.least_weight else 0.0

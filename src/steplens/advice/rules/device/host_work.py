@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.tools.tasks import growing_segments, matching, per_step, steps_of, top
+from steplens.advice.rules.tools.tasks import growing_segments, matching_rows, per_step, steps_of, top_values
 from steplens.analysis.tools.overlap import Intervals, length_inside, merge_intervals
 from steplens.trace.building.devices import NPU
 from steplens.trace.building.framework import PYTORCH
@@ -35,7 +35,7 @@ def allocation_calls(facts: Facts, *, least_ns: int = 10_000_000, least_share: f
 
     The price is the device's idle time meanwhile.
     """
-    calls = matching(facts.runtime, _ALLOCATING)
+    calls = matching_rows(facts.runtime, _ALLOCATING)
     by_name = calls.group_by("name").agg(pl.col("duration_ns").sum())
     if calls.is_empty() or not facts.step_ns:
         return
@@ -48,7 +48,7 @@ def allocation_calls(facts: Facts, *, least_ns: int = 10_000_000, least_share: f
         rule=allocation_calls.name,
         confidence=0.8,
         evidence=(
-            Evidence("in_allocation_calls", per_step(facts, calls), "ns", steps_of(calls), top(calls, "name")),
+            Evidence("in_allocation_calls", per_step(facts, calls), "ns", steps_of(calls), top_values(calls, "name")),
             Evidence("allocation_calls", calls.height / facts.steps.height, "count"),
             Evidence("idle_while_allocating", idle, "ns"),
         ),
@@ -72,16 +72,16 @@ def dynamic_shapes(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
 
     Without recorded runtime calls the price is unknown.
     """
-    tasks = matching(facts.computing, _DYNAMIC, "state")
-    if tasks.is_empty() or matching(facts.computing, _STATIC, "state").height:
+    tasks = matching_rows(facts.computing, _DYNAMIC, "state")
+    if tasks.is_empty() or matching_rows(facts.computing, _STATIC, "state").height:
         return
     evidence = [
-        Evidence("dynamic_tasks", tasks.height / facts.steps.height, "count", steps_of(tasks), top(tasks, "type")),
+        Evidence("dynamic_tasks", tasks.height / facts.steps.height, "count", steps_of(tasks), top_values(tasks, "type")),
     ]
-    calls = matching(facts.runtime, _PREPARATION)
+    calls = matching_rows(facts.runtime, _PREPARATION)
     idle = facts.idle_during(calls) if calls.height else 0.0
     if calls.height:
-        evidence.append(Evidence("preparing_operators", per_step(facts, calls), "ns", places=top(calls, "name")))
+        evidence.append(Evidence("preparing_operators", per_step(facts, calls), "ns", places=top_values(calls, "name")))
     priced = idle >= least_share * facts.step_ns > 0
     yield Finding(
         rule=dynamic_shapes.name,
@@ -103,7 +103,7 @@ def operator_compilation(facts: Facts, *, least_calls: int = 20, least_share: fl
 
     From 20 such calls on in the recorded steps, or from 1 % of a step on; the price is the device's idle time meanwhile.
     """
-    calls = matching(facts.runtime, _COMPILING)
+    calls = matching_rows(facts.runtime, _COMPILING)
     if calls.is_empty():
         return
     idle = facts.idle_during(calls)
@@ -114,7 +114,7 @@ def operator_compilation(facts: Facts, *, least_calls: int = 20, least_share: fl
         rule=operator_compilation.name,
         confidence=0.8,
         evidence=(
-            Evidence("compiling_calls", calls.height / facts.steps.height, "count", steps_of(calls), top(calls, "name")),
+            Evidence("compiling_calls", calls.height / facts.steps.height, "count", steps_of(calls), top_values(calls, "name")),
             Evidence("in_compiling_calls", per_step(facts, calls), "ns"),
             Evidence("idle_while_compiling", idle, "ns"),
         ),
@@ -158,7 +158,11 @@ def slow_fetches(facts: Facts, *, least_ns: int = 10_000_000, least_share: float
         confidence=0.7,
         evidence=(
             Evidence(
-                "in_slow_fetches", float(slow["duration_ns"].sum()) / facts.steps.height, "ns", steps_of(slow), top(slow, "name")
+                "in_slow_fetches",
+                float(slow["duration_ns"].sum()) / facts.steps.height,
+                "ns",
+                steps_of(slow),
+                top_values(slow, "name"),
             ),
             Evidence("slow_fetches", slow.height, "count", per_step=False),
             Evidence("usual_fetch", usual, "ns", per_step=False),

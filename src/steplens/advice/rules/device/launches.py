@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.tools.task_rows import Rows, row_findings
-from steplens.advice.rules.tools.tasks import matching, per_step, steps_of, top
+from steplens.advice.rules.tools.tasks import matching_rows, per_step, steps_of, top_values
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array, Intervals
@@ -36,10 +36,10 @@ def blocking_launches(facts: Facts, *, least_share: float = 0.5, least_launches:
     A launch that waits leaves the device idle from the end of the task until the next launch: the price is the gaps that
     begin while the host waits like that.
     """
-    waits = matching(facts.runtime, _WAIT).with_columns(launch=False, wait=True)
+    waits = matching_rows(facts.runtime, _WAIT).with_columns(launch=False, wait=True)
     if waits.is_empty():
         return
-    calls = pl.concat([matching(facts.runtime, _LAUNCH).with_columns(launch=True, wait=False), waits])
+    calls = pl.concat([matching_rows(facts.runtime, _LAUNCH).with_columns(launch=True, wait=False), waits])
     calls = calls.sort("pid", "tid", "start_ns").with_columns(
         blocking=pl.col("wait") & pl.col("launch").shift(1, fill_value=False).over("pid", "tid")
     )
@@ -52,7 +52,7 @@ def blocking_launches(facts: Facts, *, least_share: float = 0.5, least_launches:
         confidence=0.9,
         evidence=(
             Evidence("launches_followed_by_waits", 100 * blocking.height / launches, "%", steps_of(blocking), per_step=False),
-            Evidence("waits_after_launches", blocking.height / facts.steps.height, "count", places=top(blocking, "name")),
+            Evidence("waits_after_launches", blocking.height / facts.steps.height, "count", places=top_values(blocking, "name")),
             Evidence("idle_behind_waits", idle, "ns"),
         ),
         saving=Saving(idle / 2, (1 - _GAPS_REMAIN) * idle, idle),
@@ -83,11 +83,11 @@ def host_bound_sequences(facts: Facts) -> Iterator[Finding]:
     them.
     """
     yield from row_findings(
-        facts, host_bound_sequences.name, "between_tasks_of_sequences", 0.6, _worth, lambda row: row.gaps_ns, "idle_ns"
+        facts, host_bound_sequences.name, "between_tasks_of_sequences", 0.6, _gaps_of_sequence, lambda row: row.gaps_ns, "idle_ns"
     )
 
 
-def _worth(_: Rows, row: Sequence) -> float:
+def _gaps_of_sequence(_: Rows, row: Sequence) -> float:
     """The time between its tasks, ns; nothing where they run most of the time."""
     return float(row.gaps_ns) if row.busy_ns < _MOST_BUSY * row.total_ns else 0.0
 
@@ -134,7 +134,7 @@ def launch_bound(facts: Facts, *, least_tasks: int = 20, least_share: float = 0.
     index = np.flatnonzero(late)
     if len(index) < least_tasks:
         return
-    forbidden = np.sort(matching(facts.runtime, _FORBIDDEN)["start_ns"].to_numpy())
+    forbidden = np.sort(matching_rows(facts.runtime, _FORBIDDEN)["start_ns"].to_numpy())
     passed = np.searchsorted(forbidden, launch[index])
     wide = np.r_[0, np.cumsum(gap >= _LONGEST_GAP_NS)][index + 1]
     step = tasks["step"].to_numpy()[index]

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from steplens.advice.facts import Facts, together
+from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import HIGH, Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
-from steplens.advice.rules.tools.tasks import communicates, per_step, steps_of, top
+from steplens.advice.rules.tools.tasks import has_communication, per_step, steps_of, top_values
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.run import Run
@@ -32,7 +32,7 @@ def bandwidth_contention(facts: Facts) -> Iterator[Finding]:
     Where fewer than three of similar size run without one, the peak of the link takes their place if it is known. The price
     is their transfers' time times 1 - bandwidth / reference.
     """
-    operations = _operations(facts)
+    operations = _measured_operations(facts)
     products = facts.computing.filter(
         pl.col("type").cast(pl.String).str.contains("(?i)matmul") | (pl.col("category") == "matmul")
     )
@@ -58,7 +58,7 @@ def bandwidth_contention(facts: Facts) -> Iterator[Finding]:
         rule=bandwidth_contention.name,
         confidence=0.7 if alone.height >= _LEAST_UNDISTURBED else 0.5,
         evidence=(
-            Evidence("slowed_operations", slow.height / steps, "count", steps_of(slow), top(slow, "name", "lost_ns")),
+            Evidence("slowed_operations", slow.height / steps, "count", steps_of(slow), top_values(slow, "name", "lost_ns")),
             Evidence("slowed_bandwidth", float(slow["bandwidth_gbps"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
             Evidence("undisturbed_bandwidth", float(slow["reference"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
         ),
@@ -68,7 +68,7 @@ def bandwidth_contention(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _operations(facts: Facts) -> pl.DataFrame:
+def _measured_operations(facts: Facts) -> pl.DataFrame:
     """The operations with what was measured of their transfers inside the machine: one row each."""
     in_steps = pl.col("step").is_in(list(facts.numbers))
     measured = facts.trace.required("communication_bandwidth").filter(
@@ -154,7 +154,7 @@ _TO_SIGMA = 1.4826
 _LEAST_GROUPS = 4
 
 
-@run_rule(rests_on=(COMMUNICATION_VOLUME, COMMUNICATION_TIMES, RANK_COMPARISON), applies=communicates)
+@run_rule(rests_on=(COMMUNICATION_VOLUME, COMMUNICATION_TIMES, RANK_COMPARISON), applies=has_communication)
 def slow_group(run: Run, facts: Sequence[Facts], *, least_share: float = 0.01) -> Iterator[Finding]:
     """The collectives of one group of ranks are slower than those of all other groups like it: a slow link is among its ranks.
 
@@ -169,7 +169,7 @@ def slow_group(run: Run, facts: Sequence[Facts], *, least_share: float = 0.01) -
     if not steps or not lengths:
         return
     step_ns = sum(lengths) / len(lengths)
-    for group in _slow(_groups(run, facts, steps)).iter_rows(named=True):
+    for group in _slow_groups(_traffic_by_group(run, facts, steps)).iter_rows(named=True):
         lost = group["usual_ns"] * (1 - group["gbps"] / group["median"])
         if lost < least_share * step_ns:
             continue
@@ -190,9 +190,9 @@ def slow_group(run: Run, facts: Sequence[Facts], *, least_share: float = 0.01) -
         )
 
 
-def _groups(run: Run, facts: Sequence[Facts], of_steps: int) -> pl.DataFrame:
+def _traffic_by_group(run: Run, facts: Sequence[Facts], of_steps: int) -> pl.DataFrame:
     """What the collectives of each group carried: ranks, size, operation, bytes, time_ns, usual_ns (in a step, see facts)."""
-    rows = together(arrivals.arrivals, facts, run.traces)
+    rows = analyse_once(arrivals.arrivals, facts, run.traces)
     steps = {number for part in facts for number in part.numbers}
     rows = rows.filter(pl.col("step").is_in(list(steps)))
     members = rows.group_by("group").agg(members=pl.col("rank").unique().sort())
@@ -211,7 +211,7 @@ def _groups(run: Run, facts: Sequence[Facts], of_steps: int) -> pl.DataFrame:
     )
 
 
-def _slow(groups: pl.DataFrame) -> pl.DataFrame:
+def _slow_groups(groups: pl.DataFrame) -> pl.DataFrame:
     """The groups that are slow among those of their size, slowest first, with gbps, median and groups (how many)."""
     alike = ["operation", "size"]
     rated = groups.filter(pl.col("time_ns") > 0).with_columns(gbps=pl.col("bytes") / pl.col("time_ns"))

@@ -10,7 +10,7 @@ from steplens.advice.device_profile import MATRIX_UNITS, MATRIX_UNITS_FOR_FLOAT3
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import per_step, steps_of, top
+from steplens.advice.rules.tools.tasks import per_step, steps_of, top_values
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
@@ -61,7 +61,11 @@ def contended_matmuls(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fi
         confidence=0.7,
         evidence=(
             Evidence(
-                "slowed_kernels", slower.height / facts.steps.height, "count", steps_of(slower), top(both, "name", "lost_ns")
+                "slowed_kernels",
+                slower.height / facts.steps.height,
+                "count",
+                steps_of(slower),
+                top_values(both, "name", "lost_ns"),
             ),
             Evidence("longer_beside_communication", 100 * (times - 1), "%", per_step=False),
         ),
@@ -92,7 +96,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     kinds = facts.computing.filter(pl.col("category").is_in(_CATEGORIES))
     names = kinds.select("name").unique().with_columns(text=pl.col("name").cast(pl.String).str.slice(0, 2000))
     names = names.with_columns(inside=pl.col("text").str.contains(_INSIDE), outside=pl.col("text").str.contains(_OUTSIDE))
-    capability = facts.profile.capability or _architecture(names["text"])
+    capability = facts.profile.capability or _capability_of_kernels(names["text"])
     if capability is None or capability < MATRIX_UNITS or kinds.is_empty():
         return
     tasks = kinds.join(names.drop("text"), on="name")
@@ -111,8 +115,8 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
         rule=outside_matrix_units.name,
         confidence=0.8,
         evidence=(
-            Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks), top(tasks, "name")),
-            Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top(tasks, "category")),
+            Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks), top_values(tasks, "name")),
+            Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top_values(tasks, "category")),
         ),
         saving=Saving(_LOW * length, _LIKELY * length, most * length),
         step_ns=facts.step_ns,
@@ -121,6 +125,6 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     )
 
 
-def _architecture(names: pl.Series) -> int | None:
+def _capability_of_kernels(names: pl.Series) -> int | None:
     """Major number of the compute capability that kernels were made for; None where no name tells."""
     return next((major for major, pattern in _ARCHITECTURES.items() if names.str.contains(pattern).any()), None)

@@ -72,11 +72,11 @@ class Pattern:
         return self.fused.get(device, "" if device in (NPU, CORE_CUDA, CORE_ROCM) else self.fused.get(CORE_CPU, ""))
 
 
-def _gpu(name: str) -> dict[str, str]:
+def _on_gpus(name: str) -> dict[str, str]:
     return {CORE_CUDA: name, CORE_ROCM: name}
 
 
-_COMPILED = _gpu("torch.compile")
+_COMPILED = _on_gpus("torch.compile")
 _ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 _BIAS = "torch.addmm, torch.baddbmm"
 _CLIPPED = "torch.nn.utils.clip_grad_norm_(..., foreach=True)"
@@ -85,7 +85,7 @@ PATTERNS: dict[str, Pattern] = {
     "attention": Pattern(
         re.compile(r"m[*/aF]{0,4}sd?m"),
         "ms",
-        {NPU: "torch_npu.npu_fusion_attention", CORE_CPU: _ATTENTION, **_gpu(_ATTENTION)},
+        {NPU: "torch_npu.npu_fusion_attention", CORE_CPU: _ATTENTION, **_on_gpus(_ATTENTION)},
         "m",
     ),
     "rms_norm": Pattern(re.compile(r"pMar\*{1,2}"), "pMr*", {NPU: "torch_npu.npu_rms_norm", **_COMPILED}),
@@ -95,13 +95,13 @@ PATTERNS: dict[str, Pattern] = {
     "masked_softmax": Pattern(re.compile(r"\*?Fs"), "Fs", {NPU: "torch_npu.npu_scaled_masked_softmax", **_COMPILED}),
     "group_norm_silu": Pattern(re.compile(r"QS"), "QS", {NPU: "torch_npu.npu_group_norm_silu", **_COMPILED}, "Q"),
     "add_layer_norm": Pattern(re.compile(r"aN"), "aN", {NPU: "torch_npu.npu_add_layer_norm", **_COMPILED}, "N"),
-    "matmul_add": Pattern(re.compile(r"ma"), "ma", {NPU: _BIAS, CORE_CPU: _BIAS, **_gpu(_BIAS)}, "m"),
+    "matmul_add": Pattern(re.compile(r"ma"), "ma", {NPU: _BIAS, CORE_CPU: _BIAS, **_on_gpus(_BIAS)}, "m"),
     "moe_permute": Pattern(re.compile(r"AAi"), "Ai", {NPU: "mindspeed.ops.npu_moe_token_permute"}),
     "moe_unpermute": Pattern(re.compile(r"i\*u"), "i*u", {NPU: "mindspeed.ops.npu_moe_token_unpermute"}),
     "transpose_reshape": Pattern(re.compile(r"Tk?V|Tkv"), "T", {NPU: "torch_npu.npu_confusion_transpose"}),
     "gelu": Pattern(re.compile(r"G"), "G", {NPU: "torch_npu.fast_gelu"}),
     "clip_grad_norm": Pattern(
-        re.compile(r"f{20,}"), "f", {NPU: "optimizer.clip_grad_norm_fused_", CORE_CPU: _CLIPPED, **_gpu(_CLIPPED)}
+        re.compile(r"f{20,}"), "f", {NPU: "optimizer.clip_grad_norm_fused_", CORE_CPU: _CLIPPED, **_on_gpus(_CLIPPED)}
     ),
 }
 #: optimizers that update all parameters in one kernel per type: in PyTorch with ``fused=True``, and of torch_npu

@@ -12,7 +12,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import SHORT_NS, has, matters, per_step, steps_of, top
+from steplens.advice.rules.tools.tasks import SHORT_NS, has_match, is_significant, per_step, steps_of, top_values
 from steplens.analysis.device.core_utilization import UNITS
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import KERNEL_DETAILS, KERNEL_TIMES
@@ -40,15 +40,15 @@ _OTHER_BYTES = 2
 _LONGEST = 10_000
 
 
-def shares(facts: Facts, rule: str) -> pl.DataFrame:
+def tasks_of_rule(facts: Facts, rule: str) -> pl.DataFrame:
     """The measured tasks that ``rule`` judges."""
-    return facts.once(_judged)[rule]
+    return facts.once(_tasks_by_rule)[rule]
 
 
-def _judged(facts: Facts) -> dict[str, pl.DataFrame]:
+def _tasks_by_rule(facts: Facts) -> dict[str, pl.DataFrame]:
     tasks = facts.measured
     attention, product = (
-        tasks.select(has(tasks, pattern, "type")).to_series() for pattern in ("(?i)flash_?attention", "(?i)matmul")
+        tasks.select(has_match(tasks, pattern, "type")).to_series() for pattern in ("(?i)flash_?attention", "(?i)matmul")
     )
     matmul = product & ~attention & (tasks["core"] == "AI_CORE").fill_null(False)
     large = tasks.filter(matmul)
@@ -67,11 +67,11 @@ def _judged(facts: Facts) -> dict[str, pl.DataFrame]:
     }
 
 
-def unexplained(tasks: pl.DataFrame, limits: Mapping[str, float]) -> pl.DataFrame:
+def tasks_below_limits(tasks: pl.DataFrame, limits: Mapping[str, float]) -> pl.DataFrame:
     """Those of ``tasks`` that none of its units limits, with ``nearness`` and ``lost_ns``.
 
     Args:
-        tasks: rows of ``shares``.
+        tasks: rows of ``tasks_of_rule``.
         limits: unit (or a sum of units, written ``a+b``) -> share from which on it is what limits a task.
 
     Returns:
@@ -94,19 +94,19 @@ def _unit_finding(
         facts: the trace.
         rule: name of the rule.
         looked_at: the tasks that it judges.
-        slow: those that no unit limits, from ``unexplained``.
+        slow: those that no unit limits, from ``tasks_below_limits``.
         more: further evidence.
         confidence: that the cause is named rightly.
     """
     lost = per_step(facts, slow, "lost_ns") if slow.height else 0.0
-    if not matters(facts, lost):
+    if not is_significant(facts, lost):
         return None
     nearest = float((slow["nearness"] * slow["duration_ns"]).sum()) / max(float(slow["duration_ns"].sum()), 1)
     return Finding(
         rule=rule,
         confidence=confidence,
         evidence=(
-            Evidence("limited_by_nothing", per_step(facts, slow), "ns", steps_of(slow), top(slow, "type", "lost_ns")),
+            Evidence("limited_by_nothing", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type", "lost_ns")),
             Evidence("busiest_unit", 100 * nearest, "%", per_step=False),
             Evidence("judged_tasks", per_step(facts, looked_at), "ns"),
             *more,
@@ -114,7 +114,7 @@ def _unit_finding(
         saving=Saving.up_to(lost),
         step_ns=facts.step_ns,
         part="computing_ns",
-        values={"operators": ", ".join(top(slow, "type", "lost_ns"))},
+        values={"operators": ", ".join(top_values(slow, "type", "lost_ns"))},
     )
 
 
@@ -123,7 +123,7 @@ def _bytes_of(tasks: pl.DataFrame) -> pl.Series:
     key = ["name", "input_shapes", "output_shapes", "input_types"]
     distinct = tasks.group_by(key).len()
     sizes = [
-        count * (_size(inputs, types) + _size(outputs, types))
+        count * (_tensor_bytes(inputs, types) + _tensor_bytes(outputs, types))
         for _, inputs, outputs, types, count in distinct.select(
             *(pl.col(name).cast(pl.String) for name in key), "len"
         ).iter_rows()
@@ -132,20 +132,20 @@ def _bytes_of(tasks: pl.DataFrame) -> pl.Series:
     return tasks.select(key).join(sized, on=key, how="left", nulls_equal=True, maintain_order="left")["together"]
 
 
-def _size(shapes: str | None, types: str | None) -> float:
+def _tensor_bytes(shapes: str | None, types: str | None) -> float:
     """Bytes of the tensors of a text of shapes, ``2,3;4``; a float, since hostile shapes have no bound."""
     names = (types or "").split(";")
     total = 0.0
     for number, shape in enumerate((shapes or "")[:_LONGEST].split(";")):
         elements = 1.0
-        for axis in axes(shape):
+        for axis in axes_of_shape(shape):
             elements *= axis
         if shape.strip('" '):
             total += elements * _BYTES.get(names[min(number, len(names) - 1)].strip().upper(), _OTHER_BYTES)
     return total
 
 
-def axes(shape: str) -> list[int]:
+def axes_of_shape(shape: str) -> list[int]:
     """The axes of one shape, ``2,3``; none where it is not a shape."""
     parts = [part.strip() for part in shape.strip('" ').split(",")]
     return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 13 for part in parts) else []
@@ -164,7 +164,7 @@ def _slow_or_awkward(
         facts: the trace.
         rule: name of the rule.
         tasks: those that it judges.
-        slow: those of them that no unit limits, from ``units.unexplained``.
+        slow: those of them that no unit limits, from ``tasks_below_limits``.
         is_awkward: whether the shapes of a task's inputs, ``2,3;4``, have an axis that does not fit.
     """
     distinct = tasks.select("input_shapes").unique()
@@ -172,17 +172,17 @@ def _slow_or_awkward(
     flagged = distinct.with_columns(awkward=pl.Series(flags, dtype=pl.Boolean))
     awkward = tasks.join(flagged, on="input_shapes", nulls_equal=True).filter("awkward")
     length = per_step(facts, awkward) if awkward.height else 0.0
-    evidence = [Evidence("awkward_axes", length, "ns", steps_of(awkward), top(awkward, "input_shapes"))] if length else []
+    evidence = [Evidence("awkward_axes", length, "ns", steps_of(awkward), top_values(awkward, "input_shapes"))] if length else []
     finding = _unit_finding(facts, rule, tasks, slow, *evidence)
     if finding is not None:
         yield finding
-    elif matters(facts, length):
+    elif is_significant(facts, length):
         yield Finding(
             rule=rule,
             confidence=0.5,
             evidence=tuple(evidence),
             step_ns=facts.step_ns,
-            values={"operators": ", ".join(top(awkward, "type"))},
+            values={"operators": ", ".join(top_values(awkward, "type"))},
             urgency=MEDIUM if length >= _MUCH * facts.step_ns else LOW,
         )
 
@@ -199,21 +199,21 @@ def attention_performance(facts: Facts) -> Iterator[Finding]:
 
     The head's axis is the last of the query, the sequence the longest of the others but the first.
     """
-    tasks = shares(facts, ATTENTION)
+    tasks = tasks_of_rule(facts, ATTENTION)
     if tasks.is_empty():
         return
     backward = pl.col("type").cast(pl.String).str.contains("(?i)grad")
     slow = pl.concat(
         [
-            unexplained(tasks.filter(~backward), _FORWARD),
-            unexplained(tasks.filter(backward), _BACKWARD),
+            tasks_below_limits(tasks.filter(~backward), _FORWARD),
+            tasks_below_limits(tasks.filter(backward), _BACKWARD),
         ]
     )
     yield from _slow_or_awkward(facts, attention_performance.name, tasks, slow, _is_awkward_attention)
 
 
 def _is_awkward_attention(shapes: str) -> bool:
-    query = axes(shapes.partition(";")[0])
+    query = axes_of_shape(shapes.partition(";")[0])
     return len(query) >= 3 and bool(query[-1] % _AXIS or max(query[1:-1]) % _AXIS)
 
 
@@ -228,15 +228,17 @@ def matmul_performance(facts: Facts) -> Iterator[Finding]:
     Products that move 100 MB in all: those below 80 % of the matrix unit and 95 % of reading, and those of which an operand's
     inner axis is no multiple of 256.
     """
-    tasks = shares(facts, MATMUL)
+    tasks = tasks_of_rule(facts, MATMUL)
     if tasks.is_empty():
         return
-    yield from _slow_or_awkward(facts, matmul_performance.name, tasks, unexplained(tasks, _MATMUL_LIMITS), _is_awkward_product)
+    yield from _slow_or_awkward(
+        facts, matmul_performance.name, tasks, tasks_below_limits(tasks, _MATMUL_LIMITS), _is_awkward_product
+    )
 
 
 def _is_awkward_product(shapes: str) -> bool:
     """Whether one of the first two operands has an inner axis that is no multiple of 256."""
-    inner = [axis[-1] for axis in map(axes, shapes.split(";")[:2]) if axis]
+    inner = [axis[-1] for axis in map(axes_of_shape, shapes.split(";")[:2]) if axis]
     return any(axis % _INNER_AXIS for axis in inner)
 
 
@@ -249,11 +251,11 @@ def unbound_operators(facts: Facts) -> Iterator[Finding]:
 
     Tasks of 20 us and more in which no unit works 80 % of the time.
     """
-    tasks = shares(facts, OTHER)
+    tasks = tasks_of_rule(facts, OTHER)
     if tasks.is_empty():
         return
     tasks = tasks.filter(pl.col("duration_ns") >= SHORT_NS)
-    if tasks.height and (finding := _unit_finding(facts, unbound_operators.name, tasks, unexplained(tasks, UNIT_LIMITS))):
+    if tasks.height and (finding := _unit_finding(facts, unbound_operators.name, tasks, tasks_below_limits(tasks, UNIT_LIMITS))):
         yield finding
 
 
@@ -266,6 +268,8 @@ def vector_performance(facts: Facts) -> Iterator[Finding]:
 
     Of the operator types that take 1 % of the device's time, the tasks in which no unit reaches 70 %, nor all 90 %.
     """
-    tasks = shares(facts, VECTOR)
-    if tasks.height and (finding := _unit_finding(facts, vector_performance.name, tasks, unexplained(tasks, VECTOR_LIMITS))):
+    tasks = tasks_of_rule(facts, VECTOR)
+    if tasks.height and (
+        finding := _unit_finding(facts, vector_performance.name, tasks, tasks_below_limits(tasks, VECTOR_LIMITS))
+    ):
         yield finding

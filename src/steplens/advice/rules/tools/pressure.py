@@ -18,7 +18,7 @@ MATTERS, MATTERS_MUCH = 0.03, 0.10
 _NO_OPERATIONS = pl.DataFrame(schema=OPERATIONS)
 
 
-def pressure(facts: Facts) -> str:
+def pipeline_pressure(facts: Facts) -> str:
     """Level of what slows down the pipeline: how long steps wait for data, else how often the queues were empty.
 
     What fills a queue in front of which nobody waits matters little. Where nothing tells whether anybody waits, it may.

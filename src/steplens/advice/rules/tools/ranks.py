@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median
 
-from steplens.advice.facts import Facts, together
+from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence
 from steplens.analysis.tools.parallel import PIPELINE_PARALLEL, Layout, layout
 from steplens.run import Run
@@ -36,7 +36,7 @@ def is_pipeline(facts: Sequence[Facts]) -> bool:
     return is_parallel(facts, PIPELINE_PARALLEL)
 
 
-def comparable(run: Run) -> bool:
+def are_ranks_comparable(run: Run) -> bool:
     """Whether the ranks were recorded alike. Missing ranks and clocks that differ are no obstacle: lengths are compared."""
     unsafe = run.unsafe(RANK_COMPARISON)
     return unsafe.filter(~unsafe["check"].is_in(list(_NO_OBSTACLES))).is_empty()
@@ -44,7 +44,7 @@ def comparable(run: Run) -> bool:
 
 def job_of(facts: Sequence[Facts]) -> Layout:
     """How the job of these traces is spread."""
-    return together(layout, facts, traces_of(facts))
+    return analyse_once(layout, facts, traces_of(facts))
 
 
 def traces_of(facts: Sequence[Facts]) -> list[Trace]:
@@ -61,7 +61,7 @@ def beside_mean(values: Iterable[float], unit: str, scale: float = 1.0) -> Itera
     yield Evidence("deviation_of_all", median([abs(number - middle) for number in numbers]), unit, per_step=False)
 
 
-def missing(job: Layout) -> Iterator[Evidence]:
+def missing_rank_evidence(job: Layout) -> Iterator[Evidence]:
     """Says which ranks of the job are not here, where some are not."""
     if job.missing:
         rank_names = tuple(f"rank {rank}" for rank in job.missing[:_NAMED])

@@ -42,14 +42,14 @@ class Rows:
 
     def words(self, rows: Sequence[Row]) -> tuple[str, ...]:
         """The first rows as text: ``Mul > Add (12)``, with the number of occurrences."""
-        return tuple(f"{_chain(row.names(self.tasks))} ({row.count})" for row in rows[:_SAID])
+        return tuple(f"{_join_task_names(row.names(self.tasks))} ({row.count})" for row in rows[:_SAID])
 
     def steps(self, rows: Sequence[Row]) -> tuple[int, ...]:
         """The steps of some rows."""
         return tuple(sorted({step for row in rows for step in row.steps(self.tasks)}))
 
 
-def _chain(names: Sequence[str]) -> str:
+def _join_task_names(names: Sequence[str]) -> str:
     short = [short_name(name) for name in names]
     return " > ".join(short if len(short) <= _LONG else [*short[: _LONG - 1], "...", short[-1]])
 

@@ -42,7 +42,7 @@ def short_name(name: str) -> str:
     return (f"{function}<{functor[0]}>" if functor else function)[:_LONGEST]
 
 
-def top(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: int = 3) -> tuple[str, ...]:
+def top_values(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: int = 3) -> tuple[str, ...]:
     """The values of ``by`` that most of ``weight`` goes to."""
     sums = rows.group_by(by).agg(pl.col(weight).sum()).with_columns(pl.col(by).cast(pl.String)).drop_nulls(by)
     values = sums.sort(weight, by, descending=[True, False])[by].head(count).to_list()
@@ -59,7 +59,7 @@ def per_step(facts: Facts, rows: pl.DataFrame, column: str = "duration_ns") -> f
     return facts.typical_ns(rows, column, on_device=True)
 
 
-def exposed(facts: Facts, rows: pl.DataFrame) -> float:
+def exposed_time(facts: Facts, rows: pl.DataFrame) -> float:
     """When these tasks run and the device neither computes nor communicates, per step."""
     operations = facts.trace.required("communication").filter(pl.col("step").is_in(list(facts.numbers)))
     times = ("start_ns", "end_ns")
@@ -67,23 +67,23 @@ def exposed(facts: Facts, rows: pl.DataFrame) -> float:
     return facts.typical_length_ns(subtract(merged(rows), merged(work)))
 
 
-def has(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.Expr:
+def has_match(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.Expr:
     """Whether a regular expression is found in ``column``; asked once per different text, not once per row. Never null."""
     texts = each(rows[column])
     return pl.col(column).is_in(texts.filter(texts.cast(pl.String).str.contains(pattern)).implode()).fill_null(False)
 
 
-def matching(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.DataFrame:
+def matching_rows(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.DataFrame:
     """The rows in whose ``column`` a regular expression is found."""
-    return rows.filter(has(rows, pattern, column))
+    return rows.filter(has_match(rows, pattern, column))
 
 
-def communicates(facts: Sequence[Facts]) -> bool:
+def has_communication(facts: Sequence[Facts]) -> bool:
     """Whether any communication was recorded."""
     return any(extent.rows for part in facts if (extent := extents(part.trace).get("communication")) is not None)
 
 
-def matters(facts: Facts, length_ns: float) -> bool:
+def is_significant(facts: Facts, length_ns: float) -> bool:
     """Whether a time per step is worth a finding: 1 % of what the device computes in a step."""
     return length_ns > 0 and length_ns >= _LEAST_SHARE * per_step(facts, facts.computing)
 
@@ -95,4 +95,4 @@ def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str,
     with_lines = (
         rows.select("op", "duration_ns").join(ops, on="op").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
     )
-    return top(with_lines, "line", count=count)
+    return top_values(with_lines, "line", count=count)

@@ -91,7 +91,7 @@ def operators(path: Path, names: Sequence[str], device: int | None) -> str:
     text, problem = process.communicate()
     if process.returncode:
         raise RuntimeError(_failure_reason(problem, process.returncode))
-    json_text.own(text)
+    json_text.loads_stored(text)
     return text.strip()
 
 

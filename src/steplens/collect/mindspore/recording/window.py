@@ -86,7 +86,7 @@ class Window:
             self.path = rundir.make_directory(folder)
             self._state: dict[str, Any] = {
                 "state": "recording",
-                "machine": partial.machine(),
+                "machine": partial.machine_identity(),
                 "pid": os.getpid(),
                 "hostname": socket.gethostname(),
                 "rank": rank,

@@ -273,7 +273,7 @@ def _read_timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[st
     for value in (
         row for meta in _existing_rows(tables, "meta") for row in meta.filter(pl.col("key") == results.TIME_BASE_KEY)["value"]
     ):
-        base_ns = json_text.own(value)
+        base_ns = json_text.loads_stored(value)
     return tables, base_ns
 
 

@@ -199,7 +199,7 @@ def _read_pipeline(
     offset = offset if type(offset) is int and abs(offset) < _LATEST_NS else None
     pipeline_tables = minddata.tables(folder, rank, health, clock_offset_ns=offset)
     if "meta" in pipeline_tables:
-        meta.update({key: json_text.own(value) for key, value in pipeline_tables.pop("meta").iter_rows()})
+        meta.update({key: json_text.loads_stored(value) for key, value in pipeline_tables.pop("meta").iter_rows()})
     for name, frame in pipeline_tables.items():
         if name in ("pipeline_batches", "pipeline_samples") and spans and offset is not None:
             # the pipeline is recorded from the first window to the last one; what lies between them was not asked for

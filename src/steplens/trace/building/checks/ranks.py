@@ -291,6 +291,6 @@ def _apart(offset: float) -> str:
 
 def _decoded(text: str) -> Any:
     try:
-        return json_text.own(text)
+        return json_text.loads_stored(text)
     except ValueError:
         return None
