@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steplens.common import parent
-from steplens.offline.mindspore.operators import operators
-from steplens.offline.mindspore.ranks import analyse_all_ranks, failure
+from steplens.offline.mindspore.operators import operators_json
+from steplens.offline.mindspore.ranks import analyse_all_ranks, describe_failure
 from steplens.offline.mindspore.settings import Options
 from steplens.offline.outcome import EXIT_BAD_INPUT, exit_code, one_line, polars_panic
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.command == "operators":
-            print(operators(options.path, options.types, options.device))
+            print(operators_json(options.path, options.types, options.device))
             return 0
         how = Options(options.pretty, options.steps, not options.keep_raw, options.timeline_limit)
         ranks = analyse_all_ranks(options.path, how, options.processes)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Exception, polars_panic()) as error:
         print(f"steplens: {one_line(error)}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    if failures := [sentence for source, result in ranks if (sentence := failure(source, result))]:
+    if failures := [sentence for source, result in ranks if (sentence := describe_failure(source, result))]:
         print(f"steplens: {'; '.join(failures)}", file=sys.stderr)
     return exit_code([result for _, result in ranks])
 

@@ -22,6 +22,8 @@ from steplens.exports.export import export
 from steplens.exports.formats import FORMATS
 from steplens.exports.subject import Subject, subjects
 from steplens.run import open_run
+from steplens.exports.subject import Subject, list_subjects
+from steplens.trace.run import open_run
 from steplens.trace.trace import Trace
 
 from ..readers.ascend_fixture import write_golden
@@ -143,7 +145,7 @@ def test_names(tmp_path: Path) -> None:
     for given, expected in names.items():
         assert Subject(build(), tmp_path / given).name == expected
     inside = Trace(tmp_path / "r_ascend_pt" / "KINETO" / "trace.json", {})
-    assert [subject.path for subject in subjects(inside)] == [tmp_path / "r_ascend_pt"]
+    assert [subject.path for subject in list_subjects(inside)] == [tmp_path / "r_ascend_pt"]
 
 
 def test_refused(tmp_path: Path, whole: Trace) -> None:

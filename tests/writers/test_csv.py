@@ -17,7 +17,7 @@ from steplens.readers.ascend.text.ascend_csv import read_kernel_details, read_op
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output
-from steplens.writers.common.text import guard, microseconds, microseconds_text, render_distinct, write_csv
+from steplens.writers.common.text import guard_formula, microseconds, microseconds_text, render_distinct, write_csv
 from steplens.writers.tables import (
     kernel_details,
     memory_record,
@@ -240,8 +240,8 @@ def test_any_text_survives_the_csv(name: str, stack: str) -> None:
         row = rows(path.read_bytes().decode())[0]
     finally:
         path.unlink(missing_ok=True)
-    assert row["Name"] == (guard(name) or "")
-    assert row["Call Stack"] == (guard(stack.replace(";", ";\r\n")) or "")
+    assert row["Name"] == (guard_formula(name) or "")
+    assert row["Call Stack"] == (guard_formula(stack.replace(";", ";\r\n")) or "")
 
 
 @settings(deadline=None)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from steplens.writers.common import rows
-from steplens.writers.common.rows import Shared, shared, write_rows
+from steplens.writers.common.rows import Shared, shared_texts, write_rows
 
 _INTEGERS = {
     pl.Int8: (-128, 127),
@@ -32,7 +32,7 @@ def printed(frame: pl.DataFrame, *cells: Any) -> list[Any]:
 
 
 def named(values: Sequence[str | None]) -> Shared:
-    return shared(pl.Series(values, dtype=pl.String), json.dumps, "null")
+    return shared_texts(pl.Series(values, dtype=pl.String), json.dumps, "null")
 
 
 @st.composite

@@ -10,7 +10,7 @@ from pathlib import Path
 from steplens.errors import DefectError, InputError, SteplensError
 from steplens.exports.flame import stacks
 from steplens.exports.formats import Choices, Format, all_formats
-from steplens.exports.subject import Subject, subjects
+from steplens.exports.subject import Subject, list_subjects
 from steplens.exports.target import OTHER_FOLDER, new_file, new_folder
 from steplens.extensions import package_of
 from steplens.run import Run, open_run
@@ -59,7 +59,7 @@ def export(
             target cannot be written.
     """
     target_format = format_of(to)
-    traces = subjects(source if isinstance(source, (Trace, Run)) else open_run(source))
+    traces = list_subjects(source if isinstance(source, (Trace, Run)) else open_run(source))
     selected = [subject for subject in traces if rank is None or subject.trace.rank == rank]
     if not selected:
         ranks_present = sorted({subject.trace.rank for subject in traces})
@@ -67,7 +67,7 @@ def export(
         raise InputError(path, f"holds no rank {rank}; its ranks are {', '.join(map(str, ranks_present))}")
     choices = Choices(metric, device, on_note)
     written = []
-    for subject, target in zip(selected, _targets(selected, target_format, output), strict=True):
+    for subject, target in zip(selected, _target_paths(selected, target_format, output), strict=True):
         export_trace(subject, target_format, target, choices)
         written.append(target)
         on_written(target)
@@ -120,7 +120,7 @@ def _other_run_folder(chosen: Format, target: Path) -> str:
     return f"Give another one, such as --output {other_path}, or remove it; {why}"
 
 
-def _targets(selected: list[Subject], chosen: Format, output: str | os.PathLike[str] | None) -> list[Path]:
+def _target_paths(selected: list[Subject], chosen: Format, output: str | os.PathLike[str] | None) -> list[Path]:
     """Where each trace goes."""
     output_path = Path(output) if output is not None else None
     alone = len(selected) == 1

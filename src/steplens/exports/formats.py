@@ -57,7 +57,7 @@ class Format:
     compressed: bool = False
 
 
-def _chrome(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
+def _write_chrome(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
     # the file that an analysis writes, to the byte
     trace_view.write_events(Output(subject.trace, chrome_base_ns(subject), result.recorded_level(subject.trace)), handle)
 
@@ -68,7 +68,7 @@ def chrome_base_ns(subject: Subject) -> int:
     return time_base_ns(subject.trace, recorded.get(TIME_BASE_KEY))
 
 
-def _memory(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
+def _write_memory(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
     memory = memory_timeline.memory_of(subject, choices.device)
     if not memory.categorised:
         choices.on_note(memory_timeline.NO_CATEGORIES)
@@ -84,7 +84,7 @@ FORMATS = {
             "the form of PyTorch's own traces, for HolisticTraceAnalysis and Perfetto",
             lambda subject, name, handle, choices: kineto.write(subject, handle),
         ),
-        Format("chrome", ".trace_view.json.gz", "an array of trace events, for Perfetto and MindStudio Insight", _chrome),
+        Format("chrome", ".trace_view.json.gz", "an array of trace events, for Perfetto and MindStudio Insight", _write_chrome),
         Format(
             "db",
             rundir.RUN_SUFFIX,
@@ -122,7 +122,10 @@ FORMATS = {
             lambda subject, name, handle, choices: stacks.write(subject, handle, choices.metric),
         ),
         Format(
-            "memory", ".memory.html", "memory by category over time: a page, points (.json) or events (.raw.json.gz)", _memory
+            "memory",
+            ".memory.html",
+            "memory by category over time: a page, points (.json) or events (.raw.json.gz)",
+            _write_memory,
         ),
     )
 }

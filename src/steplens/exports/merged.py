@@ -43,9 +43,9 @@ def write_merged(members: Sequence[Member], target: Path, within_ns: tuple[int, 
     Raises:
         InputError: none has events there, or the file cannot be written.
     """
-    base_ns, base_origin_ns = _base(members)
+    base_ns, base_origin_ns = _earliest_time_base(members)
 
-    def outputs() -> Iterator[tuple[str, Output]]:
+    def member_outputs() -> Iterator[tuple[str, Output]]:
         for member in members:
             trace = member.subject.trace
             output = Output(trace, base_ns + member.origin_ns - base_origin_ns, result.recorded_level(trace))
@@ -56,12 +56,12 @@ def write_merged(members: Sequence[Member], target: Path, within_ns: tuple[int, 
 
     try:
         with new_file(target, compressed=target.suffix == ".gz") as handle:
-            trace_view.write_several(outputs(), base_ns, handle)
+            trace_view.write_several(member_outputs(), base_ns, handle)
     except NothingToWriteError as nothing:
         raise InputError(members[0].subject.path, f"cannot be exported: {nothing}") from nothing
 
 
-def _base(members: Sequence[Member]) -> tuple[int, int]:
+def _earliest_time_base(members: Sequence[Member]) -> tuple[int, int]:
     """The time base and the origin of the member that begins first, so that no time of the others is before the base."""
     begins = {}
     for place, member in enumerate(members):

@@ -35,7 +35,7 @@ class Subject:
         return name
 
 
-def subjects(source: Trace | Run) -> list[Subject]:
+def list_subjects(source: Trace | Run) -> list[Subject]:
     """The traces of a source."""
     if isinstance(source, Run):
         return [Subject(trace, found.path) for found, trace in zip(source.sources, source.traces, strict=True)]

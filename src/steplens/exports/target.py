@@ -23,7 +23,7 @@ OTHER_FOLDER = "Remove it, or give another --output"
 
 
 @contextlib.contextmanager
-def writing(target: Path) -> Iterator[None]:
+def translate_write_errors(target: Path) -> Iterator[None]:
     """Turn what goes wrong while ``target`` is written into an error that says so.
 
     Raises:
@@ -44,7 +44,7 @@ def new_file(target: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
     Raises:
         InputError: ``target`` is a folder or cannot be written; nothing of the new file is left.
     """
-    with writing(target):
+    with translate_write_errors(target):
         if target.is_dir():
             raise InputError(target, "is a folder, a file is to be written", "Give another --output")
         rundir.make_directory(target.absolute().parent)
@@ -67,7 +67,7 @@ def new_folder(target: Path, remedy: str = OTHER_FOLDER) -> Iterator[Path]:
     Raises:
         InputError: ``target`` exists and holds something, or cannot be written; nothing of the new folder is left.
     """
-    with writing(target):
+    with translate_write_errors(target):
         if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
             raise InputError(target, "exists already, a new folder is to be written", remedy)
         rundir.make_directory(target.absolute().parent)

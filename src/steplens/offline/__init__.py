@@ -18,7 +18,7 @@ from steplens.errors import InputError, check_exists
 from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code
-from steplens.offline.processes import Job, analyse_all, process_number, progress, report
+from steplens.offline.processes import Job, analyse_all, log_failures, process_number, progress_bar
 from steplens.offline.settings import is_complete, read_settings
 from steplens.readers import detect
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
@@ -66,18 +66,18 @@ def analyse(
     check_exists(top)
     folder = None if output is None else Path(output)
     exports = _export_types(export_type)
-    jobs = _jobs(top, exports, force=force or recompute, recompute=recompute, output=folder)
+    jobs = _list_jobs(top, exports, force=force or recompute, recompute=recompute, output=folder)
     workers = process_number(max_process_number)
-    with progress(len(jobs)) as advance:
+    with progress_bar(len(jobs)) as advance:
 
-        def say(result: RunResult) -> None:
+        def report_finished_run(result: RunResult) -> None:
             advance()
-            report(result)
+            log_failures(result)
 
-        return analyse_all(jobs, workers, say)
+        return analyse_all(jobs, workers, report_finished_run)
 
 
-def _jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: bool, output: Path | None) -> list[Job]:
+def _list_jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: bool, output: Path | None) -> list[Job]:
     """What is to be done for every run below ``top``: first the ranks of folders that several share, then the others."""
     if top.is_file() and output is None and not recompute:
         raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")

@@ -15,7 +15,7 @@ from steplens import rundir
 from steplens.analysis.stored_figures import find_contradictions
 from steplens.errors import DefectError, InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
-from steplens.offline.recompute import compare
+from steplens.offline.recompute import compare_results
 from steplens.offline.run_log import run_log
 from steplens.offline.settings import is_complete, keep_complete, read_settings, seems_complete
 from steplens.offline.simplify import simplify
@@ -71,7 +71,7 @@ def analyse_run(
                 note = "" if own else NOT_OURS
                 seconds = time.perf_counter() - begin
                 return RunResult(path, True, already_complete=True, note=note, written_to=path, seconds=seconds)
-        into = path if target is None else _prepare(capture, target)
+        into = path if target is None else _prepare_directory(capture, target)
         with run_log(into) as logger:
             result = _analyse_run(capture, into, settings, exports, logger)
     except OSError as error:
@@ -124,7 +124,7 @@ def in_place(capture: AnyCapture) -> bool:
     return there.own or not (there.text or there.databases)
 
 
-def _prepare(capture: AnyCapture, target: Path) -> Path:
+def _prepare_directory(capture: AnyCapture, target: Path) -> Path:
     """Create the run directory of recomputed results, with the side files that other tools know the rank by."""
     rundir.make_directory(target)
     if capture.path.is_dir():
@@ -147,9 +147,9 @@ def _analyse_run(
         logger.error("%s", error, exc_info=isinstance(error, DefectError))
         if _is_simplified(capture) and into == capture.path:
             raise
-        return _unreadable(capture.path, into, settings, error)
+        return _write_unreadable_status(capture.path, into, settings, error)
     _give_memory_back()
-    missing = _unexported(capture)
+    missing = _describe_unexported_data(capture)
     if missing and _is_simplified(capture) and into == capture.path:
         # the results that are there hold more than new ones would
         raise InputError(capture.path, f"cannot be analysed again: {missing}; its results stay as they are", "See its logs")
@@ -164,12 +164,12 @@ def _analyse_run(
     )
     for name, status in statuses.items():
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
-    compared = compare(capture, trace, into) if into != capture.path else ()
+    compared = compare_results(capture, trace, into) if into != capture.path else ()
     recorded = (HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
     findings = (*recorded, *find_contradictions(trace))
     ok = complete(statuses) and not missing
     if ok and (into == capture.path or _is_simplified(capture)):
-        _simplify(capture.path, logger)
+        _simplify_run(capture.path, logger)
     if ok and into == capture.path:
         # what is left of it now is what the next analysis will look at
         keep_complete(into, detect.sources(detect.raw_of(detect.find_one(into))))
@@ -182,7 +182,7 @@ def _is_simplified(capture: AnyCapture) -> bool:
     return isinstance(capture.where, contents.Contents) and capture.where.simplified
 
 
-def _simplify(path: Path, logger: logging.Logger) -> None:
+def _simplify_run(path: Path, logger: logging.Logger) -> None:
     """Remove what the run's option ``data_simplification`` asks to remove, now that its results are complete."""
     done = simplify(path)
     for name in done.removed:
@@ -211,7 +211,7 @@ def _give_memory_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _unexported(capture: AnyCapture) -> str:
+def _describe_unexported_data(capture: AnyCapture) -> str:
     """Which recorded device data only CANN can read, in one sentence; empty when there is none."""
     if capture.path.is_dir() and capture.reader.in_place:
         there = contents.contents_of(capture.path)
@@ -220,7 +220,7 @@ def _unexported(capture: AnyCapture) -> str:
     return ""
 
 
-def _unreadable(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:
+def _write_unreadable_status(path: Path, into: Path, settings: Settings, error: InputError) -> RunResult:
     """Leave a status that says why there is no result; an older marker would contradict it."""
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE).get("state")
     check = "window_lost" if state == rundir.STATE_RECORDING else "unreadable"

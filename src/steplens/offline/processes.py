@@ -47,7 +47,7 @@ def analyse_all(jobs: Sequence[Job], workers: int, report: Callable[[RunResult],
     """Do jobs, at most ``workers`` at a time, and report each as soon as it is done; gives their results in order of the jobs."""
     results: dict[int, RunResult] = {}
 
-    def add(number: int, result: RunResult) -> None:
+    def add_result(number: int, result: RunResult) -> None:
         results[number] = result
         report(result)
 
@@ -60,7 +60,7 @@ def analyse_all(jobs: Sequence[Job], workers: int, report: Callable[[RunResult],
         with pool, contextlib.suppress(BrokenProcessPool):
             futures = {pool.submit(job.analyse): number for number, job in enumerate(jobs)}
             for future in as_completed(futures):
-                add(futures[future], future.result())
+                add_result(futures[future], future.result())
         if not results:
             # Workers cannot even start: typically a script without ``if __name__ == "__main__":``, which they import.
             log.warning("analysis processes could not be started, the runs are analysed one after the other")
@@ -68,13 +68,13 @@ def analyse_all(jobs: Sequence[Job], workers: int, report: Callable[[RunResult],
     for number, job in enumerate(jobs):
         if started and number not in results:
             problem = f"{job.path}: its analysis process died, possibly for lack of memory; analyse it alone"
-            add(number, RunResult(job.path, False, problem=problem))
+            add_result(number, RunResult(job.path, False, problem=problem))
         elif not started:
-            add(number, job.analyse())
+            add_result(number, job.analyse())
     return [results[number] for number in range(len(jobs))]
 
 
-def report(result: RunResult) -> None:
+def log_failures(result: RunResult) -> None:
     """Say what failed."""
     if result.problem:
         log.error(result.problem)
@@ -90,7 +90,7 @@ def report(result: RunResult) -> None:
 
 
 @contextlib.contextmanager
-def progress(total: int) -> Iterator[Callable[[], None]]:
+def progress_bar(total: int) -> Iterator[Callable[[], None]]:
     """A progress bar over the runs, where somebody is looking."""
     if total < 2 or sys.stderr is None or not sys.stderr.isatty():
         yield lambda: None

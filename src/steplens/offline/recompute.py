@@ -78,7 +78,7 @@ class Comparison:
     matters: bool = False
 
 
-def compare(capture: AnyCapture, trace: Trace, target: Path) -> tuple[Comparison, ...]:
+def compare_results(capture: AnyCapture, trace: Trace, target: Path) -> tuple[Comparison, ...]:
     """Compare the results in the run directory ``target`` with those of the capture that they were made from.
 
     Args:
@@ -125,7 +125,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 def _compare_json(name: str, own: Path, again: Path, bases: tuple[Decimal, Decimal]) -> Comparison:
     try:
-        frames = [_entries(json_text.loads(path.read_bytes(), parse_float=str, parse_int=str)) for path in (own, again)]
+        frames = [_flatten_document(json_text.loads(path.read_bytes(), parse_float=str, parse_int=str)) for path in (own, again)]
     except ValueError:
         return Comparison(name, (0, 0), problem="one of them is no JSON")
     theirs, ours = frames
@@ -134,7 +134,7 @@ def _compare_json(name: str, own: Path, again: Path, bases: tuple[Decimal, Decim
     return _compare_frames(name, theirs, ours, bases)
 
 
-def _entries(document: Any) -> pl.DataFrame:
+def _flatten_document(document: Any) -> pl.DataFrame:
     """A row for every object of a JSON document that holds values: the keys that lead to it, and its values as text.
 
     What moved in packets of one size is a list of their number and their time: a row, too.
@@ -174,12 +174,12 @@ def _compare_frames(
             a, b = a.filter(both), b.filter(both)
         cells += len(a)
         numbers = pl.DataFrame([side.cast(pl.Decimal(38, 9), strict=False).alias(key) for key, side in (("a", a), ("b", b))])
-        rounding, tolerance = 10.0 ** -min(_decimals(a), _decimals(b)), 0.0
+        rounding, tolerance = 10.0 ** -min(_count_decimals(a), _count_decimals(b)), 0.0
         is_time = column in results.TIME_COLUMNS and numbers["a"].null_count() < len(a)
         if is_time:
             numbers = numbers.with_columns(pl.col("a") + bases[0], pl.col("b") + bases[1])
             # a JSON file has no texts with all digits, but doubles
-            tolerance = _spacing(numbers["a"]) if _ENTRY in own.columns else 0.0
+            tolerance = _double_spacing(numbers["a"]) if _ENTRY in own.columns else 0.0
         difference = (numbers["a"] - numbers["b"]).cast(pl.Float64).abs()
         same = (a == b).fill_null(False) & (not is_time) | ((a.fill_null("") == "") & (b.fill_null("") == ""))
         if difference.null_count() < len(a):
@@ -205,7 +205,7 @@ def _is_judged(name: str, column: str) -> bool:
     return measured and column not in _DOUBTFUL.get(name, ())
 
 
-def _spacing(times: pl.Series) -> float:
+def _double_spacing(times: pl.Series) -> float:
     """The distance of neighbouring doubles as large as these us."""
     largest = times.cast(pl.Float64).abs().max()
     return float(np.spacing(largest)) if isinstance(largest, float) else 0.0
@@ -225,7 +225,7 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort(keys, maintain_order=True)
 
 
-def _decimals(texts: pl.Series) -> int:
+def _count_decimals(texts: pl.Series) -> int:
     """Digits after the point that the column is written with, at most three: more are the noise of doubles."""
     longest = texts.str.extract(r"\.(\d+)$").str.len_chars().max()
     return min(int(longest), 3) if isinstance(longest, int) else 3

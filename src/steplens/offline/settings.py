@@ -48,7 +48,9 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
 
 def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:
     """Whether a run has a complete result of ours, newer than its raw data and of the same level, version and export types."""
-    return seems_complete(path, settings, sources, exports) and own_results.are_ours(path, _NAME, [*_results(path), *sources])
+    return seems_complete(path, settings, sources, exports) and own_results.are_ours(
+        path, _NAME, [*_result_files(path), *sources]
+    )
 
 
 def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:
@@ -65,16 +67,16 @@ def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], expo
     there = status.get("export_types")
     if not isinstance(there, list) or sorted(map(str, there)) != sorted(set(exports)):
         return False
-    done = _results(path)[1:]
+    done = _result_files(path)[1:]
     return bool(done) and all(file.is_file() for file in done)
 
 
 def keep_complete(path: Path, sources: Sequence[Path]) -> None:
     """Remember that the complete result of a run is ours and what it was made of, for ``is_complete``."""
-    own_results.keep(path, _NAME, [*_results(path), *sources])
+    own_results.keep(path, _NAME, [*_result_files(path), *sources])
 
 
-def _results(path: Path) -> list[Path]:
+def _result_files(path: Path) -> list[Path]:
     """The files of a result: its status, and what was written as that says."""
     folder = path / rundir.OUTPUT_DIRECTORY
     outputs = read_json(folder / rundir.STATUS_FILE).get("outputs")

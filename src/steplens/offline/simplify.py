@@ -80,8 +80,8 @@ def simplify(run_directory: Path, wanted: bool | None = None) -> Simplified:
         # a PROF directory that is opened on its own, or a link, is not part of this run
         if prof.parent != run_directory or prof.is_symlink():
             continue
-        for path in _surplus(prof, wanted, result.kept):
-            size = _size(path)
+        for path in _surplus_paths(prof, wanted, result.kept):
+            size = _size_in_bytes(path)
             try:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             except OSError as error:
@@ -89,7 +89,7 @@ def simplify(run_directory: Path, wanted: bool | None = None) -> Simplified:
                 continue
             freed += size
             result.removed.append(str(path.relative_to(run_directory)))
-    raw = {path.name: _size(path) for name in _RAW if _is_own(path := run_directory / name)} if wanted else {}
+    raw = {path.name: _size_in_bytes(path) for name in _RAW if _is_own(path := run_directory / name)} if wanted else {}
     return Simplified(result.removed, freed, result.kept, raw)
 
 
@@ -100,7 +100,7 @@ def recorded_option(run_directory: Path) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _surplus(prof: Path, wanted: bool, kept: list[str]) -> Iterator[Path]:
+def _surplus_paths(prof: Path, wanted: bool, kept: list[str]) -> Iterator[Path]:
     names = (*_WORKING, *_WORKING_TOO) if wanted else _WORKING
     for part in ("host", *sorted(path.name for path in prof.glob("device_*"))):
         # a link could lead to somebody else's data
@@ -122,7 +122,7 @@ def _is_own(path: Path) -> bool:
 
 def _why_not_again(prof: Path) -> str:
     """Why what was exported could not be made again; empty when it could."""
-    if not any(_size(path) for path in (prof / "host" / "data", *prof.glob("device_*/data"))):
+    if not any(_size_in_bytes(path) for path in (prof / "host" / "data", *prof.glob("device_*/data"))):
         return "there is no raw device data"
     try:
         find_msprof()
@@ -131,7 +131,7 @@ def _why_not_again(prof: Path) -> str:
     return ""
 
 
-def _size(path: Path) -> int:
+def _size_in_bytes(path: Path) -> int:
     """Bytes in a file or below a folder, links not followed."""
     with contextlib.suppress(OSError):
         if not path.is_dir():

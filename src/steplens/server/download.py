@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from steplens.exports.export import export
 from steplens.exports.merged import Member, write_merged
-from steplens.exports.subject import subjects
+from steplens.exports.subject import list_subjects
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment_headers
 from steplens.server.runs import OpenedRun
@@ -76,7 +76,7 @@ def _write_one(chosen: OpenedRun, number: int, to: str, within: tuple[int, int] 
 
 def _write_several(chosen: OpenedRun, numbers: Sequence[int], within: tuple[int, int] | None, file: Path) -> None:
     members = [
-        Member(_trace_name(chosen, number), subjects(chosen.trace(number))[0], chosen.origins[number]) for number in numbers
+        Member(_trace_name(chosen, number), list_subjects(chosen.trace(number))[0], chosen.origins[number]) for number in numbers
     ]
     write_merged(members, file, within)
 

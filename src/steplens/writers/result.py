@@ -207,7 +207,7 @@ def write_result(
         # Killed before the end, this leaves files that would otherwise pass for those of somebody else.
         write_status(run_directory, {})
     (folder / rundir.COMPLETION_MARKER).unlink(missing_ok=True)
-    metadata = _metadata(run_directory)
+    metadata = _read_metadata(run_directory)
     base_ns = _time_base(trace, run_directory, metadata)
     output = Output(trace, base_ns, settings.level, metadata or {})
     due = {file.name_for(trace): file for file in files if file.export in export_types}
@@ -305,7 +305,7 @@ def write_file(
     return OutputStatus(DONE, "", path.stat().st_size)
 
 
-def _metadata(run_directory: Path) -> dict[str, Any] | None:
+def _read_metadata(run_directory: Path) -> dict[str, Any] | None:
     """What ``profiler_metadata.json`` holds; None where it is damaged."""
     try:
         metadata = json_text.loads((run_directory / rundir.METADATA_FILE).read_bytes())

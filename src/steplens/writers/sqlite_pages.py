@@ -75,9 +75,9 @@ class TablePages:
             if (np.diff(keys) <= 0).any() or (self._last_keys and keys[0] <= self._last_keys[-1]) or keys[0] < 0:
                 raise ValueError("the keys of a table are not ascending")
         self._rows += count
-        cells, lengths = _cells(columns, keys, self._key)
+        cells, lengths = _leaf_cells(columns, keys, self._key)
         ends = np.cumsum(lengths)
-        for last, page in _leaves(cells, lengths, ends):
+        for last, page in _leaf_pages(cells, lengths, ends):
             self._spool.write(page)
             self._last_keys.append(int(keys[last - 1]))
 
@@ -98,10 +98,10 @@ class TablePages:
             numbers = _numbers_behind(pages, len(self._last_keys))
             pages = numbers[-1]
             before = sum(number < _LOCK_PAGE for number in numbers)
-            _copy(self._spool, file, numbers[:before])
-            _copy(self._spool, file, numbers[before:])
+            _copy_pages(self._spool, file, numbers[:before])
+            _copy_pages(self._spool, file, numbers[before:])
             level = list(zip(numbers, self._last_keys, strict=True))
-            while len(made := _interior(level)) > 1:
+            while len(made := _interior_pages(level)) > 1:
                 numbers = _numbers_behind(pages, len(made))
                 pages = numbers[-1]
                 for number, (page, _) in zip(numbers, made, strict=True):
@@ -118,7 +118,7 @@ class TablePages:
         self._spool.close()
 
 
-def usable(file: BinaryIO) -> bool:
+def has_expected_pages(file: BinaryIO) -> bool:
     """Whether an SQLite file has pages as this module makes them: of its size and without a reserved end."""
     file.seek(0)
     header = file.read(100)
@@ -131,7 +131,7 @@ def _numbers_behind(pages: int, count: int) -> list[int]:
     return [number for number in numbers if number != _LOCK_PAGE][:count]
 
 
-def _copy(spool: BinaryIO, file: BinaryIO, numbers: list[int]) -> None:
+def _copy_pages(spool: BinaryIO, file: BinaryIO, numbers: list[int]) -> None:
     """Copy pages from ``spool`` to consecutive numbers."""
     if numbers:
         file.seek((numbers[0] - 1) * PAGE_BYTES)
@@ -139,7 +139,7 @@ def _copy(spool: BinaryIO, file: BinaryIO, numbers: list[int]) -> None:
         file.write(spool.read(len(numbers[start : start + _COPIED_PAGES]) * PAGE_BYTES))
 
 
-def _cells(columns: list[pl.Series], keys: npt.NDArray[np.int64], key: int | None) -> tuple[_Bytes, npt.NDArray[np.int64]]:
+def _leaf_cells(columns: list[pl.Series], keys: npt.NDArray[np.int64], key: int | None) -> tuple[_Bytes, npt.NDArray[np.int64]]:
     """The cells of a leaf one after the other, and the length of each: length of the record, rowid, types, values."""
     count = len(keys)
     parts: list[_Bytes] = []
@@ -151,7 +151,7 @@ def _cells(columns: list[pl.Series], keys: npt.NDArray[np.int64], key: int | Non
             continue
         # nothing but integers has a place here; polars refuses what does not fit
         values = column.cast(pl.Int64).fill_null(strategy="min").to_numpy()
-        width, kind = _width(int(values.min()), int(values.max()))
+        width, kind = _integer_width(int(values.min()), int(values.max()))
         is_present = None if not column.null_count() else column.is_not_null().to_numpy()
         types[:, number] = kind if is_present is None else np.where(is_present, kind, 0)
         parts.append(values.astype(">i8").view(np.uint8).reshape(count, 8)[:, 8 - width :])
@@ -159,8 +159,8 @@ def _cells(columns: list[pl.Series], keys: npt.NDArray[np.int64], key: int | Non
         body += width if is_present is None else np.where(is_present, width, 0)
     head = len(columns) + 1
     record = body + head
-    size, size_known = _varints(record)
-    rowid, rowid_known = _varints(keys)
+    size, size_known = _encode_varints(record)
+    rowid, rowid_known = _encode_varints(keys)
     parts = [size, rowid, np.full((count, 1), head, dtype=np.uint8), types, *parts]
     matrix = np.concatenate(parts, axis=1)
     masks = [size_known, rowid_known, None, None, *present]
@@ -175,7 +175,7 @@ def _cells(columns: list[pl.Series], keys: npt.NDArray[np.int64], key: int | Non
     return matrix[is_used], is_used.sum(axis=1, dtype=np.int64)
 
 
-def _width(low: int, high: int) -> tuple[int, int]:
+def _integer_width(low: int, high: int) -> tuple[int, int]:
     for width, kind in _WIDTHS:
         limit = 1 << (8 * width - 1)
         if -limit <= low and high < limit:
@@ -183,7 +183,7 @@ def _width(low: int, high: int) -> tuple[int, int]:
     raise ValueError(f"{low} to {high} have no place in 64 bits")
 
 
-def _varints(values: npt.NDArray[np.int64]) -> tuple[_Bytes, npt.NDArray[np.bool_] | None]:
+def _encode_varints(values: npt.NDArray[np.int64]) -> tuple[_Bytes, npt.NDArray[np.bool_] | None]:
     """Integers >= 0 below 2**56 as SQLite's variable-length ones, and which bytes of each count; None for all of them."""
     longest = max((int(values.max()).bit_length() + 6) // 7, 1)
     if longest > 8:
@@ -200,7 +200,7 @@ def _varints(values: npt.NDArray[np.int64]) -> tuple[_Bytes, npt.NDArray[np.bool
     return made, needed
 
 
-def _leaves(cells: _Bytes, lengths: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+def _leaf_pages(cells: _Bytes, lengths: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
     """Leaf pages, each with the row behind its last one."""
     # a cell takes its bytes and a pointer of two
     filled = ends + 2 * np.arange(1, len(ends) + 1)
@@ -215,7 +215,7 @@ def _leaves(cells: _Bytes, lengths: npt.NDArray[np.int64], ends: npt.NDArray[np.
         first, before_bytes, before_filled = last, int(ends[last - 1]), int(filled[last - 1])
 
 
-def _interior(children: list[tuple[int, int]]) -> list[tuple[bytes, int]]:
+def _interior_pages(children: list[tuple[int, int]]) -> list[tuple[bytes, int]]:
     """Interior pages above pages given as (number, greatest key): each with the greatest key below it."""
     # shared evenly, since SQLite takes no page with a single child
     pages = -(-len(children) // _CHILDREN)
@@ -223,7 +223,9 @@ def _interior(children: list[tuple[int, int]]) -> list[tuple[bytes, int]]:
     made = []
     for first, behind in itertools.pairwise(borders):
         *cells, (rightmost, greatest) = children[first:behind]
-        made.append((_interior_page([struct.pack(">I", number) + _varint(key) for number, key in cells], rightmost), greatest))
+        made.append(
+            (_interior_page([struct.pack(">I", number) + _encode_varint(key) for number, key in cells], rightmost), greatest)
+        )
     return made
 
 
@@ -237,7 +239,7 @@ def _interior_page(cells: list[bytes], rightmost: int) -> bytes:
     return head + bytes(start - len(head)) + b"".join(cells)
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     made = [value & 0x7F]
     while value := value >> 7:
         made.append(value & 0x7F | 0x80)

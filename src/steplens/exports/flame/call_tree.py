@@ -91,7 +91,7 @@ def host_calls(trace: Trace) -> CallTree:
     calls = trace.required("ops").select(*columns, device_ns=pl.col("device_self_ns").fill_null(0))
     rows = pl.concat([frames, calls]).with_columns(pl.col("pid").fill_null(pid), pl.col("tid").fill_null(0)).collect()
     thread_names = {(pid, tid): name for pid, tid, name in trace.required("threads").collect().iter_rows()}
-    return _tree(rows, ["pid", "tid"], lambda pid, tid: thread_names.get((pid, tid)) or f"thread {tid}", "process")
+    return _build_tree(rows, ["pid", "tid"], lambda pid, tid: thread_names.get((pid, tid)) or f"thread {tid}", "process")
 
 
 def device_tasks(trace: Trace) -> CallTree:
@@ -99,12 +99,12 @@ def device_tasks(trace: Trace) -> CallTree:
     rows = trace.required("kernels").select(
         "name", "start_ns", "end_ns", pl.col("device").fill_null(0).cast(pl.Int64), pl.col("stream").fill_null(0), device_ns=0
     )
-    return _tree(rows.collect(), ["device", "stream"], lambda _, stream: f"stream {stream}", "device")
+    return _build_tree(rows.collect(), ["device", "stream"], lambda _, stream: f"stream {stream}", "device")
 
 
-def _tree(rows: pl.DataFrame, keys: list[str], lane_name: Callable[[int, int], str], group: str) -> CallTree:
+def _build_tree(rows: pl.DataFrame, keys: list[str], lane_name: Callable[[int, int], str], group: str) -> CallTree:
     rows = rows.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
-    rows, lane, nesting = _nested(rows, keys)
+    rows, lane, nesting = _nest_calls(rows, keys)
     first, second = (rows[key].to_numpy() for key in keys)
     bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True]) if len(lane) else np.zeros(1, np.int64)
     several = len(np.unique(first)) > 1
@@ -128,7 +128,7 @@ def _tree(rows: pl.DataFrame, keys: list[str], lane_name: Callable[[int, int], s
     )
 
 
-def _nested(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, Int64Array, Nesting]:
+def _nest_calls(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, Int64Array, Nesting]:
     """The rows in order, their lanes and nesting; calls that nearly enclose another one's end are cut to enclose it."""
     order = [*keys, "start_ns", "end_ns"]
     for _ in range(_ROUNDS):
@@ -159,7 +159,7 @@ def _in_turn(found: list[Lane], nesting: Nesting, start: Int64Array, end: Int64A
     """Times with which no call begins before its predecessor has ended, unless that encloses it."""
     start, end = start.copy(), end.copy()
     for lane in found:
-        begins, ends = positions(nesting, lane)
+        begins, ends = event_positions(nesting, lane)
         at = np.empty(2 * len(begins), dtype=np.int64)
         at[begins], at[ends] = start[lane.first : lane.last], end[lane.first : lane.last]
         at = np.maximum.accumulate(at)
@@ -167,7 +167,7 @@ def _in_turn(found: list[Lane], nesting: Nesting, start: Int64Array, end: Int64A
     return start, end
 
 
-def positions(nesting: Nesting, lane: Lane) -> tuple[Int64Array, Int64Array]:
+def event_positions(nesting: Nesting, lane: Lane) -> tuple[Int64Array, Int64Array]:
     """Where the beginning and the end of each call of a lane stand in the sequence of all of them.
 
     Nobody has to walk: in front of the beginning of call i lie i beginnings, and the ends of all of them but its ancestors; in
@@ -200,7 +200,7 @@ class Stacks:
     of_call: Int64Array
 
 
-def stacks(tree: CallTree) -> Stacks:
+def number_stacks(tree: CallTree) -> Stacks:
     """Number the stacks of a tree, level by level: the cost depends on the depth, not on the number of stacks."""
     count = len(tree.lanes)
     lane_of = np.repeat(np.arange(count), [lane.last - lane.first for lane in tree.lanes])

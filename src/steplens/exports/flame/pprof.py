@@ -7,7 +7,7 @@ from typing import IO
 
 import numpy as np
 
-from steplens.exports.flame.call_tree import CallTree, Stacks, frame_of, host_calls, stacks
+from steplens.exports.flame.call_tree import CallTree, Stacks, frame_of, host_calls, number_stacks
 from steplens.exports.subject import Subject
 from steplens.trace.building.devices import device_kind
 from steplens.trace.schema import CORE_CPU
@@ -40,23 +40,25 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
     if device_kind(trace) != CORE_CPU:
         values.append(("device", "nanoseconds"))
     for kind, unit in values:
-        handle.write(_message(_PROFILE["sample_type"], _number(1, strings[kind]) + _number(2, strings[unit])))
-    _write_samples(tree, stacks(tree), len(values), strings, handle)
+        handle.write(_message_field(_PROFILE["sample_type"], _number_field(1, strings[kind]) + _number_field(2, strings[unit])))
+    _write_samples(tree, number_stacks(tree), len(values), strings, handle)
     # the mapping says that there is nothing left to look up in a binary
-    mapping = _number(1, 1) + _number(5, strings["python"]) + b"".join(_number(field, 1) for field in (7, 8, 9))
-    handle.write(_message(_PROFILE["mapping"], mapping))
+    mapping = _number_field(1, 1) + _number_field(5, strings["python"]) + b"".join(_number_field(field, 1) for field in (7, 8, 9))
+    handle.write(_message_field(_PROFILE["mapping"], mapping))
     for number, name in enumerate(tree.names, 1):
         frame = frame_of(name)
-        line = _message(4, _number(1, number) + _number(2, frame.line))
-        handle.write(_message(_PROFILE["location"], _number(1, number) + _number(2, 1) + line))
-        texts = _number(2, strings[frame.function]) + _number(3, strings[name]) + _number(4, strings[frame.file])
-        handle.write(_message(_PROFILE["function"], _number(1, number) + texts + _number(5, frame.line)))
+        line = _message_field(4, _number_field(1, number) + _number_field(2, frame.line))
+        handle.write(_message_field(_PROFILE["location"], _number_field(1, number) + _number_field(2, 1) + line))
+        texts = (
+            _number_field(2, strings[frame.function]) + _number_field(3, strings[name]) + _number_field(4, strings[frame.file])
+        )
+        handle.write(_message_field(_PROFILE["function"], _number_field(1, number) + texts + _number_field(5, frame.line)))
     begin, end = int(tree.start.min()), int(tree.end.max())
-    handle.write(_number(_PROFILE["time_nanos"], begin) + _number(_PROFILE["duration_nanos"], end - begin))
-    handle.write(_message(_PROFILE["comment"], _varint(strings[f"steplens: {subject.name}"])))
-    handle.write(_number(_PROFILE["default_sample_type"], strings["time"]))
+    handle.write(_number_field(_PROFILE["time_nanos"], begin) + _number_field(_PROFILE["duration_nanos"], end - begin))
+    handle.write(_message_field(_PROFILE["comment"], _encode_varint(strings[f"steplens: {subject.name}"])))
+    handle.write(_number_field(_PROFILE["default_sample_type"], strings["time"]))
     for text in strings:
-        handle.write(_message(_PROFILE["string"], text.encode()))
+        handle.write(_message_field(_PROFILE["string"], text.encode()))
 
 
 def _write_samples(tree: CallTree, found: Stacks, values: int, strings: _Strings, handle: IO[bytes]) -> None:
@@ -64,17 +66,17 @@ def _write_samples(tree: CallTree, found: Stacks, values: int, strings: _Strings
     for total, column in zip(sums, (np.ones_like(tree.self_ns), tree.self_ns, tree.device_ns), strict=True):
         np.add.at(total, found.of_call, column)
     thread = strings["thread"]
-    labels = [_message(3, _number(1, thread) + _number(2, strings[lane.name])) for lane in tree.lanes]
+    labels = [_message_field(3, _number_field(1, thread) + _number_field(2, strings[lane.name])) for lane in tree.lanes]
     # the innermost call comes first, so a stack is its last call in front of its parent's text
     paths: list[bytes] = []
     for parent, frame, lane, *counts in zip(
         found.parent.tolist(), found.frame.tolist(), found.lane.tolist(), *sums[:values].tolist(), strict=True
     ):
-        path = b"" if frame < 0 else _varint(frame + 1) + paths[parent]
+        path = b"" if frame < 0 else _encode_varint(frame + 1) + paths[parent]
         paths.append(path)
         if frame >= 0:
-            sample = _message(1, path) + _message(2, b"".join(map(_varint, counts))) + labels[lane]
-            handle.write(_message(_PROFILE["sample"], sample))
+            sample = _message_field(1, path) + _message_field(2, b"".join(map(_encode_varint, counts))) + labels[lane]
+            handle.write(_message_field(_PROFILE["sample"], sample))
 
 
 class _Strings:
@@ -92,7 +94,7 @@ class _Strings:
         return iter(self._numbers)
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     """A number, seven bits at a time, the lowest first; a negative one as its complement in 64 bits."""
     value &= (1 << 64) - 1
     encoded = bytearray()
@@ -103,11 +105,11 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _number(field: int, value: int) -> bytes:
+def _number_field(field: int, value: int) -> bytes:
     """A field that is a number; 0 is what a missing one means."""
-    return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
+    return _encode_varint(field << 3 | _VARINT) + _encode_varint(value) if value else b""
 
 
-def _message(field: int, content: bytes) -> bytes:
+def _message_field(field: int, content: bytes) -> bytes:
     """A field that is a message, a text or a list of numbers."""
-    return _varint(field << 3 | _BYTES) + _varint(len(content)) + content
+    return _encode_varint(field << 3 | _BYTES) + _encode_varint(len(content)) + content

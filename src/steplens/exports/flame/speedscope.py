@@ -11,9 +11,8 @@ from typing import IO
 import numpy as np
 import polars as pl
 
-from steplens.exports.flame.call_tree import CallTree, Lane, device_tasks, frame_of, host_calls, positions
-from steplens.exports.json_events import chunks
-from steplens.exports.json_events import write as write_cells
+from steplens.exports.flame.call_tree import CallTree, Lane, device_tasks, event_positions, frame_of, host_calls
+from steplens.exports.json_events import split_into_chunks, write_cells
 from steplens.exports.subject import Subject
 from steplens.trace.building.devices import device_kind
 from steplens.trace.building.nesting import Int64Array
@@ -41,10 +40,10 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
     end = max(int(tree.end.max()) for tree in trees) - origin
     offsets = np.cumsum([0, *(len(tree.names) for tree in trees)])
     handle.write(json.dumps({"$schema": _SCHEMA, "exporter": "steplens", "name": subject.name}).encode()[:-1])
-    handle.write(f', "activeProfileIndex": {_longest(trees)}, "shared": {{"frames": ['.encode())
+    handle.write(f', "activeProfileIndex": {_lane_with_most_calls(trees)}, "shared": {{"frames": ['.encode())
     for number, name in enumerate(name for tree in trees for name in tree.names):
         handle.write(b",\n" if number else b"\n")
-        handle.write(json.dumps(_frame(name), ensure_ascii=False).encode())
+        handle.write(json.dumps(_frame_entry(name), ensure_ascii=False).encode())
     handle.write(b']}, "profiles": [')
     number = 0
     for tree, offset in zip(trees, offsets.tolist(), strict=False):
@@ -59,22 +58,22 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
     handle.write(b"]}\n")
 
 
-def _frame(name: str) -> dict[str, str | int]:
+def _frame_entry(name: str) -> dict[str, str | int]:
     frame = frame_of(name)
     return {"name": frame.function, "file": frame.file, "line": frame.line} if frame.file else {"name": name}
 
 
-def _longest(trees: list[CallTree]) -> int:
+def _lane_with_most_calls(trees: list[CallTree]) -> int:
     """The profile to show first: the lane with most calls."""
     sizes = [lane.last - lane.first for tree in trees for lane in tree.lanes]
     return sizes.index(max(sizes))
 
 
 def _write_events(tree: CallTree, lane: Lane, offset: int, origin: int, handle: IO[bytes]) -> None:
-    opens, frame, at = sequence(tree, lane)
+    opens, frame, at = event_sequence(tree, lane)
     rows = pl.DataFrame({"opens": opens, "frame": frame + offset, "at": at - origin})
     first = True
-    for part in chunks(rows):
+    for part in split_into_chunks(rows):
         heads = pl.Series(['\n{"type":"C","frame":', '\n{"type":"O","frame":']).gather(part["opens"].cast(pl.UInt32))
         part = part.with_columns(head=pl.concat_str(pl.lit(","), heads))
         if first:
@@ -84,14 +83,14 @@ def _write_events(tree: CallTree, lane: Lane, offset: int, origin: int, handle: 
         write_cells(handle, part, pl.col("head"), pl.col("frame"), ',"at":', pl.col("at"), "}")
 
 
-def sequence(tree: CallTree, lane: Lane) -> tuple[Int64Array, Int64Array, Int64Array]:
+def event_sequence(tree: CallTree, lane: Lane) -> tuple[Int64Array, Int64Array, Int64Array]:
     """The calls of a lane as one sequence of beginnings (1) and ends (0), balanced and in order of time.
 
     Returns:
         what it is, the name and the time (Unix ns) of each, shape (2 n,).
     """
     rows = slice(lane.first, lane.last)
-    begins, ends = positions(tree.nesting, lane)
+    begins, ends = event_positions(tree.nesting, lane)
     opens = np.zeros(2 * len(begins), dtype=np.int64)
     opens[begins] = 1
     frame, at = np.empty_like(opens), np.empty_like(opens)

@@ -48,13 +48,13 @@ def write(subject: Subject, handle: IO[bytes], metric: str = SELF_CPU) -> None:
     sums = calls.group_by("stack").agg(us=self_time.sum() // 1000).filter(pl.col("us") > 0).sort("us", descending=True).collect()
     lines: dict[str, int] = {}
     for text, us in sums.select(pl.col("stack").cast(pl.String), "us").iter_rows():
-        line = folded(text)
+        line = fold_stack(text)
         # stacks may differ in nothing but characters that a line cannot hold
         lines[line] = lines.get(line, 0) + us
     for line, us in lines.items():
         handle.write(f"{line} {us}\n".encode("utf-8", "replace"))
 
 
-def folded(stack: str) -> str:
+def fold_stack(stack: str) -> str:
     """A stack of the table ``ops``, innermost frame first, the other way round and on one line."""
     return ";".join(_CONTROLS.sub(" ", frame).strip() for frame in reversed(stack.split(";")))

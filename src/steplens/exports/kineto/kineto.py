@@ -20,7 +20,7 @@ from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building.devices import product_names
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
 from steplens.writers.common.output import NothingToWriteError, used_devices
-from steplens.writers.trace_view.trace_events import metadata
+from steplens.writers.trace_view.trace_events import metadata_event
 
 #: members that this file has of its own, and those that exist only inside steplens
 _NOT_COPIED = frozenset(
@@ -43,19 +43,19 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
     if not any(trace.required(table).select(pl.len()).collect().item() for table in tables):
         raise NothingToWriteError("the trace has no events")
     twin = twin_of(trace, handle)
-    members = {"schemaVersion": 1, **_described(twin), "displayTimeUnit": "ms", "baseTimeNanoseconds": twin.base_ns}
+    members = {"schemaVersion": 1, **_trace_metadata(twin), "displayTimeUnit": "ms", "baseTimeNanoseconds": twin.base_ns}
     handle.write(b"{")
     for name, value in members.items():
         handle.write(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)},\n".encode())
     handle.write(b'"traceEvents": [\n')
-    handle.write(json.dumps(metadata("process_name", twin.pid, 0, name="python")).encode())
+    handle.write(json.dumps(metadata_event("process_name", twin.pid, 0, name="python")).encode())
     _name_lanes(twin)
     for write_layer in (*kineto_host.LAYERS, *kineto_device.LAYERS):
         write_layer(twin)
     handle.write(b'\n],\n"traceName": ' + json.dumps(f"{subject.name}.json", ensure_ascii=False).encode() + b"}\n")
 
 
-def _described(twin: Twin) -> dict[str, Any]:
+def _trace_metadata(twin: Twin) -> dict[str, Any]:
     """What the file says of itself: the job, the devices, and what the source says besides."""
     values = twin.trace.meta_values()
     job = values.get("distributedInfo")
@@ -79,18 +79,18 @@ def _name_lanes(twin: Twin) -> None:
     names = {(pid, tid): name for pid, tid, name in twin.trace.required("threads").collect().iter_rows()}
     for pid in pairs["pid"].unique(maintain_order=True):
         if pid != twin.pid:
-            write_object(twin.handle, metadata("process_name", pid, 0, name="python"))
-        write_object(twin.handle, metadata("process_labels", pid, 0, labels="CPU"))
-        write_object(twin.handle, metadata("process_sort_index", pid, 0, sort_index=pid))
+            write_object(twin.handle, metadata_event("process_name", pid, 0, name="python"))
+        write_object(twin.handle, metadata_event("process_labels", pid, 0, labels="CPU"))
+        write_object(twin.handle, metadata_event("process_sort_index", pid, 0, sort_index=pid))
     for pid, tid in pairs.iter_rows():
-        write_object(twin.handle, metadata("thread_name", pid, tid, name=names.get((pid, tid)) or f"thread {tid}"))
-        write_object(twin.handle, metadata("thread_sort_index", pid, tid, sort_index=tid))
+        write_object(twin.handle, metadata_event("thread_name", pid, tid, name=names.get((pid, tid)) or f"thread {tid}"))
+        write_object(twin.handle, metadata_event("thread_sort_index", pid, tid, sort_index=tid))
     label = {CORE_CUDA: "GPU", CORE_ROCM: "GPU", CORE_CPU: "CPU as device"}.get(twin.device_kind, twin.device_kind)
     for device in used_devices(twin.trace):
-        write_object(twin.handle, metadata("process_name", device, 0, name="python"))
-        write_object(twin.handle, metadata("process_labels", device, 0, labels=f"{label} {device}"))
-        write_object(twin.handle, metadata("process_sort_index", device, 0, sort_index=_DEVICES_SORT + device))
+        write_object(twin.handle, metadata_event("process_name", device, 0, name="python"))
+        write_object(twin.handle, metadata_event("process_labels", device, 0, labels=f"{label} {device}"))
+        write_object(twin.handle, metadata_event("process_sort_index", device, 0, sort_index=_DEVICES_SORT + device))
     streams = pl.concat([task.select("device", "stream").unique() for task in (twin.tasks, twin.collectives)]).unique()
     for device, stream in streams.sort("device", "stream").iter_rows():
-        write_object(twin.handle, metadata("thread_name", device, stream, name=f"stream {stream}"))
-        write_object(twin.handle, metadata("thread_sort_index", device, stream, sort_index=stream))
+        write_object(twin.handle, metadata_event("thread_name", device, stream, name=f"stream {stream}"))
+        write_object(twin.handle, metadata_event("thread_sort_index", device, stream, sort_index=stream))

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from steplens.exports.json_events import chunks, head, text_member
+from steplens.exports.json_events import event_head, split_into_chunks, text_member
 from steplens.exports.kineto.kineto_links import Twin
 from steplens.formats import kineto
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COPY
-from steplens.writers.common.text import number_member, quoted, render_distinct
+from steplens.writers.common.text import json_string, number_member, render_distinct
 
 #: by these names the tools tell collectives and copies from computing
 _COLLECTIVE_NAME = re.compile(r"^nccl.*Kernel")
@@ -22,17 +22,17 @@ _COPY_NAME = re.compile(r"^(Memcpy|Memset)")
 _LISTS = {f"{name} {axis}": name for name in ("grid", "block") for axis in "xyz"}
 
 
-def _tasks(twin: Twin) -> None:
+def _write_device_tasks(twin: Twin) -> None:
     is_gpu = twin.device_kind in (CORE_CUDA, CORE_ROCM)
     metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
-    for part in chunks(twin.tasks):
-        part = part.join(_measured(metrics, part["id"]), left_on="id", right_on="kernel", how="left", maintain_order="left")
+    for part in split_into_chunks(twin.tasks):
+        part = part.join(_metric_members(metrics, part["id"]), left_on="id", right_on="kernel", how="left", maintain_order="left")
         kind = pl.col("kind").cast(pl.String)
         name = part.select(pl.concat_str(kind.fill_null(""), pl.lit("\0"), pl.col("name").cast(pl.String).fill_null("")))
         _write_tasks(
             twin,
             part,
-            render_distinct(name.to_series(), _head),
+            render_distinct(name.to_series(), _task_head),
             number_member("bytes", "bytes", part),
             pl.col("measured").fill_null(""),
             "" if is_gpu else text_member("core", part["core"]),
@@ -41,12 +41,12 @@ def _tasks(twin: Twin) -> None:
         )
 
 
-def _collectives(twin: Twin) -> None:
+def _write_collectives(twin: Twin) -> None:
     """Collectives, each as the device task that it is, with the arguments that PyTorch gives to those of NCCL."""
     metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
-    groups = _groups(twin)
-    for part in chunks(twin.collectives):
-        measured = _measured(metrics, part["kernel"].drop_nulls())
+    groups = _group_members(twin)
+    for part in split_into_chunks(twin.collectives):
+        measured = _metric_members(metrics, part["kernel"].drop_nulls())
         part = part.join(measured, on="kernel", how="left", maintain_order="left")
         received = pl.col("kind").cast(pl.String) == "receive"
         part = part.with_columns(
@@ -55,7 +55,9 @@ def _collectives(twin: Twin) -> None:
         _write_tasks(
             twin,
             part,
-            render_distinct(part["name"], lambda name: _head(f"{KIND_COMMUNICATION}\0{name}"), _head(f"{KIND_COMMUNICATION}\0")),
+            render_distinct(
+                part["name"], lambda name: _task_head(f"{KIND_COMMUNICATION}\0{name}"), _task_head(f"{KIND_COMMUNICATION}\0")
+            ),
             # in Kineto's own order: readers may take what follows the launch as one piece
             pl.col("measured").fill_null(""),
             text_member(kineto.COLLECTIVE_MEMBERS["collective"], part["operation"]),
@@ -91,7 +93,7 @@ def _write_tasks(twin: Twin, part: pl.DataFrame, head: pl.Series, *arguments: st
     )
 
 
-def _head(kind_and_name: str) -> str:
+def _task_head(kind_and_name: str) -> str:
     """Start of an event up to its pid."""
     kind, _, name = kind_and_name.partition("\0")
     category = kineto.KERNEL
@@ -100,10 +102,10 @@ def _head(kind_and_name: str) -> str:
     elif kind == KIND_COPY:
         category = kineto.SET if name.startswith("Memset") else kineto.COPY
         name = name if _COPY_NAME.match(name) else kineto.COPY_PREFIX + name
-    return f',\n{{"ph":"X","cat":"{category}","name":{quoted(name)},"pid":'
+    return f',\n{{"ph":"X","cat":"{category}","name":{json_string(name)},"pid":'
 
 
-def _measured(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
+def _metric_members(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
     """``kernel`` and ``measured``, the members of JSON with all measured values of it, in the order of the source.
 
     Args:
@@ -125,13 +127,13 @@ def _measured(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
     part = part.filter(pl.col("value").is_finite())
     part = part.select("kernel", key=name.replace(_LISTS), listed=name.is_in(list(_LISTS)), text=text)
     members = part.group_by("kernel", "key", "listed", maintain_order=True).agg(pl.col("text").str.join(","))
-    keys = render_distinct(members["key"], quoted, '""')
+    keys = render_distinct(members["key"], json_string, '""')
     value = pl.when("listed").then(pl.format("[{}]", "text")).otherwise("text")
     members = members.select("kernel", member=pl.format(",{}:{}", keys, value))
     return members.group_by("kernel", maintain_order=True).agg(measured=pl.col("member").str.join(""))
 
 
-def _groups(twin: Twin) -> dict[str, str]:
+def _group_members(twin: Twin) -> dict[str, str]:
     """Description and ranks of each process group, as members of JSON, by the group's name."""
     job = twin.trace.meta_values().get("distributedInfo")
     listed = job.get("pg_config") if isinstance(job, dict) else None
@@ -143,16 +145,18 @@ def _groups(twin: Twin) -> dict[str, str]:
                 members[kineto.COLLECTIVE_MEMBERS["group_description"]] = group["pg_desc"]
             if isinstance(group.get("ranks"), list):
                 members[kineto.COLLECTIVE_MEMBERS["group_ranks"]] = str(group["ranks"])
-            groups[str(group.get("pg_name"))] = "".join(f",{quoted(key)}:{quoted(value)}" for key, value in members.items())
+            groups[str(group.get("pg_name"))] = "".join(
+                f",{json_string(key)}:{json_string(value)}" for key, value in members.items()
+            )
     return groups
 
 
-def _annotations(twin: Twin) -> None:
+def _write_annotations(twin: Twin) -> None:
     marks = twin.trace.required("marks").filter(pl.col("domain").cast(pl.String) == kineto.DEVICE_ANNOTATION).collect()
-    for part in chunks(marks):
+    for part in split_into_chunks(marks):
         twin.calls(
             part,
-            head(part["message"], kineto.DEVICE_ANNOTATION),
+            event_head(part["message"], kineto.DEVICE_ANNOTATION),
             pl.col("pid").fill_null(0),
             pl.col("stream").fill_null(0),
             f',"args":{{"{kineto.EXTERNAL_ID}":',
@@ -161,4 +165,4 @@ def _annotations(twin: Twin) -> None:
         )
 
 
-LAYERS: tuple[Callable[[Twin], None], ...] = (_tasks, _collectives, _annotations)
+LAYERS: tuple[Callable[[Twin], None], ...] = (_write_device_tasks, _write_collectives, _write_annotations)

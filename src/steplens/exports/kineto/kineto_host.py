@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from steplens.exports.json_events import chunks, head, members, text_member, write
+from steplens.exports.json_events import event_head, join_members, split_into_chunks, text_member, write_cells
 from steplens.exports.kineto.kineto_links import Twin
 from steplens.exports.kineto.kineto_text import shapes_json, types_json
 from steplens.formats import kineto
@@ -14,7 +14,7 @@ from steplens.formats.ascend_terms import CALL_PREFIXES, NODE
 from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import NPU
-from steplens.writers.common.text import number_member, quoted, render_distinct
+from steplens.writers.common.text import json_string, number_member, render_distinct
 
 #: by these names alone HolisticTraceAnalysis knows what launches
 _LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
@@ -23,7 +23,7 @@ _LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
 _DEVICE_TYPES = {name: number for number, name in kineto.DEVICE_TYPES.items() if name in ("CPU", "CUDA", "HIP", "XPU", "NPU")}
 
 
-def _operators(twin: Twin) -> None:
+def _write_operators(twin: Twin) -> None:
     ops = twin.trace.ops
     if ops is None:
         return
@@ -34,8 +34,8 @@ def _operators(twin: Twin) -> None:
     name = pl.col("name").cast(pl.String)
     annotates = pl.col("scope").is_in([SCOPE_USER, SCOPE_MODULE])
     annotates |= name.str.starts_with(STEP_PREFIX) | name.str.starts_with(OPTIMIZER_STEP_PREFIX)
-    for part in chunks(ops):
-        operator, annotation = (head(part["name"], category) for category in (kineto.OPERATOR, kineto.ANNOTATION))
+    for part in split_into_chunks(ops):
+        operator, annotation = (event_head(part["name"], category) for category in (kineto.OPERATOR, kineto.ANNOTATION))
         twin.calls(
             part,
             pl.when(annotates.fill_null(False)).then(annotation).otherwise(operator),
@@ -57,7 +57,7 @@ def _operators(twin: Twin) -> None:
         )
 
 
-def _steps(twin: Twin) -> None:
+def _write_steps(twin: Twin) -> None:
     """The steps of a source that has no range around each of them."""
     steps = twin.trace.steps
     ops = twin.trace.required("ops").select(pl.col("name").cat.starts_with(STEP_PREFIX).any()).collect().item()
@@ -72,14 +72,14 @@ def _steps(twin: Twin) -> None:
     )
 
 
-def _python(twin: Twin) -> None:
+def _write_python_calls(twin: Twin) -> None:
     frames = twin.trace.python
     if frames is None:
         return
-    for part in chunks(frames):
+    for part in split_into_chunks(frames):
         twin.calls(
             part,
-            head(part["name"], kineto.PYTHON),
+            event_head(part["name"], kineto.PYTHON),
             pl.col("pid").fill_null(twin.pid),
             pl.col("tid"),
             f',"args":{{"{kineto.PYTHON_MEMBERS["id"]}":',
@@ -99,13 +99,13 @@ def _runtime_calls(twin: Twin) -> None:
     if twin.device_kind == NPU:
         prefix = layer.replace_strict(CALL_PREFIXES, default="", return_dtype=pl.String)
         calls = calls.with_columns(
-            category=pl.lit(kineto.RUNTIME), called=pl.concat_str(prefix, name), launches=_launching(twin, calls)
+            category=pl.lit(kineto.RUNTIME), called=pl.concat_str(prefix, name), launches=_launch_names(twin, calls)
         )
     else:
         missing = pl.lit(None, dtype=pl.String)
         calls = calls.with_columns(category=layer.fill_null(kineto.RUNTIME), called=name, launches=missing)
     calls = calls.with_columns(head=pl.concat_str("category", pl.lit("\0"), pl.coalesce("launches", "called")))
-    for part in chunks(calls):
+    for part in split_into_chunks(calls):
         renamed = part.select(pl.when(pl.col("launches").is_not_null()).then("called")).to_series()
         twin.calls(
             part,
@@ -113,7 +113,7 @@ def _runtime_calls(twin: Twin) -> None:
             pl.col("pid").fill_null(twin.pid),
             pl.col("tid").fill_null(0),
             ',"args":{',
-            members(
+            join_members(
                 number_member(kineto.EXTERNAL_ID, "external_id", part),
                 number_member("correlation", "correlation", part),
                 text_member("name", renamed),
@@ -122,7 +122,7 @@ def _runtime_calls(twin: Twin) -> None:
         )
 
 
-def _launching(twin: Twin, calls: pl.DataFrame) -> pl.Series:
+def _launch_names(twin: Twin, calls: pl.DataFrame) -> pl.Series:
     """What the tools call a call of CANN that launched a task; null for the others.
 
     Of the calls of several layers with one correlation it is the launch itself ("node"), or else the first one.
@@ -140,18 +140,18 @@ def _launching(twin: Twin, calls: pl.DataFrame) -> pl.Series:
 
 def _call_head(called: str) -> str:
     category, _, name = called.partition("\0")
-    return f',\n{{"ph":"X","cat":{quoted(category)},"name":{quoted(name)},"pid":'
+    return f',\n{{"ph":"X","cat":{json_string(category)},"name":{json_string(name)},"pid":'
 
 
-def _memory(twin: Twin) -> None:
+def _write_memory_events(twin: Twin) -> None:
     memory = twin.trace.memory
     if memory is None:
         return
     # memory that goes back to the pool was freed before
     events = memory.filter(pl.col("bytes").is_not_null() & pl.col("event").cast(pl.String).ne_missing(BLOCK_FREE))
     number = pl.col("device_type").cast(pl.String).replace_strict(_DEVICE_TYPES, default=1, return_dtype=pl.Int64)
-    for part in chunks(events):
-        write(
+    for part in split_into_chunks(events):
+        write_cells(
             twin.handle,
             part,
             ',\n{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":',
@@ -179,10 +179,10 @@ def _forward_backward(twin: Twin) -> None:
     if recorded.is_empty():
         pairs = forward_backward(twin.trace)
         recorded = pairs.select("from_ns", from_pid="pid", from_tid="from_tid", to_ns="start_ns", to_pid="pid", to_tid="tid")
-    _arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), kineto.FORWARD_BACKWARD)
+    _write_arrows(twin, recorded.with_columns(id=pl.int_range(1, pl.len() + 1)), kineto.FORWARD_BACKWARD)
 
 
-def _launches(twin: Twin) -> None:
+def _write_launch_arrows(twin: Twin) -> None:
     """An arrow from each call that launched a task to the first task that it launched."""
     if twin.device_kind == "CPU":
         # a call that is its own task needs no arrow
@@ -195,26 +195,26 @@ def _launches(twin: Twin) -> None:
     first = tasks.drop_nulls("link").sort("start_ns", maintain_order=True).unique("link", keep="first", maintain_order=True)
     ends = first.select(id="link", to_ns="start_ns", to_pid=pl.col("device").cast(pl.Int64), to_tid="stream")
     pairs = pl.concat(places).collect().join(ends, on="id", maintain_order="left")
-    _arrows(twin, pairs, kineto.LAUNCH)
+    _write_arrows(twin, pairs, kineto.LAUNCH)
 
 
-def _arrows(twin: Twin, pairs: pl.DataFrame, category: str) -> None:
+def _write_arrows(twin: Twin, pairs: pl.DataFrame, category: str) -> None:
     """Both ends of every arrow: id, from_ns, from_pid, from_tid, to_ns, to_pid, to_tid."""
-    for part in chunks(pairs):
+    for part in split_into_chunks(pairs):
         cells: list[str | pl.Expr] = []
         for phase, end in (("s", "from"), ("f", "to")):
             cells += [f',\n{{"ph":"{phase}","cat":"{category}","name":"{category}","id":', pl.col("id")]
             cells += [',"pid":', pl.col(f"{end}_pid").fill_null(twin.pid), ',"tid":', pl.col(f"{end}_tid").fill_null(0)]
             cells += [',"ts":', twin.ts(f"{end}_ns"), ',"bp":"e"}' if phase == "f" else "}"]
-        write(twin.handle, part, *cells)
+        write_cells(twin.handle, part, *cells)
 
 
 LAYERS: tuple[Callable[[Twin], None], ...] = (
-    _operators,
-    _steps,
-    _python,
+    _write_operators,
+    _write_steps,
+    _write_python_calls,
     _runtime_calls,
-    _memory,
+    _write_memory_events,
     _forward_backward,
-    _launches,
+    _write_launch_arrows,
 )

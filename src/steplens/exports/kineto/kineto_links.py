@@ -7,7 +7,7 @@ from typing import IO
 
 import polars as pl
 
-from steplens.exports.json_events import write
+from steplens.exports.json_events import write_cells
 from steplens.trace.building.devices import device_kind
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_OTHER
 from steplens.trace.trace import Trace
@@ -54,7 +54,7 @@ class Twin:
 
     def calls(self, frame: pl.DataFrame, start: Cell, pid: pl.Expr, tid: pl.Expr, *rest: Cell) -> None:
         """One complete event per row of ``frame``: what stands in front of its process id, both ids, times, and the rest."""
-        write(self.handle, frame, start, pid, ',"tid":', tid, ',"ts":', self.ts("start_ns"), ',"dur":', _DURATION, *rest)
+        write_cells(self.handle, frame, start, pid, ',"tid":', tid, ',"ts":', self.ts("start_ns"), ',"dur":', _DURATION, *rest)
 
 
 def twin_of(trace: Trace, handle: IO[bytes]) -> Twin:

@@ -9,7 +9,7 @@ from typing import Any
 def shapes_json(text: str) -> str | None:
     """``Input Dims`` of a text of shapes; None where the text is none."""
     try:
-        return json.dumps([_shape(item) for item in _split(text)])
+        return json.dumps([_parse_shape(item) for item in _split_list(text)])
     except (ValueError, RecursionError):
         return None
 
@@ -17,28 +17,28 @@ def shapes_json(text: str) -> str | None:
 def types_json(text: str) -> str | None:
     """``Input type`` of a text of types."""
     try:
-        return json.dumps([_type(item) for item in _split(text)], ensure_ascii=False)
+        return json.dumps([_parse_type(item) for item in _split_list(text)], ensure_ascii=False)
     except (ValueError, RecursionError):
         return json.dumps(text.split(";"), ensure_ascii=False)
 
 
-def _shape(item: str) -> list[Any]:
+def _parse_shape(item: str) -> list[Any]:
     if item.startswith("["):
-        return [_shape(inner) for inner in _split(_inside(item))]
+        return [_parse_shape(inner) for inner in _split_list(_strip_brackets(item))]
     return [int(size) for size in item.split(",")] if item else []
 
 
-def _type(item: str) -> Any:
-    return [_type(inner) for inner in _split(_inside(item))] if item.startswith("[") else item
+def _parse_type(item: str) -> Any:
+    return [_parse_type(inner) for inner in _split_list(_strip_brackets(item))] if item.startswith("[") else item
 
 
-def _inside(item: str) -> str:
+def _strip_brackets(item: str) -> str:
     if not item.endswith("]"):
         raise ValueError(f"unbalanced brackets in {item!r}")
     return item[1:-1]
 
 
-def _split(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """The parts between the semicolons that are in no brackets."""
     parts, depth, begin = [], 0, 0
     for position, character in enumerate(text):

@@ -33,15 +33,15 @@ _UNKNOWN = "1f11111111111f"
 
 
 @functools.cache
-def _glyph(character: str) -> npt.NDArray[np.bool_]:
+def _glyph_mask(character: str) -> npt.NDArray[np.bool_]:
     rows = bytes.fromhex(_ROWS.get(character, _UNKNOWN))
     return np.array([[bool(row >> (WIDTH - 1 - column) & 1) for column in range(WIDTH)] for row in rows])
 
 
-def render(text: str, scale: int = 1) -> npt.NDArray[np.bool_]:
+def render_text(text: str, scale: int = 1) -> npt.NDArray[np.bool_]:
     """``text`` on one line as a mask, shape (7 scale, 6 scale per character)."""
     mask = np.zeros((HEIGHT, (WIDTH + 1) * max(len(text), 1)), dtype=bool)
     for position, character in enumerate(text):
         left = position * (WIDTH + 1)
-        mask[:, left : left + WIDTH] = _glyph(character)
+        mask[:, left : left + WIDTH] = _glyph_mask(character)
     return mask.repeat(scale, axis=0).repeat(scale, axis=1)

@@ -18,8 +18,7 @@ import polars as pl
 from steplens.analysis.memory.memory_categories import CATEGORIES, UNKNOWN, uncategorised_events
 from steplens.analysis.memory.memory_timeline import Timeline, category_timeline
 from steplens.errors import InputError
-from steplens.exports.json_events import chunks
-from steplens.exports.json_events import write as write_cells
+from steplens.exports.json_events import split_into_chunks, write_cells
 from steplens.exports.memory_timeline.picture import stacked_areas
 from steplens.exports.subject import Subject
 from steplens.readers.steplens_run import memory_categories
@@ -75,28 +74,28 @@ def memory_of(subject: Subject, device: str | None = None) -> DeviceMemory:
     if events.is_empty():
         raise InputError(subject.path, "holds no memory events", "Record it with profile_memory=True")
     counts = events.group_by("device_type", "device").len().sort(pl.col("device_type") == CORE_CPU, -pl.col("len").cast(pl.Int64))
-    kind, number = _named(subject.path, device) if device is not None else counts.row(0)[:2]
+    kind, number = _parse_device(subject.path, device) if device is not None else counts.row(0)[:2]
     number = max(number, 0)
     of_device = (pl.col("device_type") == kind) & (pl.col("device").clip(0) == number)
     events = events.filter(of_device)
     if events.is_empty():
-        devices = sorted({_name(kind, number) for kind, number, _ in counts.iter_rows()})
+        devices = sorted({_device_name(kind, number) for kind, number, _ in counts.iter_rows()})
         raise InputError(subject.path, f"has no memory events of {device}", f"It has those of {', '.join(devices)}")
     counted = trace.required("memory").filter(
         (pl.col("device_type").cast(pl.String) == kind) & (pl.col("device").fill_null(0).clip(0) == number)
     )
     allocated, reserved = counted.select(pl.col("allocated").max(), pl.col("reserved").max()).collect().row(0)
-    return DeviceMemory(_name(kind, number), events, recorded is not None, allocated, reserved)
+    return DeviceMemory(_device_name(kind, number), events, recorded is not None, allocated, reserved)
 
 
-def _named(path: Path, device: str) -> tuple[str, int]:
+def _parse_device(path: Path, device: str) -> tuple[str, int]:
     matched = _DEVICE.match(device)
     if not matched:
         raise InputError(path, f"cannot have a device {device!r}", "Write it as cpu, cuda:0 or npu:0")
     return matched[1].upper(), int(matched[2] or 0)
 
 
-def _name(kind: str, number: int) -> str:
+def _device_name(kind: str, number: int) -> str:
     return "cpu" if kind == CORE_CPU else f"{kind.lower()}:{max(number, 0)}"
 
 
@@ -109,7 +108,7 @@ def write(memory: DeviceMemory, name: str, handle: IO[bytes]) -> None:
         handle: open binary file, compressed where the name says so.
     """
     if name.endswith(PAGE_SUFFIX):
-        handle.write(_page(memory).encode())
+        handle.write(_html_page(memory).encode())
     elif name.endswith(RAW_SUFFIX):
         _write_events(memory, handle)
     else:
@@ -119,7 +118,7 @@ def write(memory: DeviceMemory, name: str, handle: IO[bytes]) -> None:
 def _write_events(memory: DeviceMemory, handle: IO[bytes]) -> None:
     """``[[ts_ns, action, bytes, category], ...]``, in order of time and action."""
     handle.write(b"[")
-    for number, part in enumerate(chunks(memory.events)):
+    for number, part in enumerate(split_into_chunks(memory.events)):
         comma = pl.when((pl.int_range(pl.len()) == 0) & (number == 0)).then(pl.lit("[")).otherwise(pl.lit(",["))
         cells: list[str | pl.Expr] = [comma, pl.col("time_ns"), ",", pl.col("action"), ",", pl.col("bytes"), ","]
         write_cells(handle, part, *cells, pl.col("category"), "]")
@@ -130,7 +129,7 @@ def _write_points(found: Timeline, handle: IO[bytes]) -> None:
     """``[[ts_us, ...], [[0, bytes per category ...], ...]]``; cumulative sums of a row are the edges of its bands."""
     handle.write(b"[[" + ",".join(map(str, found.time_us.tolist())).encode() + b"],[")
     rows = pl.DataFrame(found.sizes, schema=list(CATEGORIES), orient="row")
-    for number, part in enumerate(chunks(rows)):
+    for number, part in enumerate(split_into_chunks(rows)):
         comma = pl.when((pl.int_range(pl.len()) == 0) & (number == 0)).then(pl.lit("[0")).otherwise(pl.lit(",[0"))
         cells: list[str | pl.Expr] = [comma]
         for category in CATEGORIES:
@@ -139,9 +138,9 @@ def _write_points(found: Timeline, handle: IO[bytes]) -> None:
     handle.write(b"]]")
 
 
-def _page(memory: DeviceMemory) -> str:
+def _html_page(memory: DeviceMemory) -> str:
     timeline_columns = category_timeline(memory.events)
-    title = [f"Max memory {word}: {_gigabytes(size)}" for word, size in _maxima(memory)]
+    title = [f"Max memory {word}: {_format_gigabytes(size)}" for word, size in _maximum_sizes(memory)]
     labels = [name if name != CATEGORIES[UNKNOWN] else "Unknown" for name in CATEGORIES]
     picture = stacked_areas(
         (timeline_columns.time_us - timeline_columns.time_us[0]) / 1000,
@@ -168,11 +167,11 @@ def _page(memory: DeviceMemory) -> str:
     )
 
 
-def _maxima(memory: DeviceMemory) -> list[tuple[str, int]]:
+def _maximum_sizes(memory: DeviceMemory) -> list[tuple[str, int]]:
     curves = [("allocated", memory.allocated), ("reserved", memory.reserved)]
     # the CPU's allocator keeps nothing in reserve
     return [(word, size) for word, size in curves if size]
 
 
-def _gigabytes(size: int) -> str:
+def _format_gigabytes(size: int) -> str:
     return f"{size / _GB:.2f} GB"

@@ -17,7 +17,7 @@ from steplens.writers.result import OutputStatus, write_file
 Write = Callable[[HostRecords, Path], None]
 
 
-def _files(source: MindSporeSource, file: Path) -> dict[Path, Write]:
+def _file_writers(source: MindSporeSource, file: Path) -> dict[Path, Write]:
     """Where each file goes: beside the records, and the data pipeline's also where r2.4 has it."""
     number = source.number
 
@@ -54,7 +54,7 @@ def write(source: MindSporeSource, *, overwrite: bool) -> dict[str, OutputStatus
         raise InputError(source.path, f"holds no records of the host of rank {source.number}", "Give the folder above host_info")
     if file.is_symlink() or file.parent.is_symlink():
         raise InputError(file, "is reached through a link: nothing is written there", "Copy the folder with what it links to")
-    due = {path: writer for path, writer in _files(source, file).items() if overwrite or not _is_newer(path, file)}
+    due = {path: writer for path, writer in _file_writers(source, file).items() if overwrite or not _is_newer(path, file)}
     if not due:
         return {}
     health = HealthLog()

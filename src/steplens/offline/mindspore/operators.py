@@ -15,7 +15,7 @@ from steplens.writers.mindspore import mindspore_operators
 _NAMED_TYPES = 20
 
 
-def operators(path: Path, types: Sequence[str], rank: int | None) -> str:
+def operators_json(path: Path, types: Sequence[str], rank: int | None) -> str:
     """The JSON text of ``op_analyse``.
 
     Args:

@@ -84,7 +84,7 @@ def analyse_source(source: MindSporeSource, options: Options) -> RunResult:
     return RunResult(source.path, all(status.status != FAILED for status in outputs.values()), outputs, written_to=into)
 
 
-def failure(source: MindSporeSource, result: RunResult) -> str:
+def describe_failure(source: MindSporeSource, result: RunResult) -> str:
     """Why the results of a rank are not complete, in one sentence; empty where they are."""
     broken = [f"{name} ({status.reason})" for name, status in result.outputs.items() if status.status == FAILED]
     return result.problem or (f"{sources.in_words(source)}: not written: {', '.join(broken)}" if broken else "")
@@ -117,9 +117,13 @@ def _analyse_raw(source: MindSporeSource, force: bool) -> RunResult:
     if result.problem and source.has_finished_results:
         # they stay as they are beside windows that give nothing
         note = f"its finished results stay as they are, and what was recorded later gives nothing: {result.problem}"
-        findings = _findings(detect.load(mindspore_find.READER.capture_of(source)))
+        findings = _health_findings(detect.load(mindspore_find.READER.capture_of(source)))
         return RunResult(source.path, True, {}, written_to=source.path, findings=findings, already_complete=True, note=note)
-    note = f"{_count(result)} files of number {source.number} in {result.written_to}" if result.written_to is not None else ""
+    note = (
+        f"{_count_written(result)} files of number {source.number} in {result.written_to}"
+        if result.written_to is not None
+        else ""
+    )
     return replace(result, note=note)
 
 
@@ -127,10 +131,10 @@ def _complete_results_of_others(source: MindSporeSource, *, overwrite: bool) -> 
     """Beside the results of MindSpore, which stay, the files of its records of the host, unless all of them are there."""
     if source.host_file is not None:
         result = analyse_source(source, Options(overwrite=overwrite))
-        if problem := failure(source, result):
+        if problem := describe_failure(source, result):
             result = replace(result, problem=problem)
-        if problem or _count(result):
-            note = f"{_count(result)} files of what MindSpore did on the host, rank {source.number}; {LEFT_ALONE}"
+        if problem or _count_written(result):
+            note = f"{_count_written(result)} files of what MindSpore did on the host, rank {source.number}; {LEFT_ALONE}"
             return replace(result, written_to=source.path, note=note)
     return RunResult(source.path, True, already_complete=True, note=LEFT_ALONE, written_to=source.path)
 
@@ -142,12 +146,12 @@ def _analyse_elsewhere(source: MindSporeSource, exports: Sequence[str] | None, o
     rundir.make_directory(into)
     files = (*OUTPUT_FILES, *mindspore_result.PIPELINE_OUTPUT)
     outputs = write_result(trace, into, Settings(level=LEVEL1), export_types=with_databases(exports or [TEXT]), files=files)
-    return RunResult(source.path, complete(outputs), outputs, written_to=into, findings=_findings(trace))
+    return RunResult(source.path, complete(outputs), outputs, written_to=into, findings=_health_findings(trace))
 
 
-def _findings(trace: Trace) -> tuple[HealthFinding, ...]:
+def _health_findings(trace: Trace) -> tuple[HealthFinding, ...]:
     return tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
 
 
-def _count(result: RunResult) -> int:
+def _count_written(result: RunResult) -> int:
     return sum(status.status == DONE for status in result.outputs.values())

@@ -53,29 +53,29 @@ def is_raw(source: MindSporeSource) -> bool:
 
 def is_complete(source: MindSporeSource) -> bool:
     """Whether its results are there, newer than its data, and all of their files are, as this user's steplens made them."""
-    files, recorded = _results(source), source.recorded()
+    files, recorded = _result_files(source), source.recorded()
     try:
         newest = max(file.stat().st_mtime_ns for file in recorded)
         made = files[0].stat().st_mtime_ns
     except (OSError, ValueError):
         return False
     there = made > newest and len(files) > 1 and all(file.is_file() for file in files)
-    return there and own_results.are_ours(source.path, _name(source), [*files, *recorded])
+    return there and own_results.are_ours(source.path, _seal_name(source), [*files, *recorded])
 
 
 def keep_complete(source: MindSporeSource) -> None:
     """Remember that its complete results are ours, for ``is_complete``; nothing where they are not complete."""
-    files = _results(source)
+    files = _result_files(source)
     if len(files) > 1:
-        own_results.keep(source.path, _name(source), [*files, *source.recorded()])
+        own_results.keep(source.path, _seal_name(source), [*files, *source.recorded()])
 
 
-def _name(source: MindSporeSource) -> str:
+def _seal_name(source: MindSporeSource) -> str:
     """Of the seal of its results."""
     return f"results_{source.kind}_{source.number}"
 
 
-def _results(source: MindSporeSource) -> list[Path]:
+def _result_files(source: MindSporeSource) -> list[Path]:
     """Its ``profiler_info`` and the files that this names as those of complete results."""
     into = source.path if source.kind == WINDOWS else source.path / rundir.PROFILER_DIRECTORY
     info = into / f"{rundir.INFO_PREFIX}_{source.number}.json"

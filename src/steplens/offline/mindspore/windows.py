@@ -77,7 +77,7 @@ def analyse(source: MindSporeSource, options: Options) -> dict[str, OutputStatus
         str(inside / name) if name.startswith(rundir.OUTPUT_DIRECTORY) else name: status for name, status in outputs.items()
     }
     health = {"health": [*mindspore_windows.recorded_findings(trace), *absent_points(trace)]}
-    more = {**_recorded(path, rank), **times, **health, **(written_names(listed) if options.step_list is None else {})}
+    more = {**_recording_times(path, rank), **times, **health, **(written_names(listed) if options.step_list is None else {})}
     info = mindspore_result.profiler_info(trace, rank, outputs, more)
     # a long run has a wait per step: indented by Python itself they would take longer than some of the results
     text = json.dumps(info, ensure_ascii=False).encode()
@@ -123,7 +123,7 @@ def _is_own(path: Path, rank: int) -> bool:
     return any((path / mindspore_windows.RAW_DIRECTORY).glob(f"window_{rank}_*/{mindspore_windows.WINDOW_FILE}"))
 
 
-def _recorded(path: Path, rank: int) -> dict[str, Any]:
+def _recording_times(path: Path, rank: int) -> dict[str, Any]:
     """When recording began and ended, and the waits for data, which no other file of the results has."""
     begins: list[int] = []
     ends: list[int] = []

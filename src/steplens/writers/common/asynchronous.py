@@ -36,7 +36,7 @@ def asynchronous_lanes(trace: Trace) -> dict[int, int]:
     needed = []
     for thread in calls.filter(pl.col("own").any().over("pid", "tid")).partition_by("pid", "tid", maintain_order=True):
         own = thread.filter("own")
-        if _crossing(thread.filter(~pl.col("own")), own) or _crossing(own, own):
+        if _has_crossing_calls(thread.filter(~pl.col("own")), own) or _has_crossing_calls(own, own):
             needed.append(own)
     if not needed:
         return {}
@@ -56,7 +56,7 @@ def side_by_side(start: Sequence[int], end: Sequence[int]) -> list[int]:
     return parallel_rows
 
 
-def _crossing(others: pl.DataFrame, mine: pl.DataFrame) -> bool:
+def _has_crossing_calls(others: pl.DataFrame, mine: pl.DataFrame) -> bool:
     """Whether one of ``mine`` and one of ``others``, all of one thread, overlap and neither holds the other."""
     others = others.sort(["start_ns", "end_ns"], descending=[False, True])
     if others.is_empty() or mine.is_empty():

@@ -129,7 +129,7 @@ def own_links(output: Output) -> pl.DataFrame:
         step, kind, type, group (its number) and rank (in the group), in order of appearance.
     """
     calls = named_communication(output)
-    described = _described(output)
+    described = _described_groups(output)
     ranks = {group: _rank_in_group(described.get(group), output.trace.rank) for group in calls["group_id"].unique()}
     types = {name: operation_type(name) for name in calls["client_name"].unique().drop_nulls()}
     return (
@@ -150,14 +150,14 @@ def _rank_in_group(group: Any, rank: int) -> int:
     return number if type(number) is int and 0 <= number < NO_NUMBER else rank
 
 
-def _described(output: Output) -> dict[str, Any]:
+def _described_groups(output: Output) -> dict[str, Any]:
     described: Any = output.metadata.get(_GROUPS) or output.trace.meta_values().get(_GROUPS)
     return described if isinstance(described, dict) else {}
 
 
 def group_ids(output: Output, groups: list[str]) -> dict[str, str]:
     """What identifies each group in the run's ``parallel_group_info``: a group may go by its id there, or by its name."""
-    described = _described(output)
+    described = _described_groups(output)
     by_name: dict[str, list[str]] = {}
     for key, group in described.items():
         if isinstance(group, dict) and isinstance(name := group.get("group_name"), str):

@@ -68,16 +68,16 @@ class Connections:
     framework: int
 
 
-def connections(trace: Trace) -> Connections:
+def assign_connection_ids(trace: Trace) -> Connections:
     """The connection id of every call and task: what the source calls its correlation, and new ids for those without.
 
     A runtime call needs an id of its own: of several with one correlation the launch itself ("node" level) keeps it, or
     else the first.
     """
-    correlations = {table: _correlations(trace, table) for table in ("kernels", "communication", "api")}
+    correlations = {table: _usable_correlations(trace, table) for table in ("kernels", "communication", "api")}
     next_id = max((int(column.max() or 0) for column in correlations.values() if len(column)), default=0) + 1  # type: ignore[arg-type]
-    kernels, next_id = _filled(correlations["kernels"], next_id)
-    communication, next_id = _filled(correlations["communication"], next_id)
+    kernels, next_id = _fill_connection_ids(correlations["kernels"], next_id)
+    communication, next_id = _fill_connection_ids(correlations["communication"], next_id)
     calls = trace.required("api").select(row=pl.int_range(pl.len()), node=pl.col("layer").cast(pl.String) == NODE).collect()
     calls = calls.with_columns(correlation=correlations["api"])
     keepers = (
@@ -87,7 +87,7 @@ def connections(trace: Trace) -> Connections:
     )
     is_linked = np.zeros(calls.height, dtype=bool)
     is_linked[keepers.to_numpy()] = True
-    api, next_id = _filled(correlations["api"].set(pl.Series(~is_linked, dtype=pl.Boolean), None), next_id)
+    api, next_id = _fill_connection_ids(correlations["api"].set(pl.Series(~is_linked, dtype=pl.Boolean), None), next_id)
     return Connections(kernels, communication, api, max(next_id, _FRAMEWORK_CONNECTIONS))
 
 
@@ -124,11 +124,11 @@ def usable_connection() -> pl.Expr:
     return pl.when((correlation != NO_NUMBER) & correlation.is_between(0, _LARGEST_CONNECTION)).then(correlation)
 
 
-def _correlations(trace: Trace, table: str) -> pl.Series:
+def _usable_correlations(trace: Trace, table: str) -> pl.Series:
     return trace.required(table).select(usable_connection()).collect().to_series()
 
 
-def _filled(ids: pl.Series, next_id: int) -> tuple[pl.Series, int]:
+def _fill_connection_ids(ids: pl.Series, next_id: int) -> tuple[pl.Series, int]:
     """``ids`` with numbers from ``next_id`` on in place of nulls, and the next free number."""
     missing = ids.is_null()
     count = int(missing.sum())

@@ -22,13 +22,13 @@ _DATABASE_NAMES = {text: database for database, text in _TEXT_NAMES.items()}
 
 def metric_columns(trace: Trace) -> pl.DataFrame:
     """One row per measured device task: ``id`` and a column per metric, named as in kernel_details.csv, in source order."""
-    rows = _rows(trace)
+    rows = _measured_values(trace)
     if rows.is_empty():
         return pl.DataFrame(schema={"id": pl.Int32})
     names = {name: _text_name(name) for name in rows["name"].unique(maintain_order=True)}
     scaled = [name for name, text in names.items() if text.endswith(_TEXT_UNIT) and not name.endswith(_TEXT_UNIT)]
     rows = rows.with_columns(
-        _scaled(scaled, -3),
+        _shift_decimal_point(scaled, -3),
         pl.col("name").replace_strict(names, return_dtype=pl.String),
     )
     wide = rows.pivot(on="name", index="kernel", values="value", aggregate_function="last").rename({"kernel": "id"})
@@ -38,21 +38,21 @@ def metric_columns(trace: Trace) -> pl.DataFrame:
 
 def metric_rows(trace: Trace) -> pl.DataFrame:
     """``kernel``, ``name`` and ``value`` as the database has them, in source order; no rows where nothing was measured."""
-    rows = _rows(trace)
+    rows = _measured_values(trace)
     names = {name: _database_name(name) for name in rows["name"].unique(maintain_order=True)}
     scaled = [name for name in names if name.endswith(_TEXT_UNIT)]
     return rows.with_columns(
-        _scaled(scaled, 3),
+        _shift_decimal_point(scaled, 3),
         pl.col("name").replace_strict(names, return_dtype=pl.String),
     )
 
 
-def _rows(trace: Trace) -> pl.DataFrame:
+def _measured_values(trace: Trace) -> pl.DataFrame:
     rows = trace.required("kernel_metrics").with_columns(pl.col("name").cast(pl.String)).drop_nulls()
     return rows.filter(pl.col("value").is_finite()).collect()
 
 
-def _scaled(names: list[str], places: int) -> pl.Expr:
+def _shift_decimal_point(names: list[str], places: int) -> pl.Expr:
     """``value``, for these names with its decimal point moved to the right.
 
     The point is moved in the digits: a product or quotient of doubles ends in noise (9325 ns would be 9.325000000000001 us).

@@ -49,7 +49,7 @@ class Shared:
 Cell = str | pl.Expr | pl.Series | Shared
 
 
-def shared(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> Shared:
+def shared_texts(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> Shared:
     """``values`` as text, with ``render`` applied once per distinct value; see ``text.render_distinct``."""
     return Shared(*rendered_texts(values, render, missing))
 
@@ -67,19 +67,19 @@ def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[Cell]) ->
     """
     if frame.is_empty():
         return
-    parts = list(_joined(_parts(frame, [cell for cell in cells if not isinstance(cell, str) or cell])))
+    parts = list(_join_neighbours(_cell_columns(frame, [cell for cell in cells if not isinstance(cell, str) or cell])))
     for start in range(0, frame.height, ROWS_PER_CHUNK):
-        rows = pl.DataFrame({str(number): _slice(part, start) for number, part in enumerate(parts)})
+        rows = pl.DataFrame({str(number): _slice_rows(part, start) for number, part in enumerate(parts)})
         rows.write_csv(handle, include_header=False, separator=" ", line_terminator="", quote_style="never", null_value=_NULL)
 
 
-def _slice(part: pl.Series | Shared, start: int) -> pl.Series:
+def _slice_rows(part: pl.Series | Shared, start: int) -> pl.Series:
     if isinstance(part, pl.Series):
         return part.slice(start, ROWS_PER_CHUNK)
     return Shared(part.texts, part.index[start : start + ROWS_PER_CHUNK]).column()
 
 
-def _parts(frame: pl.DataFrame, cells: Sequence[Cell]) -> Iterator[pl.Series | Shared]:
+def _cell_columns(frame: pl.DataFrame, cells: Sequence[Cell]) -> Iterator[pl.Series | Shared]:
     """The cells as columns of as many rows as the frame has, as shared text where they can be."""
     expressions = {str(number): cell for number, cell in enumerate(cells) if isinstance(cell, (pl.Expr, pl.Series))}
     # a column beside the frame has to fit it, and a single value stands for all rows
@@ -93,13 +93,13 @@ def _parts(frame: pl.DataFrame, cells: Sequence[Cell]) -> Iterator[pl.Series | S
             yield Shared([cell], np.zeros(frame.height, dtype=np.uint32))
         else:
             values = evaluated[str(number)]
-            yield _few(values if len(values) == frame.height else values.new_from_index(0, frame.height))
+            yield _share_few_values(values if len(values) == frame.height else values.new_from_index(0, frame.height))
 
 
-def _few(values: pl.Series) -> pl.Series | Shared:
+def _share_few_values(values: pl.Series) -> pl.Series | Shared:
     """Categories, and integers of which few are possible, such as ids of threads, as shared text; others as they are."""
     if isinstance(values.dtype, pl.Categorical):
-        return shared(values, str)
+        return shared_texts(values, str)
     if not values.dtype.is_integer():
         return values
     low, high = values.min(), values.max()
@@ -118,11 +118,11 @@ def _few(values: pl.Series) -> pl.Series | Shared:
     return Shared([*map(str, range(low, high + 1)), None], index)
 
 
-def _joined(parts: Iterable[pl.Series | Shared]) -> Iterator[pl.Series | Shared]:
+def _join_neighbours(parts: Iterable[pl.Series | Shared]) -> Iterator[pl.Series | Shared]:
     """The parts, with neighbours that are shared text made one where that leaves few texts."""
     last: pl.Series | Shared | None = None
     for part in parts:
-        both = _together(last, part) if isinstance(last, Shared) and isinstance(part, Shared) else None
+        both = _join_pair(last, part) if isinstance(last, Shared) and isinstance(part, Shared) else None
         if both is None and last is not None:
             yield last
         last = part if both is None else both
@@ -130,7 +130,7 @@ def _joined(parts: Iterable[pl.Series | Shared]) -> Iterator[pl.Series | Shared]
         yield last
 
 
-def _together(left: Shared, right: Shared) -> Shared | None:
+def _join_pair(left: Shared, right: Shared) -> Shared | None:
     """Two parts as one; None where their texts meet in too many pairs."""
     width = len(right.texts)
     if len(left.texts) * width > _MOST_PAIRS:
@@ -143,9 +143,9 @@ def _together(left: Shared, right: Shared) -> Shared | None:
         return None
     number = np.zeros(len(met), dtype=np.uint32)
     number[codes] = np.arange(len(codes), dtype=np.uint32)
-    texts = [_text(left.texts[code // width]) + _text(right.texts[code % width]) for code in codes.tolist()]
+    texts = [_text_or_null(left.texts[code // width]) + _text_or_null(right.texts[code % width]) for code in codes.tolist()]
     return Shared(texts, number[pairs])
 
 
-def _text(text: str | None) -> str:
+def _text_or_null(text: str | None) -> str:
     return _NULL if text is None else text

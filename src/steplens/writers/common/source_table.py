@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output
-from steplens.writers.common.text import guard, write_csv
+from steplens.writers.common.text import guard_formula, write_csv
 
 
 def source_table(trace: Trace, name: str) -> pl.DataFrame | None:
@@ -33,23 +33,23 @@ def required_source_table(trace: Trace, name: str) -> pl.DataFrame:
 def writer(name: str) -> Callable[[Output, Path], None]:
     """The writer of one such file; cells stay as the source has them."""
 
-    def write(output: Output, path: Path) -> None:
+    def write_source_table(output: Output, path: Path) -> None:
         write_table(required_source_table(output.trace, name), path)
 
-    return write
+    return write_source_table
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:
     """Write a table of text; a cell that a spreadsheet would take for a formula is guarded, unless it is a number."""
     safe = frame.select(pl.all().cast(pl.String))
     suspicious = [column for column in safe.columns if safe[column].str.contains(r"^'*[=+\-@\t\r]").any()]
-    columns = {column: safe[column].map_elements(_guarded, return_dtype=pl.String) for column in suspicious}
-    write_csv(safe.with_columns(**columns).rename({name: guard(name) or name for name in safe.columns}), path)
+    columns = {column: safe[column].map_elements(_guard_text_cell, return_dtype=pl.String) for column in suspicious}
+    write_csv(safe.with_columns(**columns).rename({name: guard_formula(name) or name for name in safe.columns}), path)
 
 
-def _guarded(cell: str) -> str | None:
+def _guard_text_cell(cell: str) -> str | None:
     try:
         float(cell)
     except ValueError:
-        return guard(cell)
+        return guard_formula(cell)
     return cell

@@ -86,7 +86,7 @@ def render_distinct(values: pl.Series, render: Callable[[str], str | None], miss
     return map_distinct(values, render, missing, pl.String)
 
 
-def guard(text: str) -> str | None:
+def guard_formula(text: str) -> str | None:
     """A cell of text that somebody else chose: a leading quote where a spreadsheet would see a formula; "" is null.
 
     A text that looks like a guarded one gets a quote too, so that whoever takes one off has the text again.
@@ -98,10 +98,10 @@ def guard(text: str) -> str | None:
 
 def names(values: pl.Series, missing: str | None = None) -> pl.Series:
     """A column of names as guarded CSV cells; see ``render_distinct``."""
-    return render_distinct(values, guard, missing)
+    return render_distinct(values, guard_formula, missing)
 
 
-def joined(text: str, separator: str = ";\r\n") -> str:
+def lay_out_list(text: str, separator: str = ";\r\n") -> str:
     """A ``;`` list (shapes, types, stack) as the reference lays it out: one element per line."""
     return text.replace(";", separator)
 
@@ -130,7 +130,7 @@ def guarded_header(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.rename(new_names) if new_names else frame
 
 
-def quoted(text: str) -> str:
+def json_string(text: str) -> str:
     """A JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
@@ -139,7 +139,7 @@ def number_member(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
     """``,"key":value`` for the rows that know the value of a column of integers, nothing for the others."""
     if frame[column].null_count() == frame.height:
         return ""
-    return pl.format(f",{quoted(key)}:{{}}", column).fill_null("")
+    return pl.format(f",{json_string(key)}:{{}}", column).fill_null("")
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -14,7 +14,7 @@ from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
 from steplens.trace.columns import SPANS
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
-from steplens.writers.common.links import connections
+from steplens.writers.common.links import assign_connection_ids
 from steplens.writers.common.output import (
     NothingToWriteError,
     Output,
@@ -76,7 +76,7 @@ def write(output: Output, path: Path) -> None:
     if first < 0:
         raise NothingToWriteError(TOO_EARLY)
     pid = main_pid(trace)
-    connection_ids = connections(trace)
+    connection_ids = assign_connection_ids(trace)
     with DatabaseFile(path, PROFILER_TABLES) as file:
         _write_run(file, output, first)
         database_device.write_tasks(file, output, pid, connection_ids)
@@ -98,7 +98,7 @@ def write(output: Output, path: Path) -> None:
 def _write_run(file: DatabaseFile, output: Output, first_ns: int) -> None:
     """What the run says about itself: version, metadata, time, host, devices and rank."""
     trace, meta = output.trace, output.trace.meta_values()
-    file.rows("META_DATA", _metadata(output, meta))
+    file.rows("META_DATA", _metadata_rows(output, meta))
     start, end = meta.get("session_start_ns"), meta.get("session_end_ns")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end < 2**63:
         start, end = first_ns, max(_last_event_ns(output), first_ns)
@@ -113,7 +113,7 @@ def _write_run(file: DatabaseFile, output: Output, first_ns: int) -> None:
     file.rows("RANK_DEVICE_MAP", pairs or [(_NO_RANK, _NO_RANK)])
 
 
-def _metadata(output: Output, meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _metadata_rows(output: Output, meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Rows of META_DATA: the schema's version, then what the run recorded, each value as JSON."""
     yield "SCHEMA_VERSION", ".".join(map(str, SCHEMA_VERSION))
     for part, number in zip(("MAJOR", "MINOR", "MICRO"), SCHEMA_VERSION, strict=True):

@@ -71,7 +71,7 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
         TIME_TABLE,
         times.filter(has_step).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared),
     )
-    bandwidth = communication_bandwidth(trace) if "size_mb" not in times.columns else _sizes(times)
+    bandwidth = communication_bandwidth(trace) if "size_mb" not in times.columns else _bandwidth_rows(times)
     bandwidth = bandwidth.filter(has_step)
     # a transport that moved nothing has no row
     used = bandwidth.filter(
@@ -103,7 +103,7 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
     )
 
 
-def _sizes(times: pl.DataFrame) -> pl.DataFrame:
+def _bandwidth_rows(times: pl.DataFrame) -> pl.DataFrame:
     """``unmeasured_times`` as rows of ``communication_bandwidth``: sizes, of which nothing says how fast they moved."""
     unknown = dict.fromkeys(
         ("transit_ms", "bandwidth_gbps", "large_packet_ratio", "package_mb", "duration_ms"), pl.lit(None, dtype=pl.Float64)

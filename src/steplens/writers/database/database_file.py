@@ -12,7 +12,7 @@ import polars as pl
 
 from steplens.formats.ascend_database import INDICES, columns, definition, holds_integers, key_of
 from steplens.writers.common.text import distinct_texts
-from steplens.writers.sqlite_pages import PAGE_BYTES, TablePages, usable
+from steplens.writers.sqlite_pages import PAGE_BYTES, TablePages, has_expected_pages
 
 #: rows that are turned into Python objects at a time
 _PIECE_ROWS = 20_000
@@ -56,13 +56,13 @@ class DatabaseFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if kind is None:
-                self._complete()
+                self._finish_file()
         finally:
             for pages in self._pages.values():
                 pages.close()
             self._connection.close()
 
-    def _complete(self) -> None:
+    def _finish_file(self) -> None:
         """Bring everything into the file: what SQLite wrote, the pages made here, the indices over both."""
         for table, frames in self._keyed.items():
             key = key_of(self._layout[table])
@@ -71,7 +71,7 @@ class DatabaseFile:
         self._connection.execute("COMMIT")
         self._connection.close()
         with self._path.open("r+b") as file:
-            if self._pages and not usable(file):
+            if self._pages and not has_expected_pages(file):
                 raise sqlite3.NotSupportedError("this build of SQLite lays out its pages in a way of its own")
             for table, pages in self._pages.items():
                 pages.append_to(file, roots[table])
@@ -114,8 +114,8 @@ class DatabaseFile:
             values = _row_by_row(frame.slice(start, _PIECE_ROWS))
             step = per_statement * width
             whole_blocks = len(values) // step * step
-            self._connection.executemany(head + ", ".join([row] * per_statement), _parts(values, 0, whole_blocks, step))
-            self._connection.executemany(head + row, _parts(values, whole_blocks, len(values), width))
+            self._connection.executemany(head + ", ".join([row] * per_statement), _value_batches(values, 0, whole_blocks, step))
+            self._connection.executemany(head + row, _value_batches(values, whole_blocks, len(values), width))
 
     def _add_integers(self, table: str, frame: pl.DataFrame) -> None:
         """Add rows of a table that holds nothing but integers: they become pages of the file without SQLite."""
@@ -182,6 +182,6 @@ def _row_by_row(frame: pl.DataFrame) -> list[Any]:
     return cells
 
 
-def _parts(values: list[Any], start: int, stop: int, step: int) -> Iterator[list[Any]]:
+def _value_batches(values: list[Any], start: int, stop: int, step: int) -> Iterator[list[Any]]:
     for at in range(start, stop, step):
         yield values[at : at + step]

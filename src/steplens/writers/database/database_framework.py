@@ -9,10 +9,10 @@ from steplens.formats.ascend_terms import APP, CANN_PREFIX, DEQUEUE, ENQUEUE, GE
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.common.links import Connections, forward_backward, launched_by, usable_connection
 from steplens.writers.common.output import NothingToWriteError, Output, main_pid
-from steplens.writers.common.text import distinct_texts, joined
+from steplens.writers.common.text import distinct_texts, lay_out_list
 from steplens.writers.database.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
 from steplens.writers.tables.memory_record import memory_record
-from steplens.writers.tables.operator_memory import allocations
+from steplens.writers.tables.operator_memory import operator_allocations
 
 #: operators that record marks of the user
 _MARK_PREFIX = "mstx_"
@@ -36,7 +36,7 @@ def write_calls(file: DatabaseFile, output: Output, pid: int, found: Connections
     share it), and one per pair of forward and backward calls.
     """
     number, connections = 0, []
-    for frame in _python(file, output, pid):
+    for frame in _python_call_rows(file, output, pid):
         file.frame("PYTORCH_API", frame)
     queue_ids = 0
     queue = output.trace.table("task_queue")
@@ -52,12 +52,12 @@ def write_calls(file: DatabaseFile, output: Output, pid: int, found: Connections
         queue_ids = int(queue.select(usable_connection().max()).item() or 0) + 1
     ops = output.trace.ops
     if ops is not None:
-        links = _links(output, found, found.framework + queue_ids)
+        links = _operator_connections(output, found, found.framework + queue_ids)
         linked = links.select(op=pl.col("op").unique(maintain_order=True)).with_columns(
             id=pl.int_range(number, number + pl.col("op").n_unique())
         )
         connections.append(links.join(linked, on="op", maintain_order="left").select("id", connectionId="connection"))
-        for frame in _operators(file, ops, pid, linked):
+        for frame in _operator_call_rows(file, ops, pid, linked):
             file.frame("PYTORCH_API", frame)
     file.create("PYTORCH_API")
     if connections:
@@ -66,15 +66,15 @@ def write_calls(file: DatabaseFile, output: Output, pid: int, found: Connections
         )
 
 
-def _python(file: DatabaseFile, output: Output, pid: int) -> list[pl.DataFrame]:
+def _python_call_rows(file: DatabaseFile, output: Output, pid: int) -> list[pl.DataFrame]:
     """Python calls, and module calls that hooks have recorded."""
     frames = [output.trace.required("python").select("name", "start_ns", "end_ns", "pid", "tid").collect()]
     modules = output.trace.required("ops").filter(pl.col("scope") == SCOPE_MODULE)
     frames.append(modules.select("name", "start_ns", "end_ns", "pid", "tid").collect())
-    return [_calls(file, frame, frame["name"], pid, "trace") for frame in frames]
+    return [_call_rows(file, frame, frame["name"], pid, "trace") for frame in frames]
 
 
-def _calls(file: DatabaseFile, frame: pl.DataFrame, names: pl.Series, pid: int, kind: str, *more: pl.Expr) -> pl.DataFrame:
+def _call_rows(file: DatabaseFile, frame: pl.DataFrame, names: pl.Series, pid: int, kind: str, *more: pl.Expr) -> pl.DataFrame:
     return frame.select(
         *more,
         startNs="start_ns",
@@ -92,17 +92,17 @@ def _queue_side(file: DatabaseFile, queue: pl.DataFrame, side: str, pid: int) ->
     )
     name = pl.col("name").cast(pl.String)
     names = rows.select(pl.when(name.fill_null("") == "").then(pl.lit(side)).otherwise(pl.concat_str(pl.lit(f"{side}@"), name)))
-    return _calls(file, rows, names.to_series(), pid, "queue", usable_connection().alias("correlation"))
+    return _call_rows(file, rows, names.to_series(), pid, "queue", usable_connection().alias("correlation"))
 
 
-def _links(output: Output, found: Connections, pairs_from: int) -> pl.DataFrame:
+def _operator_connections(output: Output, found: Connections, pairs_from: int) -> pl.DataFrame:
     """``op`` (row of ops) and ``connection``: tasks first, then pairs of forward and backward calls."""
     pairs = forward_backward(output.trace).with_columns(connection=pairs_from + pl.int_range(pl.len(), dtype=pl.Int64))
     ends = [pairs.select(pl.col(side).cast(pl.Int64).alias("op"), "connection") for side in ("from_op", "op")]
     return pl.concat([launched_by(output.trace, found), *ends]).sort("op", maintain_order=True)
 
 
-def _operators(file: DatabaseFile, ops: pl.DataFrame, pid: int, linked: pl.DataFrame) -> list[pl.DataFrame]:
+def _operator_call_rows(file: DatabaseFile, ops: pl.DataFrame, pid: int, linked: pl.DataFrame) -> list[pl.DataFrame]:
     """Operator calls by start, those that record marks last."""
     calls = ops.with_row_index("row").with_columns(row=pl.col("row").cast(pl.Int64), chain=_write_stacks(file, ops["stack"]))
     calls = calls.filter(pl.col("scope").fill_null(0) != SCOPE_MODULE).sort("start_ns", maintain_order=True)
@@ -112,7 +112,7 @@ def _operators(file: DatabaseFile, ops: pl.DataFrame, pid: int, linked: pl.DataF
     is_mark = pl.col("name").cast(pl.String).is_in(mark_names.implode()).fill_null(False)
     parts = [(calls, "op")] if mark_names.is_empty() else [(calls.filter(~is_mark), "op"), (calls.filter(is_mark), "mstx")]
     return [
-        _calls(
+        _call_rows(
             file,
             part,
             part["name"],
@@ -131,7 +131,7 @@ def _operators(file: DatabaseFile, ops: pl.DataFrame, pid: int, linked: pl.DataF
 
 def _list_ids(file: DatabaseFile, values: pl.Series) -> pl.Series:
     """Ids of lists, laid out as in the text files; NULL for empty and unknown ones."""
-    return file.text_ids(values, FRAMEWORK_TEXTS, render=lambda text: joined(text) if text else None)
+    return file.text_ids(values, FRAMEWORK_TEXTS, render=lambda text: lay_out_list(text) if text else None)
 
 
 def _write_stacks(file: DatabaseFile, stacks: pl.Series) -> pl.Series:
@@ -171,7 +171,7 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
     """
     _write_engine_events(file, output)
     try:
-        record, pairs = memory_record(output), allocations(output)
+        record, pairs = memory_record(output), operator_allocations(output)
     except NothingToWriteError:
         return
     record = record.filter(pl.col("component") != APP)
@@ -184,7 +184,7 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
             totalReserved="reserved",
             totalActive="active",
             streamPtr="stream",
-            deviceId=_device(),
+            deviceId=_memory_device(),
         ),
     )
     names = pairs["name"].cast(pl.String).str.strip_prefix(CANN_PREFIX)
@@ -200,7 +200,7 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
             activeDuration=pl.col("active_release_ns") - pl.col("allocation_ns"),
             **ALLOCATION_TOTALS,
             streamPtr="stream",
-            deviceId=_device(),
+            deviceId=_memory_device(),
         ),
     )
 
@@ -239,11 +239,11 @@ def _write_engine_events(file: DatabaseFile, output: Output) -> None:
             totalAllocate="allocated",
             totalReserve="reserved",
             component=pl.lit(file.text_ids(events["component"])),
-            deviceId=_device(),
+            deviceId=_memory_device(),
         ),
     )
 
 
-def _device() -> pl.Expr:
+def _memory_device() -> pl.Expr:
     """The device of a row of memory; the CPU, which allocators number -1, is device 0 as in the other tables."""
     return pl.col("device").fill_null(0).clip(lower_bound=0)

@@ -31,11 +31,11 @@ def write_samples(file: DatabaseFile, output: Output) -> dict[str, dict[str, int
     groups = output.trace.required("counters").select(pl.col("group").cast(pl.String).unique()).collect()["group"].to_list()
     for table in _TABLES:
         if SAMPLES[table].group in groups:
-            _write(file, output, table)
+            _write_sample_table(file, output, table)
     return {"ENUM_MODULE": _write_module_memory(file, output)} if MODULE_MEMORY in groups else {}
 
 
-def _write(file: DatabaseFile, output: Output, table: str) -> None:
+def _write_sample_table(file: DatabaseFile, output: Output, table: str) -> None:
     samples = SAMPLES[table]
     rows = (
         output.trace.required("counters")

@@ -141,8 +141,8 @@ def write_compute_time(output: Output, path: Path) -> None:
         "====================op compute time====================",
         "op_name       compute_time(ms) stream_id",
         "------------  ---------------  ---------",
-        *(f"{name} {_short(mean)}  {stream}" for name, stream, mean in means.select("name", "stream", "mean_ms").iter_rows()),
-        f"total op  {_short(float(means['mean_ms'].sum()))} 0",
+        *(f"{name} {_format_ms(mean)}  {stream}" for name, stream, mean in means.select("name", "stream", "mean_ms").iter_rows()),
+        f"total op  {_format_ms(float(means['mean_ms'].sum()))} 0",
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -156,14 +156,14 @@ def write_compute_time_detail(output: Output, path: Path) -> None:
         "====================op compute time====================",
         "optype_name compute_time(ms, per-step) called_times(per-step) percent",
         *(
-            f"{kind} {_short(mean)} {count} {round(100 * mean / total, 2) if total else 0.0}"
+            f"{kind} {_format_ms(mean)} {count} {round(100 * mean / total, 2) if total else 0.0}"
             for kind, mean, count in types.iter_rows()
         ),
         "",
         "Detail:",
         "op_name op_type avg_execution_time subgraph full_op_name",
         *(
-            f"{name.rpartition('/')[2]} {kind} {_short(mean)} {name.partition('/')[0]} {name}"
+            f"{name.rpartition('/')[2]} {kind} {_format_ms(mean)} {name.partition('/')[0]} {name}"
             for kind in types["type"].to_list()
             for name, mean in means.filter(pl.col("type").eq_missing(kind)).select("name", "mean_ms").iter_rows()
         ),
@@ -171,7 +171,7 @@ def write_compute_time_detail(output: Output, path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _short(ms: float) -> str:
+def _format_ms(ms: float) -> str:
     return repr(round(ms, 9))
 
 
@@ -256,15 +256,15 @@ def _simple_table(titles: tuple[str, ...], rows: list[tuple[str, ...]], last: tu
         max(len(title) + _MARGIN, len(end), *map(len, cells)) for title, cells, end in zip(titles, columns, below, strict=True)
     ]
 
-    def line(cells: Iterable[str]) -> str:
+    def format_line(cells: Iterable[str]) -> str:
         parts = (
             cell.ljust(width) if number < _NAMES else cell.rjust(width)
             for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
         )
         return "  ".join(parts).rstrip() + "\n"
 
-    body = "".join(map(line, zip(*columns, strict=True)))
-    return line(titles) + line("-" * width for width in widths) + body + line(below)
+    body = "".join(map(format_line, zip(*columns, strict=True)))
+    return format_line(titles) + format_line("-" * width for width in widths) + body + format_line(below)
 
 
 def write_receive(output: Output, path: Path) -> None:

@@ -13,9 +13,9 @@ import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.writers.common.output import TIME_BASE_UNIT_NS, NothingToWriteError
-from steplens.writers.common.rows import shared, write_rows
-from steplens.writers.common.text import microseconds, names, quoted, write_csv
-from steplens.writers.trace_view.trace_events import metadata
+from steplens.writers.common.rows import shared_texts, write_rows
+from steplens.writers.common.text import json_string, microseconds, names, write_csv
+from steplens.writers.trace_view.trace_events import metadata_event
 
 #: the module whose ranges ``dataset_<rank>.csv`` adds up
 _DATASET = "Dataset"
@@ -43,18 +43,18 @@ def write_timeline(ranges: pl.DataFrame, instants: pl.DataFrame, unfinished: pl.
     events = events.sort("start_us", maintain_order=True)
     base_ns = int(events["start_us"][0]) * 1000 // TIME_BASE_UNIT_NS * TIME_BASE_UNIT_NS
     with path.open("wb") as handle:
-        handle.write(b"[" + ",".join(_metadata(events, base_ns)).encode())
+        handle.write(b"[" + ",".join(_metadata_events(events, base_ns)).encode())
         _write_events(handle, events, base_ns)
         handle.write(b"]")
 
 
-def _metadata(events: pl.DataFrame, base_ns: int) -> list[str]:
+def _metadata_events(events: pl.DataFrame, base_ns: int) -> list[str]:
     rows: list[dict[str, Any]] = []
     for pid in events["pid"].unique(maintain_order=True):
         base = {} if rows else {TIME_BASE_KEY: base_ns}
-        rows.append(metadata("process_name", pid, 0, name=_PROCESS, **base))
+        rows.append(metadata_event("process_name", pid, 0, name=_PROCESS, **base))
     for pid, tid in events.select("pid", "tid").unique(maintain_order=True).iter_rows():
-        rows.append(metadata("thread_name", pid, tid, name=f"Thread {tid}"))
+        rows.append(metadata_event("thread_name", pid, tid, name=f"Thread {tid}"))
     return [json.dumps(row) for row in rows]
 
 
@@ -71,9 +71,9 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
             ',{"ph":',
             pl.format('"{}"', "kind"),
             ',"name":',
-            shared(event_names, quoted),
+            shared_texts(event_names, json_string),
             ',"cat":',
-            shared(events["module"], quoted),
+            shared_texts(events["module"], json_string),
             ',"pid":',
             pl.col("pid"),
             ',"tid":',
@@ -86,7 +86,7 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
             ',"parent_pid":',
             pl.col("parent_pid"),
             ',"custom_info":',
-            shared(events["custom_info"], quoted),
+            shared_texts(events["custom_info"], json_string),
             "}}",
         ),
     )

@@ -25,7 +25,7 @@ _MILLIONTH_DIGITS = 6
 _NOT_IN_A_LINE = r"[;\n\r]"
 
 
-def launches(trace: Trace) -> pl.DataFrame:
+def recorded_launches(trace: Trace) -> pl.DataFrame:
     """Every launch in order of time: name, short, type, start_ns, length (ns), worker, shapes (``;`` between inputs).
 
     Texts are Categorical; ``short`` is the last part of the name.
@@ -35,7 +35,7 @@ def launches(trace: Trace) -> pl.DataFrame:
     """
     rows = _launches_of.get(trace)
     if rows is None:
-        rows = _launches_of[trace] = _launches(trace)
+        rows = _launches_of[trace] = _read_launches(trace)
     if rows.is_empty():
         raise NothingToWriteError("no launch of an operator was recorded")
     return rows
@@ -45,7 +45,7 @@ def launches(trace: Trace) -> pl.DataFrame:
 _launches_of: WeakKeyDictionary[Trace, pl.DataFrame] = WeakKeyDictionary()
 
 
-def _launches(trace: Trace) -> pl.DataFrame:
+def _read_launches(trace: Trace) -> pl.DataFrame:
     rows = (
         trace.required("kernels")
         .filter(pl.col("core").cast(pl.String) == CORE_CPU)
@@ -82,21 +82,21 @@ class Counted:
     paths: bool = False
 
 
-def counted(trace: Trace) -> Counted:
+def operator_options(trace: Trace) -> Counted:
     """What was asked for when the trace was recorded."""
     options = trace.meta_values().get("config")
     options = options if isinstance(options, dict) else {}
     subgraph = options.get("subgraph")
     return Counted(
         subgraph if isinstance(subgraph, str) else "all",
-        _types(options.get("optypes_to_deal")),
-        _types(options.get("optypes_not_deal")),
+        _parse_operator_types(options.get("optypes_to_deal")),
+        _parse_operator_types(options.get("optypes_not_deal")),
         options.get("is_detail") is not False,
         options.get("is_show_op_path") is True,
     )
 
 
-def _types(value: object) -> tuple[str, ...]:
+def _parse_operator_types(value: object) -> tuple[str, ...]:
     """Types of operators from a list, or from one text with commas."""
     texts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
     return tuple(text.strip() for text in texts if isinstance(text, str) and text.strip())
@@ -104,25 +104,25 @@ def _types(value: object) -> tuple[str, ...]:
 
 def _counted_launches(trace: Trace) -> pl.DataFrame:
     """The launches that count in sums by operator."""
-    rows, counts = launches(trace), counted(trace)
+    rows, counts = recorded_launches(trace), operator_options(trace)
     kind = pl.col("type").cast(pl.String)
     if counts.only:
         rows = rows.filter(kind.is_in(counts.only))
     if counts.without:
         rows = rows.filter(~kind.is_in(counts.without))
     if counts.subgraph != "all":
-        rows = rows.filter(_subgraph() == counts.subgraph)
+        rows = rows.filter(_subgraph_name() == counts.subgraph)
     if rows.is_empty():
         raise NothingToWriteError("no launch of the subgraph and the types that were asked for was recorded")
     return rows
 
 
-def _subgraph() -> pl.Expr:
+def _subgraph_name() -> pl.Expr:
     in_gradients = pl.col("name").cast(pl.String).str.starts_with(GRADIENTS_PREFIX)
     return pl.when(in_gradients).then(pl.lit("Gradients")).otherwise(pl.lit("Default"))
 
 
-def _ms(ns: pl.Expr) -> pl.Expr:
+def _to_milliseconds(ns: pl.Expr) -> pl.Expr:
     """Integer ns as exact text of ms."""
     return (ns.cast(pl.Float64) / 1e6).round(_MILLIONTH_DIGITS)
 
@@ -136,7 +136,7 @@ def type_table(trace: Trace) -> pl.DataFrame:
     steps = trace.required("steps").select(pl.len()).collect().item()
     first = rows.group_by("type", maintain_order=True).agg(per_first=pl.len() // (pl.col("name") == pl.col("name").first()).sum())
     total = int(rows["length"].sum())
-    sums = _sums(rows, "type")
+    sums = _sum_launches(rows, "type")
     frequency = (pl.col("count") / steps).round(3) if steps else pl.col("per_first").cast(pl.Float64)
     first = first.with_columns(pl.col("type").cast(pl.String))
     return (
@@ -146,21 +146,21 @@ def type_table(trace: Trace) -> pl.DataFrame:
             op_type="type",
             type_occurrences="count",
             **{"execution_frequency(per-step)": frequency},
-            total_compute_time=_ms(pl.col("length")),
+            total_compute_time=_to_milliseconds(pl.col("length")),
             **{"avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS)},
-            percent=_share(pl.col("length"), total),
+            percent=_share_of_total(pl.col("length"), total),
         )
     )
 
 
 def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
     """Sums by instance, largest first; ``total_proportion`` is the share of all counted launches' time, 0 to 1."""
-    counts = counted(trace)
+    counts = operator_options(trace)
     if not counts.instances:
         raise NothingToWriteError("is_detail=False asked for sums by type alone")
     rows = _counted_launches(trace)
     total = int(rows["length"].sum())
-    sums = _sums(rows, "name", "type", "short")
+    sums = _sum_launches(rows, "name", "type", "short")
     return sums.sort("length", "name", descending=[True, False]).select(
         op_side=pl.lit("Host"),
         op_type="type",
@@ -168,16 +168,16 @@ def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
         full_op_name="name",
         op_occurrences="count",
         **{
-            "op_total_time(ms)": _ms(pl.col("length")),
+            "op_total_time(ms)": _to_milliseconds(pl.col("length")),
             "op_avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS),
         },
-        total_proportion=_share(pl.col("length"), total),
-        subgraph=_subgraph(),
+        total_proportion=_share_of_total(pl.col("length"), total),
+        subgraph=_subgraph_name(),
         pid=pl.lit(pid),
     )
 
 
-def _sums(rows: pl.DataFrame, key: str, *more: str) -> pl.DataFrame:
+def _sum_launches(rows: pl.DataFrame, key: str, *more: str) -> pl.DataFrame:
     """Number and length of the launches by ``key``, with the first of each other column, as text."""
     sums = rows.group_by(key, maintain_order=True).agg(
         *(pl.col(name).first() for name in more), pl.len().alias("count"), pl.col("length").sum()
@@ -185,7 +185,7 @@ def _sums(rows: pl.DataFrame, key: str, *more: str) -> pl.DataFrame:
     return sums.with_columns(pl.col(key, *more).cast(pl.String))
 
 
-def _share(length: pl.Expr, total: int) -> pl.Expr:
+def _share_of_total(length: pl.Expr, total: int) -> pl.Expr:
     return (length / total).round(9) if total else pl.lit(0.0)
 
 
@@ -208,7 +208,7 @@ def write_details(output: Output, path: Path) -> None:
 
 def write_timestamps(output: Output, path: Path) -> None:
     """Write cpu_op_execute_timestamp_<rank>.txt: a line per instance: start (Unix ns), length (ms), worker of each launch."""
-    rows = launches(output.trace)
+    rows = recorded_launches(output.trace)
     milliseconds = pl.col("length") // 1_000_000
     fraction = (pl.col("length") % 1_000_000).cast(pl.String).str.zfill(_MILLIONTH_DIGITS)
     lines = (
@@ -224,9 +224,9 @@ def write_timestamps(output: Output, path: Path) -> None:
 
 def write_framework(output: Output, path: Path) -> None:
     """Write cpu_framework_<rank>.txt: a line per launch with the shapes of its inputs, where they were recorded."""
-    rows = launches(output.trace)
+    rows = recorded_launches(output.trace)
     cells = [render_distinct(rows[column], _one_line) for column in ("type", "short")]
-    cells.append(render_distinct(rows["shapes"], _inputs, ""))
+    cells.append(render_distinct(rows["shapes"], _format_inputs, ""))
     lines = pl.select(pl.format("{};{};0;{}", *cells))
     write_plain_csv(lines, path, include_header=False, quote_style="never")
 
@@ -235,7 +235,7 @@ def _one_line(text: str) -> str:
     return re.sub(_NOT_IN_A_LINE, "_", text)
 
 
-def _inputs(shapes: str) -> str:
+def _format_inputs(shapes: str) -> str:
     texts = (f"[{', '.join(shape.split(','))}]" if shape else "NoShape" for shape in shapes.split(";"))
     return "".join(f"input_{number}:{text};" for number, text in enumerate(texts, 1))
 
@@ -279,7 +279,7 @@ def operator_times(trace: Trace, types: list[str], rank: int) -> str:
     Raises:
         UnknownTypesError: some did not run.
     """
-    rows = launches(trace)
+    rows = recorded_launches(trace)
     distinct_types = sorted(rows["type"].cast(pl.String).unique().drop_nulls())
     if missing := [kind for kind in types if kind not in distinct_types]:
         raise UnknownTypesError(missing, distinct_types)

@@ -33,7 +33,7 @@ _HOLDS_UP = 50.0
 
 def write_raw(output: Output, path: Path) -> None:
     """Write minddata_pipeline_raw_<rank>.csv: the operations that have a queue; usage rates are 0 to 1."""
-    table = _operations(output.trace)
+    table = _pipeline_operations(output.trace)
     interval = output.trace.meta_values().get("pipeline_sampling_interval_ms")
     text = io.StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")
@@ -42,26 +42,28 @@ def write_raw(output: Output, path: Path) -> None:
          "output_queue_usage_rate", "sample_interval", "parent_id", "children_id")
     )  # fmt: skip
     for row in table.iter_rows(named=True):
-        sizes = [_number(size) for size in row["queue_sizes"] or []]
+        sizes = [_drop_zero_fraction(size) for size in row["queue_sizes"] or []]
         queue = (json.dumps(sizes), row["mean_size"], row["queue_capacity"], row["usage"]) if sizes else ("", "", "", "")
         children = json.dumps(row["children"]) if row["children"] else ""
-        rows.writerow((row["id"], row["type"], row["workers"], *queue, _text(interval), _text(row["parent"]), children))
+        rows.writerow(
+            (row["id"], row["type"], row["workers"], *queue, _format_cell(interval), _format_cell(row["parent"]), children)
+        )
     path.write_text(text.getvalue(), encoding="utf-8")
 
 
-def _operations(trace: Trace) -> pl.DataFrame:
+def _pipeline_operations(trace: Trace) -> pl.DataFrame:
     table = operations(trace)
     if table.is_empty():
         raise NothingToWriteError("no data pipeline was recorded")
     return table
 
 
-def _number(value: float) -> int | float:
+def _drop_zero_fraction(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-def _text(value: Any) -> Any:
-    return "" if value is None else _number(value) if isinstance(value, float) else value
+def _format_cell(value: Any) -> Any:
+    return "" if value is None else _drop_zero_fraction(value) if isinstance(value, float) else value
 
 
 def summary(trace: Trace) -> dict[str, Any]:
@@ -74,16 +76,16 @@ def summary(trace: Trace) -> dict[str, Any]:
     pipeline_ops = trace.pipeline_ops
     if pipeline_ops is None or pipeline_ops.is_empty():
         raise NothingToWriteError("no data pipeline was recorded")
-    queued = {row["id"]: row for row in _operations(trace).iter_rows(named=True)}
+    queued = {row["id"]: row for row in _pipeline_operations(trace).iter_rows(named=True)}
     rows = pipeline_ops.with_columns(pl.col("type").cast(pl.String)).sort("id").to_dicts()
     short = {row["id"]: str(row["type"]).removesuffix("Op") for row in rows}
-    cpu = _cpu(trace)
+    cpu = _mean_cpu_use(trace)
     children: dict[int, list[int]] = {row["id"]: [] for row in rows}
     for row in rows:
         if row["parent"] is not None and row["parent"] in children:
             children[row["parent"]].append(row["id"])
 
-    def queue(number: int, key: str, factor: float) -> float:
+    def queue_value(number: int, key: str, factor: float) -> float:
         value = queued.get(number, {}).get(key)
         return _NONE if value is None else round(value * factor, 2)
 
@@ -92,15 +94,15 @@ def summary(trace: Trace) -> dict[str, Any]:
         "op_names": [short[row["id"]] for row in rows],
         "op_ids": [row["id"] for row in rows],
         "num_workers": [row["workers"] if row["workers"] is not None else _NONE for row in rows],
-        "queue_average_size": [queue(row["id"], "mean_size", 1) for row in rows],
-        "queue_utilization_pct": [queue(row["id"], "usage", 100) for row in rows],
-        "queue_empty_freq_pct": [queue(row["id"], "empty_share", 100) for row in rows],
+        "queue_average_size": [queue_value(row["id"], "mean_size", 1) for row in rows],
+        "queue_utilization_pct": [queue_value(row["id"], "usage", 100) for row in rows],
+        "queue_empty_freq_pct": [queue_value(row["id"], "empty_share", 100) for row in rows],
         "children_ids": [children[row["id"]] for row in rows],
         "parent_id": [row["parent"] if row["parent"] is not None else _NONE for row in rows],
     }
     if cpu:
         result["avg_cpu_pct"] = [round(cpu.get(row["id"], 0.0), 2) for row in rows]
-    batches = _batches(trace)
+    batches = _batches_after_first(trace)
     for key, column in (("per_batch_time", "total_ns"), ("per_pipeline_time", "get_ns"), ("per_push_queue_time", "push_ns")):
         mean = batches[column].mean() if batches.height else None
         result[key] = [round(float(mean) / 1e6, 3) if isinstance(mean, (int, float)) else _NONE]
@@ -117,7 +119,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     return result
 
 
-def _cpu(trace: Trace) -> dict[int, float]:
+def _mean_cpu_use(trace: Trace) -> dict[int, float]:
     """Mean CPU use of every operation, % of one core: user and system."""
     name = pl.col("name").cast(pl.String)
     rows = (
@@ -133,7 +135,7 @@ def _cpu(trace: Trace) -> dict[int, float]:
     return dict(rows.iter_rows())
 
 
-def _batches(trace: Trace) -> pl.DataFrame:
+def _batches_after_first(trace: Trace) -> pl.DataFrame:
     kind = pl.col("kind").cast(pl.String)
     rows = trace.required("pipeline_batches").filter(kind.is_in(["iterate", "send"])).sort("batch").collect()
     return rows.tail(-1) if rows.height > 1 else rows

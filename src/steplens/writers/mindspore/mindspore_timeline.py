@@ -13,9 +13,9 @@ import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.writers.common.output import Output
-from steplens.writers.common.rows import shared, write_rows
-from steplens.writers.common.text import distinct_texts, microseconds, quoted, write_json
-from steplens.writers.mindspore.mindspore_operators import launches
+from steplens.writers.common.rows import shared_texts, write_rows
+from steplens.writers.common.text import distinct_texts, json_string, microseconds, write_json
+from steplens.writers.mindspore.mindspore_operators import recorded_launches
 
 #: lanes, as MindSpore numbers them
 _STEPS, _SCOPES = 100000, 100001
@@ -37,32 +37,32 @@ def writer(limit_mb: int | None = None) -> Any:
         limit_mb: largest size of the file, MB; events that start latest are left out, and the file says how many.
     """
 
-    def write(output: Output, path: Path) -> None:
-        rows = launches(output.trace)
+    def write_timeline(output: Output, path: Path) -> None:
+        rows = recorded_launches(output.trace)
         borders = output.trace.required("steps").sort("start_ns").select("id", "start_ns", "end_ns").collect()
         parts = [
             part.select(pl.col(name).cast(dtype) for name, dtype in _EVENTS.items())
-            for part in (_launches(rows), _steps(borders), _scopes(rows, borders["start_ns"].to_numpy()))
+            for part in (_launch_events(rows), _step_events(borders), _scope_events(rows, borders["start_ns"].to_numpy()))
         ]
         dropped = 0
         if limit_mb is not None:
             events = pl.concat(parts).sort("start_ns", "length", descending=[False, True], maintain_order=True)
-            parts = [_within(events, limit_mb * _MB - _HEAD_BYTES)]
+            parts = [_events_within_size(events, limit_mb * _MB - _HEAD_BYTES)]
             dropped = events.height - parts[0].height
         lanes = rows["worker"].unique().sort().to_list()
         with path.open("wb") as handle:
-            head = _metadata(lanes, output.base_ns, dropped)
+            head = _metadata_events(lanes, output.base_ns, dropped)
             handle.write(b"[" + ",".join(json.dumps(event, ensure_ascii=False) for event in head).encode())
             for part in parts:
                 _write_events(handle, part, output.base_ns)
             handle.write(b"]")
 
-    return write
+    return write_timeline
 
 
 def write_summary(output: Output, path: Path) -> None:
     """Write cpu_timeline_summary_<rank>.json; ``total_time`` is the sum of all launches, ms."""
-    rows = launches(output.trace)
+    rows = recorded_launches(output.trace)
     names, _ = distinct_texts(rows["name"])
     summary = {
         "total_time": int(rows["length"].sum()) / 1e6,
@@ -92,13 +92,13 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
     )
 
 
-def _within(events: pl.DataFrame, room: int) -> pl.DataFrame:
+def _events_within_size(events: pl.DataFrame, room: int) -> pl.DataFrame:
     """The first events that surely fit into so many bytes."""
     size = pl.col("name").cat.len_bytes() + pl.col("args").cat.len_bytes() + _FIXED_BYTES
     return events.filter(size.cast(pl.Int64).cum_sum() <= room)
 
 
-def _metadata(workers: list[int], base_ns: int, dropped: int) -> Iterator[dict[str, Any]]:
+def _metadata_events(workers: list[int], base_ns: int, dropped: int) -> Iterator[dict[str, Any]]:
     base: dict[str, Any] = {TIME_BASE_KEY: base_ns}
     if dropped:
         base["dropped_events"] = dropped
@@ -108,13 +108,13 @@ def _metadata(workers: list[int], base_ns: int, dropped: int) -> Iterator[dict[s
         yield {"name": "thread_name", "ph": "M", "pid": 0, "tid": tid, "args": {"name": name}}
 
 
-def _launches(rows: pl.DataFrame) -> pl.DataFrame:
-    args = shared(rows["name"], lambda name: f',"args":{{"type":"HostCpuOps","fullname":{quoted(name)}}}}}')
-    name = shared(rows["short"], quoted)
+def _launch_events(rows: pl.DataFrame) -> pl.DataFrame:
+    args = shared_texts(rows["name"], lambda name: f',"args":{{"type":"HostCpuOps","fullname":{json_string(name)}}}}}')
+    name = shared_texts(rows["short"], json_string)
     return rows.select("start_ns", "length", name=name.column(pl.Categorical), lane="worker", args=args.column(pl.Categorical))
 
 
-def _steps(borders: pl.DataFrame) -> pl.DataFrame:
+def _step_events(borders: pl.DataFrame) -> pl.DataFrame:
     return borders.select(
         "start_ns",
         name=pl.format('"{}"', "id"),
@@ -124,7 +124,7 @@ def _steps(borders: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _scopes(rows: pl.DataFrame, borders: npt.NDArray[np.int64]) -> pl.DataFrame:
+def _scope_events(rows: pl.DataFrame, borders: npt.NDArray[np.int64]) -> pl.DataFrame:
     """Neighbouring launches of one scope of one step as one event per level of the scope's name."""
     names, index = distinct_texts(rows["name"])
     starts = rows["start_ns"].to_numpy()
@@ -157,7 +157,7 @@ def _scopes(rows: pl.DataFrame, borders: npt.NDArray[np.int64]) -> pl.DataFrame:
         )
     if not events:
         return pl.DataFrame(schema=_EVENTS)
-    texts = pl.Series([quoted(part) for _, part in scopes], dtype=pl.Categorical)
+    texts = pl.Series([json_string(part) for _, part in scopes], dtype=pl.Categorical)
     table = pl.concat(events)
     return table.select(
         "start_ns", "args", name=texts.gather(table["scope"]), lane=pl.lit(_SCOPES), length=pl.col("end_ns") - pl.col("start_ns")

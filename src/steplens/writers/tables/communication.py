@@ -41,19 +41,19 @@ def write_times(output: Output, path: Path) -> None:
         _write_unmeasured_times(output, path)
         return
     bandwidth = communication_bandwidth(output.trace)
-    steps = _steps(output.trace, times)
-    operations = _operations(bandwidth)
+    steps = _step_entries(output.trace, times)
+    operations = _transports_of_operations(bandwidth)
     for row in times.iter_rows(named=True):
         if row["step"] is None and None not in steps:
             continue
-        key = _key(row["name"], row["group"])
+        key = _operation_key(row["name"], row["group"])
         start = None if row["start_ns"] is None else (row["start_ns"] - output.base_ns) / 1000
-        steps[row["step"]][_class(row["kind"])][key] = {
+        steps[row["step"]][_operation_class(row["kind"])][key] = {
             names.TIME_INFO: {names.START_TIMESTAMP: start, **_time_info(row)},
-            names.BANDWIDTH_INFO: operations.get((row["step"], row["kind"], row["name"], row["group"]), _unused()),
+            names.BANDWIDTH_INFO: operations.get((row["step"], row["kind"], row["name"], row["group"]), _empty_transports()),
         }
     _add_totals(steps, times, bandwidth)
-    write_json(_named(steps), path)
+    write_json(_name_steps(steps), path)
 
 
 def write_matrix(output: Output, path: Path) -> None:
@@ -68,7 +68,9 @@ def write_matrix(output: Output, path: Path) -> None:
         if row["step"] is None and not without_steps:
             continue
         classes = steps.setdefault(row["step"], {names.POINT_TO_POINT: {}, names.COLLECTIVE: {}})
-        links = classes[_class(row["kind"])].setdefault(_key(f"{row['type']}-{row['selection']}", row["group"]), {})
+        links = classes[_operation_class(row["kind"])].setdefault(
+            _operation_key(f"{row['type']}-{row['selection']}", row["group"]), {}
+        )
         links[f"{row['source']}-{row['destination']}"] = {
             names.TRANSPORT_TYPE: row["transport"],
             names.TRANSIT_SIZE: row["size_mb"] or 0,
@@ -76,23 +78,25 @@ def write_matrix(output: Output, path: Path) -> None:
             names.BANDWIDTH: row["bandwidth_gbps"] or 0,
             **({} if row["selection"] == TOTAL else {names.OPERATION_NAME: row["op_name"]}),
         }
-    write_json(_named(steps), path)
+    write_json(_name_steps(steps), path)
 
 
 def _write_unmeasured_times(output: Output, path: Path) -> None:
     times = unmeasured_times(output) if device_kind(output.trace) != NPU else pl.DataFrame()
     if times.is_empty():
         raise NothingToWriteError(_NOT_MEASURED)
-    steps = _steps(output.trace, times)
+    steps = _step_entries(output.trace, times)
     for row in times.sort("start_ns", maintain_order=True).iter_rows(named=True):
         if row["step"] not in steps:
             continue
         start = (row["start_ns"] - output.base_ns) / 1000
-        steps[row["step"]][_class(row["kind"])][_key(row["name"], row["group"])] = {
+        steps[row["step"]][_operation_class(row["kind"])][_operation_key(row["name"], row["group"])] = {
             names.TIME_INFO: {names.START_TIMESTAMP: start, _ELAPSED: row["elapse_ms"]},
-            names.BANDWIDTH_INFO: _moved(row["library"], row["size_mb"]),
+            names.BANDWIDTH_INFO: _unmeasured_transport(row["library"], row["size_mb"]),
         }
-    sizes = {(step, kind): _moved(library, size) for step, kind, library, size in unmeasured_totals(times).iter_rows()}
+    sizes = {
+        (step, kind): _unmeasured_transport(library, size) for step, kind, library, size in unmeasured_totals(times).iter_rows()
+    }
     for step, classes in steps.items():
         for name, operations in classes.items():
             # the clients stop at a step whose collectives have no total
@@ -102,10 +106,10 @@ def _write_unmeasured_times(output: Output, path: Path) -> None:
                     names.TIME_INFO: {_ELAPSED: elapsed},
                     names.BANDWIDTH_INFO: sizes.get((step, name), {}),
                 }
-    write_json(_named(steps), path)
+    write_json(_name_steps(steps), path)
 
 
-def _moved(library: str | None, size_mb: float | None) -> dict[str, dict[str, float]]:
+def _unmeasured_transport(library: str | None, size_mb: float | None) -> dict[str, dict[str, float]]:
     """The transport of an operation that nothing measured, which is its library, and what was put in."""
     return {} if library is None or size_mb is None else {library: {names.TRANSIT_SIZE: size_mb}}
 
@@ -114,14 +118,16 @@ def _write_own_links(output: Output, path: Path) -> None:
     links = own_links(output) if device_kind(output.trace) != NPU else pl.DataFrame()
     if links.is_empty():
         raise NothingToWriteError(_NOT_MEASURED)
-    steps = _steps(output.trace, links)
+    steps = _step_entries(output.trace, links)
     for step, kind, type_, group, rank in links.iter_rows():
         if step in steps:
-            steps[step][_class(kind)][_key(f"{type_}-{TOTAL}", group)] = {f"{rank}-{rank}": {names.TRANSPORT_TYPE: names.LOCAL}}
-    write_json(_named(steps), path)
+            steps[step][_operation_class(kind)][_operation_key(f"{type_}-{TOTAL}", group)] = {
+                f"{rank}-{rank}": {names.TRANSPORT_TYPE: names.LOCAL}
+            }
+    write_json(_name_steps(steps), path)
 
 
-def _steps(trace: Trace, rows: pl.DataFrame) -> dict[int | None, dict[str, dict[str, Any]]]:
+def _step_entries(trace: Trace, rows: pl.DataFrame) -> dict[int | None, dict[str, dict[str, Any]]]:
     """An entry for every step, also for those in which nothing was communicated; one without a name on a run without steps."""
     ids: list[int | None] = trace.required("steps").select("id").collect()["id"].to_list()
     step_numbers = rows["step"].unique(maintain_order=True).to_list()
@@ -129,15 +135,15 @@ def _steps(trace: Trace, rows: pl.DataFrame) -> dict[int | None, dict[str, dict[
     return {step: {names.POINT_TO_POINT: {}, names.COLLECTIVE: {}} for step in ids}
 
 
-def _named(steps: dict[int | None, dict[str, dict[str, Any]]]) -> Steps:
+def _name_steps(steps: dict[int | None, dict[str, dict[str, Any]]]) -> Steps:
     return {names.STEP_PREFIX if step is None else f"{names.STEP_PREFIX}{step}": classes for step, classes in steps.items()}
 
 
-def _key(name: str, group: str | None) -> str:
+def _operation_key(name: str, group: str | None) -> str:
     return f"{name}@{group or ''}"
 
 
-def _class(kind: str | None) -> str:
+def _operation_class(kind: str | None) -> str:
     return names.POINT_TO_POINT if kind == names.POINT_TO_POINT else names.COLLECTIVE
 
 
@@ -149,18 +155,18 @@ def _time_info(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unused() -> dict[str, dict[str, Any]]:
+def _empty_transports() -> dict[str, dict[str, Any]]:
     return {
         transport: {names.TRANSIT_SIZE: 0, names.TRANSIT_TIME: 0, names.BANDWIDTH: 0, names.LARGE_PACKETS: 0, names.PACKETS: {}}
         for transport in names.TRANSPORTS
     }
 
 
-def _operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
+def _transports_of_operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], dict[str, dict[str, Any]]]:
     """(step, kind, name, group) -> transport -> what it moved."""
     by_step: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for row in bandwidth.iter_rows(named=True):
-        transports = by_step.setdefault((row["step"], row["kind"], row["name"], row["group"]), _unused())
+        transports = by_step.setdefault((row["step"], row["kind"], row["name"], row["group"]), _empty_transports())
         info = transports.setdefault(row["transport"], {names.PACKETS: {}})
         info.update(
             {
@@ -183,7 +189,7 @@ def _add_totals(steps: dict[int | None, dict[str, dict[str, Any]]], times: pl.Da
                 transport: {names.TRANSIT_TIME: 0, names.TRANSIT_SIZE: 0, names.BANDWIDTH: 0, names.PACKETS: {}}
                 for transport in names.TRANSPORTS
             }
-            steps[row["step"]][_class(row["kind"])][names.TOTAL_OPERATION] = {
+            steps[row["step"]][_operation_class(row["kind"])][names.TOTAL_OPERATION] = {
                 names.TIME_INFO: _time_info(row),
                 names.BANDWIDTH_INFO: unused,
             }
@@ -204,7 +210,7 @@ def _add_totals(steps: dict[int | None, dict[str, dict[str, Any]]], times: pl.Da
 
 def _total_of(steps: dict[int | None, dict[str, dict[str, Any]]], row: dict[str, Any]) -> dict[str, Any] | None:
     """The entry of a transport in the totals of the row's step and class; None where the operation itself is unknown."""
-    total = steps.get(row["step"], {}).get(_class(row["kind"]), {}).get(names.TOTAL_OPERATION)
+    total = steps.get(row["step"], {}).get(_operation_class(row["kind"]), {}).get(names.TOTAL_OPERATION)
     if total is None:
         return None
     entry: dict[str, Any] = total[names.BANDWIDTH_INFO].setdefault(row["transport"], {})

@@ -11,7 +11,7 @@ from steplens.formats.ascend_results import COMPONENT, DEVICE_TYPE, STREAM_POINT
 from steplens.formats.ascend_terms import APP, GE, PTA, PTA_AND_GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, write_csv
-from steplens.writers.tables.memory_rows import device_tag, device_types, megabytes, stream_pointer
+from steplens.writers.tables.memory_rows import device_tag, device_types, stream_pointer, to_megabytes
 
 
 def write(output: Output, path: Path) -> None:
@@ -39,7 +39,7 @@ def totals_after_events(output: Output) -> list[pl.Expr]:
     return [
         pl.col("component").alias(COMPONENT),
         microseconds_text(pl.col("time_ns") - output.base_ns).alias(TIMESTAMP),
-        *(megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in TOTALS.items()),
+        *(to_megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in TOTALS.items()),
     ]
 
 

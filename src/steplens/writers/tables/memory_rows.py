@@ -24,7 +24,7 @@ def device_types(output: Output) -> list[str]:
     return [_CPU]
 
 
-def megabytes(bytes_: pl.Expr) -> pl.Expr:
+def to_megabytes(bytes_: pl.Expr) -> pl.Expr:
     """Bytes as MB of 2**20; exact, because the divisor is a power of two."""
     return bytes_.cast(pl.Float64) / 1_048_576.0
 

@@ -9,8 +9,8 @@ import polars as pl
 from steplens.formats.ascend_results import COMPONENT, DEVICE, TIMESTAMP, TOTALS
 from steplens.formats.ascend_terms import MODULE_MEMORY
 from steplens.writers.common.output import NothingToWriteError, Output
-from steplens.writers.common.text import guard, microseconds_text, render_distinct, write_csv
-from steplens.writers.tables.memory_rows import megabytes
+from steplens.writers.common.text import guard_formula, microseconds_text, render_distinct, write_csv
+from steplens.writers.tables.memory_rows import to_megabytes
 
 #: bytes per unit
 _BYTES = {"B": 1, "Bytes": 1, "bytes": 1, "KB": 1 << 10, "MB": 1 << 20}
@@ -25,9 +25,9 @@ def write(output: Output, path: Path) -> None:
     write_csv(
         rows.select(
             pl.col("device").alias(DEVICE),
-            render_distinct(rows["name"], guard).alias(COMPONENT),
+            render_distinct(rows["name"], guard_formula).alias(COMPONENT),
             microseconds_text(pl.col("time_ns") - output.base_ns).alias(TIMESTAMP),
-            megabytes(pl.col("bytes")).alias(f"{TOTALS['reserved']}(MB)"),
+            to_megabytes(pl.col("bytes")).alias(f"{TOTALS['reserved']}(MB)"),
             pl.format("NPU:{}", "device").alias("Device"),
         ),
         path,

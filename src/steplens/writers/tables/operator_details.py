@@ -11,7 +11,7 @@ from steplens.analysis.device.kernels import core_self_ns, subtree_total_ns
 from steplens.formats.ascend_terms import AI_CORE
 from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
 from steplens.writers.common.output import NothingToWriteError, Output
-from steplens.writers.common.text import guard, joined, microseconds, names, render_distinct, write_csv
+from steplens.writers.common.text import guard_formula, lay_out_list, microseconds, names, render_distinct, write_csv
 
 
 def write(output: Output, path: Path) -> None:
@@ -42,20 +42,20 @@ def write(output: Output, path: Path) -> None:
             names(rows["name"]).alias("Name"),
             render_distinct(rows["input_shapes"], _list_cell).alias("Input Shapes"),
             render_distinct(rows["stack"], _list_cell).alias("Call Stack"),
-            _us(rows["self_ns"]).alias("Host Self Duration(us)"),
-            _us(rows["end_ns"] - rows["start_ns"]).alias("Host Total Duration(us)"),
-            _us(rows["device_self_ns"]).alias("Device Self Duration(us)"),
-            _us(rows["device_total_ns"]).alias("Device Total Duration(us)"),
-            _us(rows["ai_core_self"]).alias("Device Self Duration With AICore(us)"),
-            _us(rows["ai_core_total"]).alias("Device Total Duration With AICore(us)"),
+            _to_microseconds(rows["self_ns"]).alias("Host Self Duration(us)"),
+            _to_microseconds(rows["end_ns"] - rows["start_ns"]).alias("Host Total Duration(us)"),
+            _to_microseconds(rows["device_self_ns"]).alias("Device Self Duration(us)"),
+            _to_microseconds(rows["device_total_ns"]).alias("Device Total Duration(us)"),
+            _to_microseconds(rows["ai_core_self"]).alias("Device Self Duration With AICore(us)"),
+            _to_microseconds(rows["ai_core_total"]).alias("Device Total Duration With AICore(us)"),
         ),
         path,
     )
 
 
 def _list_cell(text: str) -> str | None:
-    return guard(joined(text))
+    return guard_formula(lay_out_list(text))
 
 
-def _us(column: pl.Series) -> pl.Expr:
+def _to_microseconds(column: pl.Series) -> pl.Expr:
     return microseconds(pl.lit(column.fill_null(0)))

@@ -11,7 +11,7 @@ from steplens.formats.ascend_results import ACTIVE_RELEASE_TIME, ALLOCATION_TIME
 from steplens.formats.ascend_terms import CANN_PREFIX, GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, names, write_csv
-from steplens.writers.tables.memory_rows import device_tag, device_types, megabytes, stream_pointer
+from steplens.writers.tables.memory_rows import device_tag, device_types, stream_pointer, to_megabytes
 
 
 def write(output: Output, path: Path) -> None:
@@ -19,7 +19,7 @@ def write(output: Output, path: Path) -> None:
 
     The active release (the block's return to the pool) stays empty where the source does not report it.
     """
-    rows = allocations(output)
+    rows = operator_allocations(output)
     if rows.is_empty():
         raise NothingToWriteError("no allocation was recorded")
     graph_engine = pl.col("component").cast(pl.String).eq_missing(GE)
@@ -35,7 +35,7 @@ def write(output: Output, path: Path) -> None:
             microseconds_text(pl.col("active_release_ns") - output.base_ns).alias(ACTIVE_RELEASE_TIME),
             microseconds_text(pl.col("release_ns") - pl.col("allocation_ns")).alias("Duration(us)"),
             microseconds_text(pl.col("active_release_ns") - pl.col("allocation_ns")).alias("Active Duration(us)"),
-            *(megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in ALLOCATION_TOTALS.items()),
+            *(to_megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in ALLOCATION_TOTALS.items()),
             stream_pointer(rows).alias(STREAM_POINTER),
             device_tag(rows),
         ),
@@ -43,7 +43,7 @@ def write(output: Output, path: Path) -> None:
     )
 
 
-def allocations(output: Output) -> pl.DataFrame:
+def operator_allocations(output: Output) -> pl.DataFrame:
     """The rows of operator_memory.csv, as ``analysis.memory.memory.operator_memory`` has them; the graph engine's come last."""
     rows = operator_memory(output.trace, device_types(output))
     return rows.sort(pl.col("component").cast(pl.String).eq_missing(GE), maintain_order=True)

@@ -9,9 +9,9 @@ from steplens.writers.common.asynchronous import side_by_side
 from steplens.writers.common.communication_names import named_communication
 from steplens.writers.common.links import inner_tasks
 from steplens.writers.common.output import NPU, device_kind
-from steplens.writers.common.rows import shared
-from steplens.writers.common.text import number_member, quoted
-from steplens.writers.trace_view.trace_events import View, head, list_argument, thread
+from steplens.writers.common.rows import shared_texts
+from steplens.writers.common.text import json_string, number_member
+from steplens.writers.trace_view.trace_events import View, event_head, list_argument, thread_metadata
 
 #: columns of details that hold numbers
 _NUMBERS = ("srcRank", "dstRank", "size")
@@ -25,13 +25,13 @@ def with_lanes(view: View) -> pl.DataFrame:
     """
     calls = named_communication(view.output)
     calls = calls.with_columns(pl.col("device").fill_null(0), group_text=pl.col("group").cast(pl.String).fill_null(""))
-    calls = calls.with_columns(beside=_beside(calls) if device_kind(view.trace) != NPU else pl.lit(0))
+    calls = calls.with_columns(beside=_lane_numbers(calls) if device_kind(view.trace) != NPU else pl.lit(0))
     lanes = calls.select("device", "group_text", "beside").unique(maintain_order=True).sort("beside", maintain_order=True)
     lanes = lanes.with_columns(lane=pl.int_range(pl.len()).over("device"))
     return calls.join(lanes, on=["device", "group_text", "beside"], maintain_order="left").drop("beside")
 
 
-def _beside(calls: pl.DataFrame) -> pl.Series:
+def _lane_numbers(calls: pl.DataFrame) -> pl.Series:
     """Number of each operation's lane among those of its group, from 0 on; on one lane nothing overlaps."""
     rows = calls.select("device", "group_text", "start_ns", "end_ns").with_row_index("row").sort("start_ns", "row")
     numbers: pl.Series = pl.repeat(0, calls.height, dtype=pl.Int64, eager=True)
@@ -51,16 +51,16 @@ def write_communication(view: View) -> None:
     kind = device_kind(view.trace)
     # what the clients do not call it by, a human may know it by
     recorded = calls.select(pl.when(pl.col("client_name") != pl.col("name").cast(pl.String)).then("name")).to_series()
-    planes = _planes(view, calls)
+    planes = _plane_tasks(view, calls)
     for device in calls["device"].unique().sort():
         view.layer(COMMUNICATION, device, f"{kind} {device}")
     _name_lanes(view, calls, planes)
     view.calls(
         calls,
-        head(calls["client_name"]),
+        event_head(calls["client_name"]),
         view.pids(COMMUNICATION),
         pl.col("lane"),
-        shared(calls["kind"], lambda kind: f',"args":{{"kind":{quoted(kind)}', ',"args":{"kind":"N/A"'),
+        shared_texts(calls["kind"], lambda kind: f',"args":{{"kind":{json_string(kind)}', ',"args":{"kind":"N/A"'),
         list_argument(MEMBERS["recorded"], recorded),
         list_argument("group", calls["group"]),
         list_argument("data_type", calls["dtype"]),
@@ -86,11 +86,11 @@ def _name_lanes(view: View, calls: pl.DataFrame, planes: pl.DataFrame | None) ->
         lanes += [(device, lane, plane, tid, f"{PLANE_PREFIX}{plane}") for device, lane, plane, tid in distinct_lanes.iter_rows()]
     place: dict[int, int] = {}
     for device, _, _, tid, name in sorted(lanes):
-        view.metadata(thread(view.device_pid(PLACES[COMMUNICATION], device), tid, name, place.get(device, 0)))
+        view.metadata(thread_metadata(view.device_pid(PLACES[COMMUNICATION], device), tid, name, place.get(device, 0)))
         place[device] = place.get(device, 0) + 1
 
 
-def _planes(view: View, calls: pl.DataFrame) -> pl.DataFrame | None:
+def _plane_tasks(view: View, calls: pl.DataFrame) -> pl.DataFrame | None:
     """The inner tasks with their details, the lane of their group, their plane and the lane (``tid``) of that; or None."""
     details = inner_tasks(view.trace)
     if details is None or not {"planeId", "taskType"} <= set(details.columns):
@@ -122,7 +122,7 @@ def _write_planes(view: View, planes: pl.DataFrame) -> None:
     numbers = [number_member(titles[column], column, planes) for column in _NUMBERS if column in titles]
     view.calls(
         planes,
-        head(planes["taskType"]),
+        event_head(planes["taskType"]),
         view.pids(COMMUNICATION),
         pl.col("tid"),
         ',"args":{"plane":',

@@ -19,11 +19,11 @@ from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 from steplens.writers.common.links import hardware_tasks
 from steplens.writers.common.output import LEVEL0, LEVEL_NONE, NPU, device_kind, used_devices
-from steplens.writers.common.rows import shared
-from steplens.writers.common.text import number_member, quoted
+from steplens.writers.common.rows import shared_texts
+from steplens.writers.common.text import json_string, number_member
 from steplens.writers.device_tasks import device_tasks
 from steplens.writers.trace_view.trace_communication import with_lanes, write_communication
-from steplens.writers.trace_view.trace_events import View, arrows, head, process, thread
+from steplens.writers.trace_view.trace_events import View, event_head, process_metadata, thread_metadata, write_arrows
 
 #: process ids of the other groups: no process id, shifted by the place of a layer, reaches as far
 _OTHER_COUNTERS_PID = 1 << 44
@@ -51,7 +51,7 @@ def _runtime_calls(view: View) -> None:
         .select("correlation", from_ns="start_ns", from_tid="tid", pid=pl.lit(pid))
         .unique("correlation", keep="first", maintain_order=True)
     )
-    pairs = _targets(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
+    pairs = _arrow_ends(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
     _to_device(view, pairs.with_row_index("id", 1).collect(), trace_view.HOST_TO_DEVICE, trace_view.HOST_TO_DEVICE)
 
 
@@ -61,15 +61,17 @@ def _write_calls(view: View, calls: pl.DataFrame, name: str) -> int:
         return view.device_pid(trace_view.PLACES[name], trace_view.HOST)
     pid = view.layer(name, trace_view.HOST, "CPU")
     for tid in calls["tid"].unique().sort():
-        view.metadata(thread(pid, tid, f"Thread {tid}"))
+        view.metadata(thread_metadata(pid, tid, f"Thread {tid}"))
     layer_name = pl.col("layer").cast(pl.String).replace(OLDER_LAYERS)
     prefix = layer_name.replace_strict(CALL_PREFIXES, default="", return_dtype=pl.String)
     names = calls.select(pl.concat_str(prefix, pl.col("name").cast(pl.String).fill_null(""))).to_series()
     start = ',"args":{'
-    layer = shared(calls["layer"], lambda layer: f'{start}"level":{quoted(layer)},"Thread Id":', f'{start}"Thread Id":')
+    layer = shared_texts(
+        calls["layer"], lambda layer: f'{start}"level":{json_string(layer)},"Thread Id":', f'{start}"Thread Id":'
+    )
     view.calls(
         calls,
-        head(names),
+        event_head(names),
         str(pid),
         pl.col("tid"),
         layer,
@@ -89,13 +91,15 @@ def _device_tasks(view: View) -> None:
     for device in lanes["device"].unique(maintain_order=True):
         view.layer(trace_view.HARDWARE, device, f"{kind} {device}")
     for device, stream in lanes.iter_rows():
-        view.metadata(thread(view.device_pid(trace_view.PLACES[trace_view.HARDWARE], device), stream, f"Stream {stream}"))
+        view.metadata(
+            thread_metadata(view.device_pid(trace_view.PLACES[trace_view.HARDWARE], device), stream, f"Stream {stream}")
+        )
     types = kernels.select(_task_type()).to_series()
     start, end = f',"args":{{"{trace_view.MEMBERS["task_type"]}":', f',"{trace_view.MEMBERS["physical_stream"]}":'
-    core = shared(types.fill_null(NOT_AVAILABLE), lambda core: start + quoted(core) + end)
+    core = shared_texts(types.fill_null(NOT_AVAILABLE), lambda core: start + json_string(core) + end)
     view.calls(
         kernels,
-        head(kernels["name"]),
+        event_head(kernels["name"]),
         view.pids(trace_view.HARDWARE),
         _STREAM,
         core,
@@ -115,7 +119,7 @@ def _task_type() -> pl.Expr:
     return pl.coalesce(pl.when(~recorded.str.starts_with(KERNEL_PREFIX)).then(recorded), core, recorded)
 
 
-def _targets(view: View) -> pl.DataFrame:
+def _arrow_ends(view: View) -> pl.DataFrame:
     """Where an arrow to a device task ends: correlation, op, start_ns, to_pid and to_tid.
 
     On an NPU a collective is drawn on the lane of its group, elsewhere among the device tasks.
@@ -133,10 +137,10 @@ def _targets(view: View) -> pl.DataFrame:
 
 
 def _to_device(view: View, pairs: pl.DataFrame, name: str, category: str) -> None:
-    arrows(view, pairs, name, category, to_pid=pl.col("to_pid"), to_tid=pl.col("to_tid"))
+    write_arrows(view, pairs, name, category, to_pid=pl.col("to_pid"), to_tid=pl.col("to_tid"))
 
 
-def _launches(view: View) -> None:
+def _write_launch_arrows(view: View) -> None:
     """An arrow from the operator call to each device task that it launched.
 
     MindSpore's launches on a CPU are call and task at once: an arrow of each to itself would be a fifth of the file.
@@ -144,7 +148,7 @@ def _launches(view: View) -> None:
     ops = view.trace.ops
     if ops is None or _launches_are_tasks(view.trace):
         return
-    launched = _targets(view).filter((pl.col("op") >= 0) & (pl.col("op") < ops.height)).with_row_index("id", 1)
+    launched = _arrow_ends(view).filter((pl.col("op") >= 0) & (pl.col("op") < ops.height)).with_row_index("id", 1)
     launched = launched.with_columns(
         ops["start_ns"].gather(launched["op"]).alias("from_ns"),
         ops["tid"].gather(launched["op"]).alias("from_tid"),
@@ -159,33 +163,33 @@ def _launches_are_tasks(trace: Trace) -> bool:
 
 def overlap_lanes(device: int, computing: pl.LazyFrame, communication: pl.LazyFrame) -> tuple[Intervals, ...]:
     """The lanes of one device, as in ``OVERLAP_LANES``: merged computing, merged communication, its uncovered part, gaps."""
-    computes, communicates = _busy(computing, device), _busy(communication, device)
-    return computes, communicates, subtract(communicates, computes), _gaps(computes, communicates)
+    computes, communicates = _busy_intervals(computing, device), _busy_intervals(communication, device)
+    return computes, communicates, subtract(communicates, computes), _idle_intervals(computes, communicates)
 
 
-def _overlap(view: View) -> None:
+def _write_overlap_lanes(view: View) -> None:
     """Four lanes per device: merged computing, merged communication, its uncovered part, and what neither covers."""
     for device in used_devices(view.trace):
         lanes = overlap_lanes(device, computing_tasks(view.trace), view.trace.required("communication"))
         pid = view.layer(trace_view.OVERLAP, device, f"{device_kind(view.trace)} {device}")
         for tid, (name, intervals) in enumerate(zip(trace_view.OVERLAP_LANES, lanes, strict=True)):
-            view.metadata(thread(pid, tid, name))
+            view.metadata(thread_metadata(pid, tid, name))
             spans = pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end})
             view.calls(spans, f', {{"ph":"X","name":"{name}","pid":', str(pid), str(tid), "}")
 
 
-def _busy(tasks: pl.LazyFrame, device: int) -> Intervals:
+def _busy_intervals(tasks: pl.LazyFrame, device: int) -> Intervals:
     spans = tasks.filter(pl.col("device").fill_null(0) == device).select("start_ns", "end_ns").collect()
     return merged(spans)
 
 
-def _gaps(computing: Intervals, communication: Intervals) -> Intervals:
+def _idle_intervals(computing: Intervals, communication: Intervals) -> Intervals:
     """From the first task to the last, what neither set covers."""
     busy = merge_intervals(*(np.concatenate(pair) for pair in zip(computing, communication, strict=True)))
     return Intervals(busy.end[:-1], busy.start[1:])
 
 
-def _counters(view: View) -> None:
+def _write_counters(view: View) -> None:
     """Samples of bandwidth, memory, frequency ...: a process per group and device, a track per counter."""
     samples = view.trace.required("counters").filter(pl.col("value").is_finite()).collect()
     samples = samples.with_columns(
@@ -200,12 +204,12 @@ def _counters(view: View) -> None:
         place = trace_view.COUNTER_PLACES.get(group)
         other += place is None
         pids.append(other if place is None else view.device_pid(place, device))
-        view.metadata(process(pids[-1], group, f"{kind} {device}", trace_view.LAST_PLACE if place is None else place))
-        view.metadata(thread(pids[-1], 0, group))
+        view.metadata(process_metadata(pids[-1], group, f"{kind} {device}", trace_view.LAST_PLACE if place is None else place))
+        view.metadata(thread_metadata(pids[-1], 0, group))
     samples = samples.join(groups.with_columns(counter_pid=pl.Series(pids)), on=["group", "device"], maintain_order="left")
-    names = shared(samples["name"], lambda name: f', {{"ph":"C","name":{quoted(name)},"pid":')
+    names = shared_texts(samples["name"], lambda name: f', {{"ph":"C","name":{json_string(name)},"pid":')
     keys = samples.select(pl.concat_str("name", pl.lit("\0"), "unit")).to_series()
-    members = shared(keys, lambda key: f',"args":{{{quoted(_member(*key.rsplit(chr(0), 1)))}:')
+    members = shared_texts(keys, lambda key: f',"args":{{{json_string(_counter_member(*key.rsplit(chr(0), 1)))}:')
     view.rows(
         samples,
         names,
@@ -218,7 +222,7 @@ def _counters(view: View) -> None:
     )
 
 
-def _member(name: str, unit: str) -> str:
+def _counter_member(name: str, unit: str) -> str:
     """What the value of a counter is called: ``Read(MB/s)`` of ``HBM 0/Read``, ``KB`` of ``APP/DDR``."""
     if "/" in unit or unit == "%":
         return f"{name.rpartition('/')[2]}({unit})"
@@ -229,7 +233,7 @@ LAYERS: tuple[Callable[[View], None], ...] = (
     _runtime_calls,
     _device_tasks,
     write_communication,
-    _overlap,
-    _counters,
-    _launches,
+    _write_overlap_lanes,
+    _write_counters,
+    _write_launch_arrows,
 )

@@ -15,8 +15,8 @@ import polars as pl
 from steplens.formats.trace_view import DEVICE_BITS, LAYER_BITS, PLACES
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import Output
-from steplens.writers.common.rows import Cell, Shared, shared, write_rows
-from steplens.writers.common.text import joined, microseconds, quoted
+from steplens.writers.common.rows import Cell, Shared, shared_texts, write_rows
+from steplens.writers.common.text import json_string, lay_out_list, microseconds
 from steplens.writers.trace_view.trace_parts import Part
 
 DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
@@ -75,7 +75,7 @@ class View:
     def layer(self, name: str, device: int, label: str) -> int:
         """Name the process that stands for a layer of one device, and return its id."""
         pid = self.device_pid(PLACES[name], device)
-        self.metadata(process(pid, name, label, PLACES[name]))
+        self.metadata(process_metadata(pid, name, label, PLACES[name]))
         return pid
 
     def pids(self, layer: str) -> pl.Expr:
@@ -83,43 +83,43 @@ class View:
         return pl.lit(self.device_pid(PLACES[layer], 0)) + pl.col("device").fill_null(0).cast(pl.Int64)
 
 
-def metadata(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
+def metadata_event(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
     """One metadata event."""
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
 
 
-def process(pid: int, name: str, label: str, sort: int) -> list[dict[str, Any]]:
+def process_metadata(pid: int, name: str, label: str, sort: int) -> list[dict[str, Any]]:
     """Name, label and place of a process."""
     return [
-        metadata("process_name", pid, 0, name=name),
-        metadata("process_labels", pid, 0, labels=label),
-        metadata("process_sort_index", pid, 0, sort_index=sort),
+        metadata_event("process_name", pid, 0, name=name),
+        metadata_event("process_labels", pid, 0, labels=label),
+        metadata_event("process_sort_index", pid, 0, sort_index=sort),
     ]
 
 
-def thread(pid: int, tid: int, name: str, sort: int | None = None) -> list[dict[str, Any]]:
+def thread_metadata(pid: int, tid: int, name: str, sort: int | None = None) -> list[dict[str, Any]]:
     """Name and place of a lane; without ``sort`` its id is its place."""
     return [
-        metadata("thread_name", pid, tid, name=name),
-        metadata("thread_sort_index", pid, tid, sort_index=tid if sort is None else sort),
+        metadata_event("thread_name", pid, tid, name=name),
+        metadata_event("thread_sort_index", pid, tid, sort_index=tid if sort is None else sort),
     ]
 
 
-def head(names: pl.Series, category: str = "") -> Shared:
+def event_head(names: pl.Series, category: str = "") -> Shared:
     """Start of a complete event up to its pid; one text per distinct name."""
     middle = f',"cat":"{category}","pid":' if category else ',"pid":'
     start = ', {"ph":"X","name":'
-    return shared(names, lambda name: start + quoted(name) + middle, f'{start}""{middle}')
+    return shared_texts(names, lambda name: start + json_string(name) + middle, f'{start}""{middle}')
 
 
 def list_argument(key: str, values: pl.Series) -> Shared | str:
     """`,"key":"..."` for rows that know the value, nothing for the others."""
     if values.null_count() == len(values):
         return ""
-    return shared(values, lambda text: f',"{key}":{quoted(joined(text))}' if text else "", "")
+    return shared_texts(values, lambda text: f',"{key}":{json_string(lay_out_list(text))}' if text else "", "")
 
 
-def arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:
+def write_arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:
     """Both ends of every arrow, in one row: id, from pid/from_tid/from_ns, to to_pid/to_tid/start_ns."""
     fixed = f'"bp":"e","name":"{name}","cat":"{category}","id":'
     number = pl.col("id").cast(pl.Int64) + view.part.first_arrow

@@ -14,12 +14,19 @@ from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
 from steplens.writers.common.asynchronous import asynchronous_lanes
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import used_devices
-from steplens.writers.common.rows import Shared, shared
-from steplens.writers.common.text import number_member, quoted, render_distinct
-from steplens.writers.trace_view.trace_events import View, arrows, head, list_argument, process, thread
+from steplens.writers.common.rows import Shared, shared_texts
+from steplens.writers.common.text import json_string, number_member, render_distinct
+from steplens.writers.trace_view.trace_events import (
+    View,
+    event_head,
+    list_argument,
+    process_metadata,
+    thread_metadata,
+    write_arrows,
+)
 
 
-def _lanes(view: View) -> None:
+def _name_lanes(view: View) -> None:
     """Names of the framework's processes and threads; the threads that launch for others come last."""
     lane_frames = [
         view.trace.required(table).select(pl.col("pid").fill_null(view.pid), pl.col("tid")) for table in ("ops", "python")
@@ -29,14 +36,14 @@ def _lanes(view: View) -> None:
     lane_frames += [queue.lazy().select(pid, tid=column) for column in ("enqueue_tid", "dequeue_tid")]
     pairs = pl.concat(lane_frames).unique().drop_nulls().sort("pid", "tid").collect()
     for process_id in pairs["pid"].unique(maintain_order=True):
-        view.metadata(process(process_id, PYTHON_PROCESS, "CPU", PLACES[PYTHON_PROCESS]))
+        view.metadata(process_metadata(process_id, PYTHON_PROCESS, "CPU", PLACES[PYTHON_PROCESS]))
     last = int(pairs["tid"].max() or 0) + 1  # type: ignore[arg-type]
     launching = set(queue.select(pid, "dequeue_tid").iter_rows())
     for process_id, tid in pairs.iter_rows():
-        view.metadata(thread(process_id, tid, f"Thread {tid}", last if (process_id, tid) in launching else None))
+        view.metadata(thread_metadata(process_id, tid, f"Thread {tid}", last if (process_id, tid) in launching else None))
 
 
-def _operators(view: View) -> None:
+def _write_operator_calls(view: View) -> None:
     ops = view.trace.ops
     if ops is None:
         return
@@ -45,10 +52,10 @@ def _operators(view: View) -> None:
     calls = ops.with_columns(lane=pl.coalesce(moved, "tid")).filter(pl.col("scope").fill_null(0) != SCOPE_MODULE)
     for number, lane in enumerate(sorted(set(lanes.values()))):
         for process_id in calls.filter(pl.col("lane") == lane)["pid"].unique().sort().drop_nulls():
-            view.metadata(thread(process_id, lane, f"Asynchronous communication {number}"))
+            view.metadata(thread_metadata(process_id, lane, f"Asynchronous communication {number}"))
     view.calls(
         calls,
-        head(calls["name"], OPERATOR),
+        event_head(calls["name"], OPERATOR),
         pl.col("pid"),
         pl.col("lane"),
         f',"args":{{"{MEMBERS["sequence"]}":',
@@ -84,17 +91,17 @@ def _task_queue(view: View) -> None:
     pairs = pairs.select(
         "id", "pid", "dequeue_tid", from_tid="enqueue_tid", from_ns="enqueue_start_ns", start_ns="dequeue_start_ns"
     )
-    arrows(view, pairs, "enqueue_to_dequeue", TASK_QUEUE, to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
+    write_arrows(view, pairs, "enqueue_to_dequeue", TASK_QUEUE, to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
 
 
 def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
-    return head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), category)
+    return event_head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), category)
 
 
 def _forward_backward(view: View) -> None:
     """An arrow from the latest forward call of a sequence number to each backward call of it on another thread."""
     pairs = forward_backward(view.trace).with_row_index("id", 1)
-    arrows(view, pairs, FORWARD_BACKWARD, FORWARD_BACKWARD, to_pid=pl.col("pid"), to_tid=pl.col("tid"))
+    write_arrows(view, pairs, FORWARD_BACKWARD, FORWARD_BACKWARD, to_pid=pl.col("pid"), to_tid=pl.col("tid"))
 
 
 def _python_functions(view: View) -> None:
@@ -103,7 +110,7 @@ def _python_functions(view: View) -> None:
         return
     view.calls(
         frames,
-        head(frames["name"], PYTHON),
+        event_head(frames["name"], PYTHON),
         pl.col("pid").fill_null(view.pid),
         pl.col("tid"),
         f',"args":{{"{MEMBERS["python_id"]}":',
@@ -115,7 +122,7 @@ def _python_functions(view: View) -> None:
     )
 
 
-def _modules(view: View) -> None:
+def _write_module_calls(view: View) -> None:
     """Module calls seen by hooks, as Python functions; their parent is the enclosing module call."""
     ops = view.trace.ops
     if ops is None or not (ops["scope"] == SCOPE_MODULE).any():
@@ -133,7 +140,7 @@ def _modules(view: View) -> None:
     first_id = (view.trace.required("python").select(pl.col("id").max()).collect().item() or 0) + 1
     view.calls(
         modules,
-        head(modules["name"], PYTHON),
+        event_head(modules["name"], PYTHON),
         pl.col("pid"),
         pl.col("tid"),
         f',"args":{{"{MEMBERS["python_id"]}":',
@@ -144,7 +151,7 @@ def _modules(view: View) -> None:
     )
 
 
-def _marks(view: View) -> None:
+def _write_marks(view: View) -> None:
     """Marks and ranges of the user, in a process of their own: a range may begin in one call and end in another."""
     marks = view.trace.marks
     if marks is None or marks.is_empty():
@@ -152,13 +159,15 @@ def _marks(view: View) -> None:
     marks = marks.with_columns(pl.col("tid").fill_null(0))
     pid = view.layer(MARKS, HOST, "CPU")
     for tid in marks["tid"].unique().sort():
-        view.metadata(thread(pid, tid, f"Thread {tid}"))
+        view.metadata(thread_metadata(pid, tid, f"Thread {tid}"))
     view.calls(
         marks,
-        head(marks["message"], "mstx"),
+        event_head(marks["message"], "mstx"),
         str(pid),
         pl.col("tid"),
-        shared(marks["domain"], lambda domain: f',"args":{{"domain":{quoted(domain)},', ',"args":{"domain":"default",'),
+        shared_texts(
+            marks["domain"], lambda domain: f',"args":{{"domain":{json_string(domain)},', ',"args":{"domain":"default",'
+        ),
         pl.format('"event_type":"{}"', _kind_of_mark()),
         number_member("Stream Id", "stream", marks),
         number_member("connection_id", "correlation", marks),
@@ -179,18 +188,18 @@ def _garbage_collections(view: View) -> None:
         return
     device = min(used_devices(view.trace), default=HOST) if view.trace.has_accelerator else HOST
     pid = view.layer(COLLECTIONS, device, "CPU")
-    view.metadata(thread(pid, view.pid, f"Thread {view.pid}"))
+    view.metadata(thread_metadata(pid, view.pid, f"Thread {view.pid}"))
     start = f', {{"ph":"X","name":"GC","cat":"{COLLECTION}","pid":'
     view.calls(collections, start, str(pid), str(view.pid), ',"args":{}}')
 
 
 LAYERS: tuple[Callable[[View], None], ...] = (
-    _lanes,
-    _operators,
+    _name_lanes,
+    _write_operator_calls,
     _task_queue,
     _forward_backward,
     _python_functions,
-    _modules,
-    _marks,
+    _write_module_calls,
+    _write_marks,
     _garbage_collections,
 )

@@ -85,27 +85,27 @@ class ProcessIds:
             the trace with the ids that its processes get, the one of its main process, and id -> recorded id of those that
             got another one.
         """
-        recorded = _recorded(trace) | {main}
+        recorded = _process_ids(trace) | {main}
         # within one trace ids stay as far apart as in a file of its own, so only those of the traces before count
         pid_of = {pid: pid for pid in recorded if self._free(pid, pid == main)}
         own_pids = set(pid_of.values())
         if main not in pid_of:
             upper_parts = {pid >> LAYER_BITS for pid in own_pids}
-            pid_of[main] = self._another(own_pids, lambda pid: pid not in upper_parts and self._free(pid, True))
+            pid_of[main] = self._next_free_id(own_pids, lambda pid: pid not in upper_parts and self._free(pid, True))
         for pid in recorded - set(pid_of):
-            pid_of[pid] = self._another(own_pids, lambda pid: pid >> LAYER_BITS != pid_of[main] and self._free(pid, False))
+            pid_of[pid] = self._next_free_id(own_pids, lambda pid: pid >> LAYER_BITS != pid_of[main] and self._free(pid, False))
         self._pids.update(pid_of.values())
         self._above.update(pid >> LAYER_BITS for pid in pid_of.values())
         self._main.add(pid_of[main])
         moved = {pid: new for pid, new in pid_of.items() if pid != new}
-        return _renumbered(trace, moved), pid_of[main], {new: pid for pid, new in moved.items()}
+        return _renumber_processes(trace, moved), pid_of[main], {new: pid for pid, new in moved.items()}
 
     def _free(self, pid: int, is_main: bool) -> bool:
         if pid in self._pids or pid >> LAYER_BITS in self._main:
             return False
         return not is_main or pid not in self._above
 
-    def _another(self, own: set[int], is_free: Callable[[int], bool]) -> int:
+    def _next_free_id(self, own: set[int], is_free: Callable[[int], bool]) -> int:
         """The next free id that the trace itself does not have either, which has it from now on."""
         while self._next in own or not is_free(self._next):
             self._next += 1
@@ -113,7 +113,7 @@ class ProcessIds:
         return self._next
 
 
-def _recorded(trace: Trace) -> set[int]:
+def _process_ids(trace: Trace) -> set[int]:
     """Ids of all processes of a trace."""
     pids: set[int] = set()
     for name in trace:
@@ -123,7 +123,7 @@ def _recorded(trace: Trace) -> set[int]:
     return pids
 
 
-def _renumbered(trace: Trace, moved: Mapping[int, int]) -> Trace:
+def _renumber_processes(trace: Trace, moved: Mapping[int, int]) -> Trace:
     """A trace of its own, whose tables go with it; with other ids of processes."""
     tables: dict[str, pl.LazyFrame] = {}
     for name in trace:

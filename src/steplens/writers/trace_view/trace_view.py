@@ -21,7 +21,7 @@ from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output, main_pid
 from steplens.writers.trace_view import trace_device, trace_framework
-from steplens.writers.trace_view.trace_events import View, metadata
+from steplens.writers.trace_view.trace_events import View, metadata_event
 from steplens.writers.trace_view.trace_parts import Part, ProcessIds
 
 #: process ids of the system; what a damaged trace has instead would not fit into the ids of the layers
@@ -39,7 +39,7 @@ def write_events(output: Output, handle: IO[bytes]) -> None:
     if not _has_events(output.trace):
         raise NothingToWriteError("the trace has no events")
     view = View(output, handle, _main_pid(output.trace))
-    _begin(handle, view.pid, output.base_ns)
+    _write_time_base(handle, view.pid, output.base_ns)
     _write_layers(view)
     handle.write(b"]")
 
@@ -63,7 +63,7 @@ def write_several(outputs: Iterable[tuple[str, Output]], base_ns: int, handle: I
             continue
         trace, pid, recorded = ids.take(output.trace, _main_pid(output.trace))
         if not number:
-            _begin(handle, pid, base_ns)
+            _write_time_base(handle, pid, base_ns)
         _write_layers(View(replace(output, trace=trace), handle, pid, Part(number, name, recorded)))
         number += 1
     if not number:
@@ -71,8 +71,8 @@ def write_several(outputs: Iterable[tuple[str, Output]], base_ns: int, handle: I
     handle.write(b"]")
 
 
-def _begin(handle: IO[bytes], pid: int, base_ns: int) -> None:
-    handle.write(b"[" + json.dumps(metadata(TIME_BASE_KEY, pid, 0, base_time_ns=base_ns)).encode())
+def _write_time_base(handle: IO[bytes], pid: int, base_ns: int) -> None:
+    handle.write(b"[" + json.dumps(metadata_event(TIME_BASE_KEY, pid, 0, base_time_ns=base_ns)).encode())
 
 
 def _write_layers(view: View) -> None:
