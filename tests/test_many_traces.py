@@ -25,7 +25,7 @@ from steplens.analysis.cluster import communication_operations as operations
 from steplens.analysis.cluster.rank_communication import rank_operations
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.cli.open_ import describe
-from steplens.report.write import Options, write
+from steplens.report.write import Options, write_report
 from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 from steplens.worker_processes import SharedTasks
@@ -295,7 +295,7 @@ def test_a_report_of_several_processes_is_the_same(
         (static / name).write_text("")
 
     def held(name: str, limit_bytes: int = 32 << 20) -> Held:
-        write([trained], tmp_path / name, Options(rows=20, limit_bytes=limit_bytes), lambda _: None, static)
+        write_report([trained], tmp_path / name, Options(rows=20, limit_bytes=limit_bytes), lambda _: None, static)
         return Held(tmp_path / name)
 
     steplens.open(trained)

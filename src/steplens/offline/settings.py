@@ -71,7 +71,7 @@ def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], expo
 
 def keep_complete(path: Path, sources: Sequence[Path]) -> None:
     """Remember that the complete result of a run is ours and what it was made of, for ``is_complete``."""
-    own_results.keep(path, _NAME, [*_results(path), *sources])
+    own_results.remember_results(path, _NAME, [*_results(path), *sources])
 
 
 def _results(path: Path) -> list[Path]:

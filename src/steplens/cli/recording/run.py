@@ -91,7 +91,7 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
     command = module is None and run_command.is_command(name, explicit)
     if not command:
         script.check_script(name, module is not None)
-    schedule, start, process = options.select(options.SCHEDULE, values), Path.cwd(), os.getpid()
+    schedule, start, process = options.select_options(options.SCHEDULE, values), Path.cwd(), os.getpid()
     folder, target = upload.split_target(out, values.get("local_dir"))
     local = Path(folder or ".")
     output_folder.check_can_hold(local)
@@ -99,9 +99,9 @@ def run(target: str | None, arguments: list[str], module: str | None, out: str, 
         order = launched_processes.Order(
             out=str(local),
             answers=str(answers),
-            profile=options.select(options.PROFILE, values),
+            profile=options.select_options(options.PROFILE, values),
             schedule=schedule,
-            experimental=options.select(options.EXPERIMENTAL, values),
+            experimental=options.select_options(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
             black_box=values.get("black_box"),
             step_on=values.get("step_on", launched_processes.OPTIMIZER),

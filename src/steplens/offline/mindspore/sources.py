@@ -67,7 +67,7 @@ def keep_complete(source: MindSporeSource) -> None:
     """Remember that its complete results are ours, for ``is_complete``; nothing where they are not complete."""
     files = _results(source)
     if len(files) > 1:
-        own_results.keep(source.path, _name(source), [*files, *source.recorded()])
+        own_results.remember_results(source.path, _name(source), [*files, *source.recorded()])
 
 
 def _name(source: MindSporeSource) -> str:
