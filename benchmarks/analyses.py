@@ -43,7 +43,7 @@ def make(folder: Path, calls: int, kind: str, rank: int = 0) -> None:
     import polars as pl
     from tests.writers.builder import synthetic, table
 
-    from steplens.trace.building.build import conform
+    from steplens.trace.building.build import conform_to_schema
     from steplens.trace.schema import NAME
 
     trace = synthetic(ops=calls, kernels=calls // 2, memory_events=calls * 6 // 10, steps=20)
@@ -73,7 +73,7 @@ def make(folder: Path, calls: int, kind: str, rank: int = 0) -> None:
             name=pl.lit("cudaLaunchKernel"), layer=pl.lit("cuda_runtime"), start_ns="launch_ns",
             end_ns=pl.col("launch_ns") + 3_000, pid=pl.lit(1000), tid=pl.lit(1001), correlation="correlation",
         )  # fmt: skip
-        tables["api"] = conform("api", api)
+        tables["api"] = conform_to_schema("api", api)
         every = np.arange(0, tasks.height, 25)
         late = 20_000 * rank
         moved = tasks[every].select(
@@ -81,7 +81,7 @@ def make(folder: Path, calls: int, kind: str, rank: int = 0) -> None:
             bytes=pl.lit(4_000_000), start_ns=pl.col("start_ns") + late, end_ns=pl.col("end_ns") + 40_000, step="step",
             ranks=pl.lit(2), device=pl.lit(0), stream=pl.lit(20),
         )  # fmt: skip
-        tables["communication"] = conform("communication", moved)
+        tables["communication"] = conform_to_schema("communication", moved)
         tables["memory"] = tables["memory"].with_columns(
             device_type=pl.lit("CUDA", dtype=NAME), reserved=pl.col("allocated") + 1_000_000
         )

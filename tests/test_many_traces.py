@@ -27,6 +27,9 @@ from steplens.analysis.steps.phases import host_phase_names
 from steplens.cli.open_ import describe_trace
 from steplens.report.write import Options, write
 from steplens.run import Run, Source
+from steplens.cli.open_ import describe
+from steplens.report.write import Options, write_report
+from steplens.trace.run import Run, Source
 from steplens.trace.trace import Trace
 from steplens.worker_processes import SharedTasks
 
@@ -295,7 +298,7 @@ def test_a_report_of_several_processes_is_the_same(
         (static / name).write_text("")
 
     def held(name: str, limit_bytes: int = 32 << 20) -> Held:
-        write([trained], tmp_path / name, Options(rows=20, limit_bytes=limit_bytes), lambda _: None, static)
+        write_report([trained], tmp_path / name, Options(rows=20, limit_bytes=limit_bytes), lambda _: None, static)
         return Held(tmp_path / name)
 
     steplens.open(trained)

@@ -80,9 +80,9 @@ def start(config_path: str | os.PathLike[str] | None = None) -> None:
             return
         if config_path is not None:
             paths.warn_if_unusual(config_path, "config_path of dynamic_profile.start")
-        document = _read(config_path) if config_path is not None else None
+        document = _read_configuration(config_path) if config_path is not None else None
         if document is None:
-            document = _read(agent.directory / job_folder.CONFIGURATION_FILE)
+            document = _read_configuration(agent.directory / job_folder.CONFIGURATION_FILE)
         if document is not None:
             process_agent.start_capture(document)
     except Exception as exception:  # the boundary to the training
@@ -109,7 +109,7 @@ def set_state(state: Mapping[str, Any]) -> None:
         log.report_failure("dynamic_profile.set_state", exception)
 
 
-def _read(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+def _read_configuration(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     change = WatchedFile(Path(path)).poll(settle=False)
     if change is None or change.document is None:
         problem = change.problem if change is not None else "changes while it is read"

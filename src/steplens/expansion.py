@@ -49,7 +49,7 @@ def most_times() -> float:
     return times
 
 
-def setting() -> dict[str, float]:
+def limit_setting() -> dict[str, float]:
     """What was asked for in place of the default: what is kept of a file that was read under another limit is not of this one."""
     times = most_times()
     return {} if times == MOST_TIMES else {"expansion_limit": times}
@@ -62,7 +62,7 @@ def is_compressed(handle: IO[bytes]) -> bool:
     return start == _MAGIC
 
 
-def head(path: Path, most_bytes: int) -> bytes:
+def read_head(path: Path, most_bytes: int) -> bytes:
     """The first bytes of a file, decompressed.
 
     Raises:
@@ -146,21 +146,21 @@ class ExpandingStream:
     def stopped(self) -> str:
         """Why it ended before the file did, in words that follow the file's name, and how to go on; empty where it did not."""
         if self.damaged:
-            return f"cannot be decompressed behind {_share(self.taken, self.of_bytes)} of it, so the rest was not read"
+            return f"cannot be decompressed behind {_format_share(self.taken, self.of_bytes)} of it, so the rest was not read"
         if self.limited:
             return (
-                f"was read as far as {_size(self.expanded)} came out of {_share(self.taken, self.of_bytes)} of its"
-                f" {_size(self.of_bytes)}: recorded traces expand to less than {self.times:g} times their size. To read on, set"
-                f" {VARIABLE} to more than {self.times:g}, or unpack it (gunzip) and open that"
+                f"was read as far as {_format_bytes(self.expanded)} came out of {_format_share(self.taken, self.of_bytes)} of its"
+                f" {_format_bytes(self.of_bytes)}: recorded traces expand to less than {self.times:g} times their size."
+                f" To read on, set {VARIABLE} to more than {self.times:g}, or unpack it (gunzip) and open that"
             )
         return ""
 
 
-def _share(part: int, whole: int) -> str:
+def _format_share(part: int, whole: int) -> str:
     return f"{100 * part / max(whole, 1):.3g} %"
 
 
-def _size(count: float) -> str:
+def _format_bytes(count: float) -> str:
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.4g} {unit}"

@@ -117,24 +117,24 @@ class annotate:
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def wait(*args: Any, **kwargs: Any) -> Any:
+            async def call_annotated_coroutine(*args: Any, **kwargs: Any) -> Any:
                 opened = range_start(message, stream, domain)
                 try:
                     return await function(*args, **kwargs)
                 finally:
                     range_end(opened, domain)
 
-            return wait  # type: ignore[return-value]
+            return call_annotated_coroutine  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call_annotated(*args: Any, **kwargs: Any) -> Any:
             opened = range_start(message, stream, domain)
             try:
                 return function(*args, **kwargs)
             finally:
                 range_end(opened, domain)
 
-        return call  # type: ignore[return-value]
+        return call_annotated  # type: ignore[return-value]
 
 
 @overload

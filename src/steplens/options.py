@@ -135,7 +135,7 @@ class Option:
         return value
 
 
-def _boolean(option: Option, value: Any) -> Accepted:
+def _to_bool(option: Option, value: Any) -> Accepted:
     if isinstance(value, bool):
         return value, ""
     return option.default, f"Parameter {option.name} is of boolean type, reset it to {option.default}."
@@ -148,13 +148,13 @@ def _number_of_steps(option: Option, value: Any) -> Accepted:
     return least, f"Parameter {option.name} should be an integer not smaller than {least}, reset it to {least}."
 
 
-def _integer(option: Option, value: Any) -> Accepted:
+def _to_integer(option: Option, value: Any) -> Accepted:
     if isinstance(value, int):
         return value, ""
     return option.default, f"Parameter {option.name} should be an integer, reset it to {option.default}."
 
 
-def _any(option: Option, value: Any) -> Accepted:
+def _keep_any(option: Option, value: Any) -> Accepted:
     return value, ""
 
 
@@ -165,7 +165,7 @@ def _callable(option: Option, value: Any) -> Accepted:
 
 
 def _optional_boolean(option: Option, value: Any) -> Accepted:
-    return (None, "") if value is None else _boolean(option, value)
+    return (None, "") if value is None else _to_bool(option, value)
 
 
 def _optional_text(option: Option, value: Any) -> Accepted:
@@ -178,14 +178,14 @@ def _optional_path(option: Option, value: Any) -> Accepted:
     return _optional_text(option, os.fspath(value) if isinstance(value, os.PathLike) else value)
 
 
-def _folder(option: Option, value: Any) -> Accepted:
+def _to_folder(option: Option, value: Any) -> Accepted:
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if isinstance(value, str) and value and "\0" not in value:
         return value, ""
     return option.default, f"Parameter {option.name} should be a path, reset it to {option.default}."
 
 
-def _member(kind: type[_Text], value: Any) -> _Text | None:
+def _enum_member(kind: type[_Text], value: Any) -> _Text | None:
     """The member of ``kind`` that ``value`` means: a member, its string, or its name as configuration files have it."""
     try:
         return kind(value)
@@ -193,15 +193,15 @@ def _member(kind: type[_Text], value: Any) -> _Text | None:
         return kind.__members__.get(value) if isinstance(value, str) else None
 
 
-def _level(option: Option, value: Any) -> Accepted:
-    level = _member(ProfilerLevel, value)
+def _to_level(option: Option, value: Any) -> Accepted:
+    level = _enum_member(ProfilerLevel, value)
     if level is not None:
         return level, ""
     return option.default, f"Invalid parameter {option.name}, reset it to {option.default}."
 
 
-def _metrics(option: Option, value: Any) -> Accepted:
-    metrics = _member(AiCMetrics, value)
+def _to_metrics(option: Option, value: Any) -> Accepted:
+    metrics = _enum_member(AiCMetrics, value)
     if metrics is not None:
         return metrics, ""
     return option.default, f"Invalid parameter {option.name}, reset it to {option.default.name}."
@@ -211,7 +211,7 @@ def _export_types(option: Option, value: Any) -> Accepted:
     if value is None:
         return [ExportType.Text], ""
     items = [value] if isinstance(value, str) else value
-    members = [_member(ExportType, item) for item in items] if isinstance(items, list | tuple | set | frozenset) else []
+    members = [_enum_member(ExportType, item) for item in items] if isinstance(items, list | tuple | set | frozenset) else []
     if not members or None in members:
         return [ExportType.Text], f"Invalid parameter {option.name}, reset it to {ExportType.Text.value}."
     return list(dict.fromkeys(members)), ""
@@ -220,13 +220,13 @@ def _export_types(option: Option, value: Any) -> Accepted:
 def _host_systems(option: Option, value: Any) -> Accepted:
     if value is None:
         return [], ""
-    members = [_member(HostSystem, item) for item in value] if isinstance(value, list | tuple | set | frozenset) else [None]
+    members = [_enum_member(HostSystem, item) for item in value] if isinstance(value, list | tuple | set | frozenset) else [None]
     if None in members:
         return [], f"Invalid parameter {option.name}, reset it to an empty list."
     return list(dict.fromkeys(members)), ""
 
 
-def _threshold(option: Option, value: Any) -> Accepted:
+def _to_threshold(option: Option, value: Any) -> Accepted:
     if value is None:
         return None, ""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
@@ -234,14 +234,14 @@ def _threshold(option: Option, value: Any) -> Accepted:
     return float(value), ""
 
 
-def _count(option: Option, value: Any) -> Accepted:
+def _to_count(option: Option, value: Any) -> Accepted:
     if isinstance(value, int) and not isinstance(value, bool) and value >= option.least:
         return value, ""
     message = f"Parameter {option.name} should be an integer not smaller than {option.least}, reset it to {option.default}."
     return option.default, message
 
 
-def _ranks(option: Option, value: Any) -> Accepted:
+def _to_ranks(option: Option, value: Any) -> Accepted:
     if not isinstance(value, list):
         return [], f"Parameter {option.name} should be a list of ranks, reset it to an empty list."
     ranks = [item for item in value if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
@@ -250,7 +250,7 @@ def _ranks(option: Option, value: Any) -> Accepted:
     return ranks, f"Parameter {option.name} holds something else than ranks, which is left out."
 
 
-def _limit(option: Option, value: Any) -> Accepted:
+def _to_limit(option: Option, value: Any) -> Accepted:
     whole = option.type == "int"
     if value is None:
         return None, ""
@@ -260,7 +260,7 @@ def _limit(option: Option, value: Any) -> Accepted:
     return (int(value) if whole else float(value)), ""
 
 
-def _signal(option: Option, value: Any) -> Accepted:
+def _to_signal(option: Option, value: Any) -> Accepted:
     if value is None:
         return None, ""
     try:
@@ -269,7 +269,7 @@ def _signal(option: Option, value: Any) -> Accepted:
         return option.default, f"Parameter {option.name} should be a signal or None, reset it to {option.default.name}."
 
 
-def _domains(option: Option, value: Any) -> Accepted:
+def _to_domains(option: Option, value: Any) -> Accepted:
     if value is None:
         return [], ""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -277,7 +277,7 @@ def _domains(option: Option, value: Any) -> Accepted:
     return list(dict.fromkeys(value)), ""
 
 
-def _activities(option: Option, value: Any) -> Accepted:
+def _to_activities(option: Option, value: Any) -> Accepted:
     if value is None:
         return None, ""
     try:
@@ -309,46 +309,46 @@ CONFIGURATION = "configuration"
 _ACTIVITY_NAMES = tuple(ProfilerActivity.__members__)
 
 
-def _names(kind: type[_Text]) -> tuple[str, ...]:
+def _enum_names(kind: type[_Text]) -> tuple[str, ...]:
     return tuple(kind.__members__)
 
 
-def _values(kind: type[_Text]) -> tuple[str, ...]:
+def _enum_texts(kind: type[_Text]) -> tuple[str, ...]:
     return tuple(str(member) for member in kind)
 
 
 #: Every collection option. In a group the order is that of the Python signature.
 OPTIONS: tuple[Option, ...] = (
-    Option("activities", PROFILE, "enums", None, "What to record; all by default.", _activities, _ACTIVITY_NAMES),
+    Option("activities", PROFILE, "enums", None, "What to record; all by default.", _to_activities, _ACTIVITY_NAMES),
     Option("schedule", PROFILE, "callable", None, "Maps a step to an action; always records by default.", _callable, cli=False),
     Option("on_trace_ready", PROFILE, "callable", None, "Called when a window has been recorded.", _callable, cli=False),
-    Option("record_shapes", PROFILE, "bool", False, "Record shapes and types of operator inputs.", _boolean),
-    Option("profile_memory", PROFILE, "bool", False, "Record every allocation and release of tensor memory.", _boolean),
-    Option("with_stack", PROFILE, "bool", False, "Record Python calls and operator call stacks.", _boolean),
-    Option("with_flops", PROFILE, "bool", False, "Estimate the floating point operations of operators.", _boolean),
-    Option("with_modules", PROFILE, "bool", False, "Record which nn.Module an operator was called from.", _boolean),
-    Option("experimental_config", PROFILE, "callable", None, "Extended options.", _any, cli=False),
-    Option("execution_trace_observer", PROFILE, "callable", None, "Observer started and stopped with us.", _any, cli=False),
+    Option("record_shapes", PROFILE, "bool", False, "Record shapes and types of operator inputs.", _to_bool),
+    Option("profile_memory", PROFILE, "bool", False, "Record every allocation and release of tensor memory.", _to_bool),
+    Option("with_stack", PROFILE, "bool", False, "Record Python calls and operator call stacks.", _to_bool),
+    Option("with_flops", PROFILE, "bool", False, "Estimate the floating point operations of operators.", _to_bool),
+    Option("with_modules", PROFILE, "bool", False, "Record which nn.Module an operator was called from.", _to_bool),
+    Option("experimental_config", PROFILE, "callable", None, "Extended options.", _keep_any, cli=False),
+    Option("execution_trace_observer", PROFILE, "callable", None, "Observer started and stopped with us.", _keep_any, cli=False),
     Option("custom_trace_id_callback", PROFILE, "callable", None, "Returns the trace id of a window.", _callable, cli=False),
     Option("use_cuda", PROFILE, "bool", None, "Deprecated: use activities.", _optional_boolean, cli=False),
-    Option("max_seconds", PROFILE, "float", None, "End a window before it records longer than this.", _limit),
-    Option("max_bytes", PROFILE, "int", None, "End a window before its trace becomes larger than about this.", _limit),
-    Option("max_overhead", PROFILE, "float", None, "End a window whose steps take this share longer, such as 0.2.", _limit),
-    Option("show_plan", PROFILE, "bool", False, "Print which steps are recorded and how large that becomes.", _boolean),
+    Option("max_seconds", PROFILE, "float", None, "End a window before it records longer than this.", _to_limit),
+    Option("max_bytes", PROFILE, "int", None, "End a window before its trace becomes larger than about this.", _to_limit),
+    Option("max_overhead", PROFILE, "float", None, "End a window whose steps take this share longer, such as 0.2.", _to_limit),
+    Option("show_plan", PROFILE, "bool", False, "Print which steps are recorded and how large that becomes.", _to_bool),
     Option("wait", SCHEDULE, "int", 0, "Steps to skip at the start of every cycle.", _number_of_steps),
     Option("active", SCHEDULE, "int", 1, "Steps to record in every cycle.", _number_of_steps, least=1),
     Option("warmup", SCHEDULE, "int", 0, "Steps to warm up before recording; 1 is recommended.", _number_of_steps),
     Option("repeat", SCHEDULE, "int", 0, "Number of cycles; 0 repeats until the end.", _number_of_steps),
     Option("skip_first", SCHEDULE, "int", 0, "Steps to skip before the first cycle.", _number_of_steps),
-    Option("skip_first_wait", SCHEDULE, "int", 0, "Not 0: the first cycle skips its wait.", _integer),
+    Option("skip_first_wait", SCHEDULE, "int", 0, "Not 0: the first cycle skips its wait.", _to_integer),
     Option(
         "profiler_level",
         EXPERIMENTAL,
         "enum",
         ProfilerLevel.Level0,
         "How much to collect and report.",
-        _level,
-        _names(ProfilerLevel),
+        _to_level,
+        _enum_names(ProfilerLevel),
     ),
     Option(
         "aic_metrics",
@@ -356,53 +356,53 @@ OPTIONS: tuple[Option, ...] = (
         "enum",
         AiCMetrics.PipeUtilization,
         "AI Core counters to collect; needs Level1 or Level2.",
-        _metrics,
-        _names(AiCMetrics),
+        _to_metrics,
+        _enum_names(AiCMetrics),
         needs_npu=True,
     ),
-    Option("l2_cache", EXPERIMENTAL, "bool", False, "Collect L2 cache hit rates.", _boolean, needs_npu=True),
-    Option("msprof_tx", EXPERIMENTAL, "bool", False, "Deprecated: use mstx.", _boolean),
-    Option("data_simplification", EXPERIMENTAL, "bool", True, "Delete after analysis what can be made again.", _boolean),
-    Option("record_op_args", EXPERIMENTAL, "bool", False, "Record operator arguments for tuning.", _boolean, needs_npu=True),
-    Option("op_attr", EXPERIMENTAL, "bool", False, "Collect operator attributes; needs the db export.", _boolean, needs_npu=True),
+    Option("l2_cache", EXPERIMENTAL, "bool", False, "Collect L2 cache hit rates.", _to_bool, needs_npu=True),
+    Option("msprof_tx", EXPERIMENTAL, "bool", False, "Deprecated: use mstx.", _to_bool),
+    Option("data_simplification", EXPERIMENTAL, "bool", True, "Delete after analysis what can be made again.", _to_bool),
+    Option("record_op_args", EXPERIMENTAL, "bool", False, "Record operator arguments for tuning.", _to_bool, needs_npu=True),
+    Option("op_attr", EXPERIMENTAL, "bool", False, "Collect operator attributes; needs the db export.", _to_bool, needs_npu=True),
     Option(
         "gc_detect_threshold",
         EXPERIMENTAL,
         "float",
         None,
         "Record garbage collections longer than this many ms; 0 records all.",
-        _threshold,
+        _to_threshold,
     ),
-    Option("export_type", EXPERIMENTAL, "enums", ExportType.Text, "Form of the results.", _export_types, _values(ExportType)),
-    Option("host_sys", EXPERIMENTAL, "enums", None, "Host system data.", _host_systems, _values(HostSystem)),
-    Option("mstx", EXPERIMENTAL, "bool", False, "Record mstx marks and ranges.", _boolean),
-    Option("mstx_domain_include", EXPERIMENTAL, "strings", None, "Only these mstx domains.", _domains),
-    Option("mstx_domain_exclude", EXPERIMENTAL, "strings", None, "Not these mstx domains.", _domains),
-    Option("sys_io", EXPERIMENTAL, "bool", False, "Collect network card traffic.", _boolean, needs_npu=True),
-    Option("sys_interconnection", EXPERIMENTAL, "bool", False, "Collect HCCS and PCIe traffic.", _boolean, needs_npu=True),
-    Option("data_loader", EXPERIMENTAL, "bool", True, "Record the stages of every DataLoader.", _boolean),
-    Option("directory", BLACK_BOX, "str", "black_box", "Folder for what is written.", _folder, cli=False),
-    Option("keep_steps", BLACK_BOX, "int", 8, "Steps before an event written with it, at least.", _count, cli=False, least=1),
-    Option("record_operators", BLACK_BOX, "bool", True, "Keep their operators too.", _boolean, cli=False),
-    Option("on_slow_step", BLACK_BOX, "bool", True, "Write when a step is slower than its history says.", _boolean, cli=False),
-    Option("on_exception", BLACK_BOX, "bool", True, "Write when an exception ends the training.", _boolean, cli=False),
-    Option("on_nan_loss", BLACK_BOX, "bool", False, "Write when the loss given to step() is not finite.", _boolean, cli=False),
-    Option("on_signal", BLACK_BOX, "int", signal.SIGUSR2, "Write when the process gets this signal.", _signal, cli=False),
-    Option("max_captures", BLACK_BOX, "int", 10, "Write no more often than this.", _count, cli=False, least=1),
-    Option("analyse_flag", BLACK_BOX, "bool", True, "Analyse what is written, beside the training.", _boolean, cli=False),
+    Option("export_type", EXPERIMENTAL, "enums", ExportType.Text, "Form of the results.", _export_types, _enum_texts(ExportType)),
+    Option("host_sys", EXPERIMENTAL, "enums", None, "Host system data.", _host_systems, _enum_texts(HostSystem)),
+    Option("mstx", EXPERIMENTAL, "bool", False, "Record mstx marks and ranges.", _to_bool),
+    Option("mstx_domain_include", EXPERIMENTAL, "strings", None, "Only these mstx domains.", _to_domains),
+    Option("mstx_domain_exclude", EXPERIMENTAL, "strings", None, "Not these mstx domains.", _to_domains),
+    Option("sys_io", EXPERIMENTAL, "bool", False, "Collect network card traffic.", _to_bool, needs_npu=True),
+    Option("sys_interconnection", EXPERIMENTAL, "bool", False, "Collect HCCS and PCIe traffic.", _to_bool, needs_npu=True),
+    Option("data_loader", EXPERIMENTAL, "bool", True, "Record the stages of every DataLoader.", _to_bool),
+    Option("directory", BLACK_BOX, "str", "black_box", "Folder for what is written.", _to_folder, cli=False),
+    Option("keep_steps", BLACK_BOX, "int", 8, "Steps before an event written with it, at least.", _to_count, cli=False, least=1),
+    Option("record_operators", BLACK_BOX, "bool", True, "Keep their operators too.", _to_bool, cli=False),
+    Option("on_slow_step", BLACK_BOX, "bool", True, "Write when a step is slower than its history says.", _to_bool, cli=False),
+    Option("on_exception", BLACK_BOX, "bool", True, "Write when an exception ends the training.", _to_bool, cli=False),
+    Option("on_nan_loss", BLACK_BOX, "bool", False, "Write when the loss given to step() is not finite.", _to_bool, cli=False),
+    Option("on_signal", BLACK_BOX, "int", signal.SIGUSR2, "Write when the process gets this signal.", _to_signal, cli=False),
+    Option("max_captures", BLACK_BOX, "int", 10, "Write no more often than this.", _to_count, cli=False, least=1),
+    Option("analyse_flag", BLACK_BOX, "bool", True, "Analyse what is written, beside the training.", _to_bool, cli=False),
     Option("dir_name", HANDLER, "str", None, "Folder for run directories.", _optional_path),
     Option("worker_name", HANDLER, "str", None, "First part of a run directory's name; host name by default.", _optional_text),
-    Option("analyse_flag", HANDLER, "bool", True, "Analyse a window as soon as it is recorded.", _boolean),
-    Option("async_mode", HANDLER, "bool", False, "Analyse beside the training instead of making it wait.", _boolean),
+    Option("analyse_flag", HANDLER, "bool", True, "Analyse a window as soon as it is recorded.", _to_bool),
+    Option("async_mode", HANDLER, "bool", False, "Analyse beside the training instead of making it wait.", _to_bool),
     Option("local_dir", HANDLER, "str", None, "Write here first, then move to the folder or URL of the results.", _optional_path),
-    Option("prof_dir", CONFIGURATION, "str", "./", "Folder for the run directories.", _folder, cli=False),
-    Option("analyse", CONFIGURATION, "bool", False, "Analyse when recorded; training waits.", _boolean, cli=False),
-    Option("async_mode", CONFIGURATION, "bool", False, "Analyse beside the training.", _boolean, cli=False),
-    Option("active", CONFIGURATION, "int", 1, "Steps to record.", _count, cli=False, least=1),
-    Option("warmup", CONFIGURATION, "int", 0, "Steps to warm up before that.", _count, cli=False),
-    Option("start_step", CONFIGURATION, "int", 0, "First step; 0 is never, -1 at once.", _count, cli=False, least=-1),
-    Option("is_rank", CONFIGURATION, "bool", False, "Only the ranks of rank_list take part.", _boolean, cli=False),
-    Option("rank_list", CONFIGURATION, "ints", [], "The ranks that take part.", _ranks, cli=False),
+    Option("prof_dir", CONFIGURATION, "str", "./", "Folder for the run directories.", _to_folder, cli=False),
+    Option("analyse", CONFIGURATION, "bool", False, "Analyse when recorded; training waits.", _to_bool, cli=False),
+    Option("async_mode", CONFIGURATION, "bool", False, "Analyse beside the training.", _to_bool, cli=False),
+    Option("active", CONFIGURATION, "int", 1, "Steps to record.", _to_count, cli=False, least=1),
+    Option("warmup", CONFIGURATION, "int", 0, "Steps to warm up before that.", _to_count, cli=False),
+    Option("start_step", CONFIGURATION, "int", 0, "First step; 0 is never, -1 at once.", _to_count, cli=False, least=-1),
+    Option("is_rank", CONFIGURATION, "bool", False, "Only the ranks of rank_list take part.", _to_bool, cli=False),
+    Option("rank_list", CONFIGURATION, "ints", [], "The ranks that take part.", _to_ranks, cli=False),
 )
 
 #: the switches of ``profile``, which other calls take as well
@@ -411,27 +411,27 @@ SWITCHES = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with
 LIMITS = ("max_seconds", "max_bytes", "max_overhead")
 
 
-def options(group: str) -> tuple[Option, ...]:
+def options_of_group(group: str) -> tuple[Option, ...]:
     """The options of one group, in the order of the Python signature."""
     return tuple(option for option in OPTIONS if option.group == group)
 
 
-def option(group: str, name: str) -> Option:
+def find_option(group: str, name: str) -> Option:
     """One option of the table."""
-    return next(option for option in options(group) if option.name == name)
+    return next(option for option in options_of_group(group) if option.name == name)
 
 
-def arguments(variables: Mapping[str, Any]) -> dict[str, Any]:
+def call_arguments(variables: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the call whose first statement asks for its ``locals()``."""
     return {name: value for name, value in variables.items() if name != "self"}
 
 
-def select(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def select_options(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of ``values`` that are options of a group, in the order of the table."""
-    return {option.name: values[option.name] for option in options(group) if option.name in values}
+    return {option.name: values[option.name] for option in options_of_group(group) if option.name in values}
 
 
-def resolve(group: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def resolve_options(group: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Accept the values of one group.
 
     Args:
@@ -444,10 +444,10 @@ def resolve(group: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], l
     Raises:
         TypeError: a name is not an option of the group.
     """
-    unknown = set(arguments) - {option.name for option in options(group)}
+    unknown = set(arguments) - {option.name for option in options_of_group(group)}
     if unknown:
         raise TypeError(f"{group} has no option {', '.join(sorted(unknown))}")
-    accepted = {option.name: option.accept(arguments.get(option.name, option.default)) for option in options(group)}
+    accepted = {option.name: option.accept(arguments.get(option.name, option.default)) for option in options_of_group(group)}
     return {name: value for name, (value, _) in accepted.items()}, [warning for _, warning in accepted.values() if warning]
 
 
@@ -457,7 +457,7 @@ def resolve_experimental(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], 
     A missing value takes its default without a warning, also where a rule changes it: the default
     ``aic_metrics`` becomes ``AiCoreNone`` below Level1 without a word.
     """
-    values, warnings = resolve(EXPERIMENTAL, arguments)
+    values, warnings = resolve_options(EXPERIMENTAL, arguments)
     level = values["profiler_level"]
     if level in (ProfilerLevel.Level0, ProfilerLevel.Level_none) and values["aic_metrics"] is not AiCMetrics.AiCoreNone:
         values["aic_metrics"] = AiCMetrics.AiCoreNone
@@ -488,6 +488,6 @@ def needs_npu(values: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     asked = set(names)
     return [
         option.name
-        for option in options(EXPERIMENTAL)
+        for option in options_of_group(EXPERIMENTAL)
         if option.needs_npu and option.name in asked and values[option.name] not in (False, [], None, AiCMetrics.AiCoreNone)
     ]

@@ -104,7 +104,7 @@ class Run:
         analysis, group = find_analysis(name)
         return analysis(self, by if by is not None else group)
 
-    def _answer(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
+    def _answer_table(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
         from steplens.analysis.catalogue import find_analysis
 
         return find_analysis(name)[0].answer(self, by, **options)
@@ -115,7 +115,7 @@ class Run:
         Args:
             whole_trace_without_steps: a trace without steps gives one row for all of it, ``step`` null.
         """
-        return self._answer("steps", whole_trace_without_steps=whole_trace_without_steps)
+        return self._answer_table("steps", whole_trace_without_steps=whole_trace_without_steps)
 
     def step_summary(self) -> StepSummary:
         """The figures of a step, over the chosen steps of all traces; see ``analysis.steps.summary.StepSummary``."""
@@ -129,89 +129,89 @@ class Run:
 
     def verdict(self) -> Verdict:
         """What holds a step up, how sure that is, and where to look; see ``analysis.verdict.verdict``."""
-        return self._verdict
+        return self._step_verdict
 
     @cached_property
-    def _verdict(self) -> Verdict:
+    def _step_verdict(self) -> Verdict:
         from steplens.analysis.verdict import verdict
 
         return verdict(self.traces, self._step_summary)
 
     def idle(self) -> pl.DataFrame:
         """Idle time of the device per step and cause; see ``analysis.device.idle.idle_causes``."""
-        return self._answer("idle")
+        return self._answer_table("idle")
 
     def operators(self, by: str = "name") -> pl.DataFrame:
         """Operator calls in groups; see ``analysis.operators.operators.operators``. Several traces are added up."""
-        return self._answer("operators", by)
+        return self._answer_table("operators", by)
 
     def kernels(self, by: str = "name") -> pl.DataFrame:
         """Device tasks by name, type, category or kind; see ``analysis.device.kernels.kernel_statistics``."""
-        return self._answer("kernels", by)
+        return self._answer_table("kernels", by)
 
     def op_statistic(self) -> pl.DataFrame:
         """Device tasks by type and core; see ``analysis.device.kernels.op_statistic``."""
-        return self._answer("op_statistic")
+        return self._answer_table("op_statistic")
 
     def flops(self, by: str = "name") -> pl.DataFrame:
         """Arithmetic of the operators, how fast, and how close to the device's peak; see ``analysis.operators.flops.flops``."""
-        return self._answer("flops", by)
+        return self._answer_table("flops", by)
 
     def bound(self, by: str = "step") -> pl.DataFrame:
         """Whether the host or the device limits each step or operator; see ``analysis.device.bound.bound``."""
-        return self._answer("bound", by)
+        return self._answer_table("bound", by)
 
     def storms(self) -> pl.DataFrame:
         """Stretches of tasks that run shorter than issuing them takes; see ``analysis.device.storms.storms``."""
-        return self._answer("storms")
+        return self._answer_table("storms")
 
     def shapes(self, by: str = "operator") -> pl.DataFrame:
         """How input shapes change from step to step; see ``analysis.operators.shapes.shapes``."""
-        return self._answer("shapes", by)
+        return self._answer_table("shapes", by)
 
     def launches(self) -> pl.DataFrame:
         """What launching costs the host, by runtime call; see ``analysis.device.queue.launch_statistics``."""
-        return self._answer("launches")
+        return self._answer_table("launches")
 
     def task_launches(self) -> pl.DataFrame:
         """Every device task with the runtime call that launched it; see ``analysis.device.queue.launches``."""
-        return self._answer("task_launches")
+        return self._answer_table("task_launches")
 
     def queues(self) -> pl.DataFrame:
         """How full the queue of each stream was; see ``analysis.device.queue.queue_summary``."""
-        return self._answer("queues")
+        return self._answer_table("queues")
 
     def api_calls(self) -> pl.DataFrame:
         """Runtime and driver calls by layer and name; see ``analysis.device.api.api_statistic``."""
-        return self._answer("api_calls")
+        return self._answer_table("api_calls")
 
     def device_time(self) -> pl.DataFrame:
         """Idle, computing and other time of each device; see ``analysis.device.breakdown.temporal_breakdown``."""
-        return self._answer("device_time")
+        return self._answer_table("device_time")
 
     def device_timeline(self) -> pl.DataFrame:
         """The whole time line of the devices in parts; see ``analysis.device.device_timeline.device_timeline``."""
-        return self._answer("device_timeline")
+        return self._answer_table("device_timeline")
 
     def device_kinds(self) -> pl.DataFrame:
         """How long which kinds of task ran at once; see ``analysis.device.breakdown.kind_breakdown``."""
-        return self._answer("device_kinds")
+        return self._answer_table("device_kinds")
 
     def stream_idle(self) -> pl.DataFrame:
         """Why each stream was idle between two tasks; see ``analysis.device.breakdown.idle_breakdown``."""
-        return self._answer("stream_idle")
+        return self._answer_table("stream_idle")
 
     def overlap(self) -> pl.DataFrame:
         """How much of the communication happens beside computing; see ``analysis.device.breakdown.communication_overlap``."""
-        return self._answer("overlap")
+        return self._answer_table("overlap")
 
     def communication(self, by: str = "operation") -> pl.DataFrame:
         """Waiting, moving data and overlap by operation, group, size, step or rank; see ``communication_operations``."""
-        return self._answer("communication", by)
+        return self._answer_table("communication", by)
 
     def communication_operations(self) -> pl.DataFrame:
         """Every communication operation of every rank; see ``analysis.cluster.communication_operations``."""
-        return self._answer("communication_operations")
+        return self._answer_table("communication_operations")
 
     def arrivals(self) -> pl.DataFrame:
         """When each rank came to each collective; see ``analysis.cluster.arrivals.arrivals``."""
@@ -227,107 +227,107 @@ class Run:
 
     def waits(self) -> pl.DataFrame:
         """Which rank waited for which, a matrix; see ``analysis.cluster.communication_pairs.waits``."""
-        return self._answer("waits")
+        return self._answer_table("waits")
 
     def pairs(self) -> pl.DataFrame:
         """What each rank sent to each other one, a matrix; see ``analysis.cluster.communication_pairs.pairs``."""
-        return self._answer("pairs")
+        return self._answer_table("pairs")
 
     def links(self) -> pl.DataFrame:
         """What moved over each link, as the communication library measured it; see ``analysis.cluster.links.links``."""
-        return self._answer("links")
+        return self._answer_table("links")
 
     def communication_times(self) -> pl.DataFrame:
         """Times of every communication operation; see ``analysis.cluster.communication.communication_times``."""
-        return self._answer("communication_times")
+        return self._answer_table("communication_times")
 
     def communication_bandwidth(self) -> pl.DataFrame:
         """Bandwidth by transport and packet size; see ``analysis.cluster.communication.communication_bandwidth``."""
-        return self._answer("communication_bandwidth")
+        return self._answer_table("communication_bandwidth")
 
     def communication_matrix(self) -> pl.DataFrame:
         """Operations of each link that tell most; see ``analysis.cluster.communication.communication_matrix``."""
-        return self._answer("communication_matrix")
+        return self._answer_table("communication_matrix")
 
     def ranks(self) -> pl.DataFrame:
         """The parts of a step of every rank beside each other; see ``analysis.cluster.ranks.ranks``."""
-        return self._answer("ranks")
+        return self._answer_table("ranks")
 
     def step_trace(self) -> pl.DataFrame:
         """Interval, forward and backward, and tail of each step; see ``analysis.step_trace.step_trace.step_trace``."""
-        return self._answer("step_trace")
+        return self._answer_table("step_trace")
 
     def step_trace_averages(self) -> pl.DataFrame:
         """Averages of the parts of the step trace; see ``analysis.step_trace.step_trace.averages``."""
-        return self._answer("step_trace_averages")
+        return self._answer_table("step_trace_averages")
 
     def step_collectives(self) -> pl.DataFrame:
         """When the collectives of each step began and ended; see ``analysis.step_trace.step_trace.step_collectives``."""
-        return self._answer("step_collectives")
+        return self._answer_table("step_collectives")
 
     def cluster_steps(self) -> pl.DataFrame:
         """The parts of the steps of all ranks that tell of parallelism; see ``analysis.cluster.cluster_steps.cluster_steps``."""
-        return self._answer("cluster_steps")
+        return self._answer_table("cluster_steps")
 
     def work(self) -> pl.DataFrame:
         """Arithmetic of every rank in a step; see ``analysis.operators.rank_flops.work``."""
-        return self._answer("work")
+        return self._answer_table("work")
 
     def communication_costs(self) -> pl.DataFrame:
         """How long every rank moved data and waited in each step; see ``analysis.cluster.links.communication_costs``."""
-        return self._answer("communication_costs")
+        return self._answer_table("communication_costs")
 
     def core_types(self) -> pl.DataFrame:
         """Types of operators of AI Cores; see ``analysis.operators.operator_tables.core_types``."""
-        return self._answer("core_types")
+        return self._answer_table("core_types")
 
     def core_operators(self) -> pl.DataFrame:
         """Operators of AI Cores with their work; see ``analysis.operators.operator_tables.core_operators``."""
-        return self._answer("core_operators")
+        return self._answer_table("core_operators")
 
     def ai_cpu_types(self) -> pl.DataFrame:
         """Kernels of AI CPUs by type; see ``analysis.operators.operator_tables.ai_cpu_types``."""
-        return self._answer("ai_cpu_types")
+        return self._answer_table("ai_cpu_types")
 
     def dynamic_shapes(self, by: str = "operator") -> pl.DataFrame:
         """Times of operators or kernels from step to step; see ``analysis.operators.dynamic_shape.sums``."""
-        return self._answer("dynamic_shapes", by)
+        return self._answer_table("dynamic_shapes", by)
 
     def processors(self) -> pl.DataFrame:
         """How busy processors were while the data pipeline worked; see ``analysis.data_loading.pipeline_cpu.cpu_samples``."""
-        return self._answer("processors")
+        return self._answer_table("processors")
 
     def pipeline(self) -> pl.DataFrame:
         """Operations of the data pipeline and their queues; see ``analysis.data_loading.data_pipeline.operations``."""
-        return self._answer("pipeline")
+        return self._answer_table("pipeline")
 
     def loader_stages(self) -> pl.DataFrame:
         """How long each stage of a DataLoader's batches took; see ``analysis.data_loading.loaders.stages``."""
-        return self._answer("loader_stages")
+        return self._answer_table("loader_stages")
 
     def loader_workers(self) -> pl.DataFrame:
         """How busy each worker of a DataLoader was; see ``analysis.data_loading.loaders.workers``."""
-        return self._answer("loader_workers")
+        return self._answer_table("loader_workers")
 
     def loader_queues(self) -> pl.DataFrame:
         """Batches that were ready when the loop asked for one; see ``analysis.data_loading.loaders.queue_depths``."""
-        return self._answer("loader_queues")
+        return self._answer_table("loader_queues")
 
     def loader_first_batches(self) -> pl.DataFrame:
         """How long each epoch took to its first batch; see ``analysis.data_loading.loaders.first_batches``."""
-        return self._answer("loader_first_batches")
+        return self._answer_table("loader_first_batches")
 
     def loader_step_waits(self) -> pl.DataFrame:
         """How long each step waited for batches; see ``analysis.data_loading.loaders.step_waits``."""
-        return self._answer("loader_step_waits")
+        return self._answer_table("loader_step_waits")
 
     def memory(self) -> pl.DataFrame:
         """Peak memory per device; see ``analysis.memory.memory.memory_summary``."""
-        return self._answer("memory")
+        return self._answer_table("memory")
 
     def memory_peak(self, by: str = "operator") -> pl.DataFrame:
         """What the memory at its peak was used for; see ``analysis.memory.memory_peak.memory_peak``."""
-        return self._answer("memory_peak", by)
+        return self._answer_table("memory_peak", by)
 
     def memory_categories(self) -> pl.DataFrame:
         """What tensors were used for at the peak; see ``analysis.memory.category_peak.category_peak``.
@@ -337,23 +337,23 @@ class Run:
         Raises:
             InputError: the file with the categories is damaged.
         """
-        return self._answer("memory_categories")
+        return self._answer_table("memory_categories")
 
     def memory_growth(self) -> pl.DataFrame:
         """Whether memory grows from step to step, over all windows; see ``analysis.memory.memory_growth.memory_growth``."""
-        return self._answer("memory_growth")
+        return self._answer_table("memory_growth")
 
     def memory_churn(self, by: str = "step") -> pl.DataFrame:
         """What is allocated and soon given back; see ``analysis.memory.memory_churn.memory_churn``."""
-        return self._answer("memory_churn", by)
+        return self._answer_table("memory_churn", by)
 
     def fragmentation(self) -> pl.DataFrame:
         """What the allocator reserves beyond use; see ``analysis.memory.fragmentation.fragmentation``."""
-        return self._answer("fragmentation")
+        return self._answer_table("fragmentation")
 
     def allocations(self) -> pl.DataFrame:
         """Every allocation, with what ended it and who wanted it; see ``analysis.memory.memory.operator_memory``."""
-        return self._answer("allocations")
+        return self._answer_table("allocations")
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
@@ -365,16 +365,16 @@ class Run:
         for error in self.unreadable:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             found.append((error.path, frame_of([lost])))
-        found.append((self.path, self._across))
+        found.append((self.path, self._cross_trace_findings))
         schema = {**SCHEMA["health"], "source": pl.String()}
         frames = [frame.with_columns(source=pl.lit(str(path))) for path, frame in found if frame is not None and frame.height]
         return pl.concat([pl.DataFrame(schema=schema), *frames])
 
     @cached_property
-    def _across(self) -> pl.DataFrame:
+    def _cross_trace_findings(self) -> pl.DataFrame:
         """What the traces say about each other."""
         together = [(source.path, trace) for source, trace in zip(self.sources, self.traces, strict=True)]
-        return frame_of(checks.across(together))
+        return frame_of(checks.compare_traces(together))
 
     def unsafe(self, conclusion: str, *, least: str = WARNING) -> pl.DataFrame:
         """The findings of ``health()`` that make a conclusion unsafe; no rows when it is safe.

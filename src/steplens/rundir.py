@@ -151,13 +151,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = partial.partial_path(path)
     try:
         yield temporary
-        publish(temporary, path)
+        publish_file(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
 
 
-def publish(temporary: Path, path: Path) -> None:
+def publish_file(temporary: Path, path: Path) -> None:
     """Give a complete file its name: fsync it, set mode 0640 and rename it to ``path``."""
     with temporary.open("rb") as handle:
         os.fsync(handle.fileno())
@@ -177,7 +177,7 @@ def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
     write_bytes(path, json.dumps(value, ensure_ascii=False, indent=indent).encode(errors="backslashreplace"))
 
 
-def absolute(path: str | os.PathLike[str]) -> Path:
+def absolute_path(path: str | os.PathLike[str]) -> Path:
     """A path from the root on, with the home of a user in place of ``~``; never raises, since a training goes on without it.
 
     A ``~`` of a user whom nobody knows stays, as in a shell, and so does what is relative to a working directory that was

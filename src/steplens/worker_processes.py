@@ -128,7 +128,7 @@ class SharedTasks:
         with contextlib.ExitStack() as workers:
             threads: list[threading.Thread] = []
 
-            def start(count: int) -> None:
+            def start_workers(count: int) -> None:
                 for _ in range(min(count, self._room()) if count > 0 else 0):
                     worker = workers.enter_context(_Worker(self._module, self._request))
                     threads.append(threading.Thread(target=self._feed, args=(worker,), name="steplens-worker", daemon=True))
@@ -136,7 +136,7 @@ class SharedTasks:
 
             is_decided = self._at_once or is_worker()
             if self._at_once:
-                start(self._count - 1)
+                start_workers(self._count - 1)
             while (number := self._next_or_unanswered(threads)) is not None:
                 do(number)
                 self._here += 1
@@ -145,7 +145,7 @@ class SharedTasks:
                     left_s = seconds / self._here * len(self._waiting)
                     # a task may take longer than those before it
                     is_decided = left_s > _WORTH_S or not self._waiting
-                    start(int(left_s / _WORTH_S))
+                    start_workers(int(left_s / _WORTH_S))
             return self._answers
 
     def _room(self) -> int:
@@ -168,7 +168,7 @@ class SharedTasks:
         with self._lock:
             return self._waiting.popleft() if self._waiting else None
 
-    def _portion(self) -> list[int]:
+    def _task_portion(self) -> list[int]:
         """Tasks from the back: fewer towards the end, so that nobody waits long for the last ones."""
         with self._lock:
             size = min(-(-len(self._waiting) // _SHARE), _MOST_AT_ONCE)
@@ -178,7 +178,7 @@ class SharedTasks:
         """Let a worker answer until nothing is left, or it answers nothing any more."""
         unanswered: list[int] = []
         in_a_row = 0
-        while in_a_row < _MOST_UNANSWERED and worker.lives and (numbers := self._portion()):
+        while in_a_row < _MOST_UNANSWERED and worker.lives and (numbers := self._task_portion()):
             answers = worker.ask(numbers)
             failed = [number for number in numbers if number not in answers]
             in_a_row = in_a_row + len(failed) if not answers else 0
@@ -245,11 +245,11 @@ class _Worker:
     def _read(self) -> Any:
         assert self._process is not None
         assert self._process.stdout is not None
-        length = int.from_bytes(_whole(self._process.stdout, _LENGTH_BYTES), "little")
-        return msgspec.msgpack.decode(_whole(self._process.stdout, length))
+        length = int.from_bytes(_read_exactly(self._process.stdout, _LENGTH_BYTES), "little")
+        return msgspec.msgpack.decode(_read_exactly(self._process.stdout, length))
 
 
-def _whole(pipe: IO[bytes], size: int) -> bytes:
+def _read_exactly(pipe: IO[bytes], size: int) -> bytes:
     """So many bytes of a pipe.
 
     Raises:
@@ -261,7 +261,7 @@ def _whole(pipe: IO[bytes], size: int) -> bytes:
     return content
 
 
-def serve(start: Callable[[Any], Callable[[int], Any]]) -> None:
+def serve_tasks(start: Callable[[Any], Callable[[int], Any]]) -> None:
     """The life of a worker: answer tasks until there are no more, or whoever asks is gone.
 
     Args:

@@ -84,14 +84,14 @@ def test_tables(name: str, opened: Callable[[str], Opened]) -> None:
 def questions(asker: InProcessClient, library: RunLibrary) -> Iterator[tuple[str, Any]]:
     """The answers about a run: what was asked, and the answer."""
     values = answers.Values(asker, library.runs[0])
-    for path, wanted in answers.parameters(asker).items():
+    for path, wanted in answers.address_parameters(asker).items():
         if not path.startswith(answers.RUN) or path in answers.ELSEWHERE or path in answers.SERVER_ONLY:
             continue
         told = path.removeprefix("/api/").replace("{run}", "0")
         within = re.findall(r"\{(\w+)\}", told)
-        for query in itertools.islice(answers.queries(wanted, values), _QUESTIONS):
+        for query in itertools.islice(answers.parameter_combinations(wanted, values), _QUESTIONS):
             place = told.format(**{name: query.pop(name) for name in within})
-            answer = answers.ask(asker, place, query, wanted)
+            answer = answers.ask_question(asker, place, query, wanted)
             assert answer.status < 500, (place, query, answer.body[:500])
             if answer.ok:
                 yield f"{place} {query}", answer.json

@@ -26,6 +26,7 @@ from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
 from steplens.run import Run, Source
 from steplens.trace.building.build import conform
+from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import STEP_DEVICE_TIMES, WARNING, HealthFinding, frame_of
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
@@ -169,7 +170,7 @@ def test_waits_that_the_library_measured() -> None:
         {"name": ["allreduce"] * 4, "kind": "collective", "group": "world", "step": list(STEPS), "transit_ms": 1.0}
     ).with_columns(wait_ms=pl.lit(3.0))
     tables = {name: frame for name in trace if (frame := trace.table(name)) is not None}
-    measured = Trace(trace.source, {**tables, "communication_times": conform("communication_times", times)})
+    measured = Trace(trace.source, {**tables, "communication_times": conform_to_schema("communication_times", times)})
     # 3 ms alone, of which a quarter moves data: no tenth of the step
     assert found(data_parallel_communication, [measured]) == []
     finding = only(data_parallel_communication, [trace])

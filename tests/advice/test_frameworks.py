@@ -13,7 +13,7 @@ from steplens.advice.registry import built_in_rules
 from steplens.advice.texts import CATALOGUES, LANGUAGES, TEXTS
 from steplens.advice.words import Words
 from steplens.trace.building.build import build_trace
-from steplens.trace.building.framework import MINDSPORE, PYTORCH, UNKNOWN, framework
+from steplens.trace.building.framework import MINDSPORE, PYTORCH, UNKNOWN, trace_framework
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 
@@ -78,4 +78,4 @@ def trace(name: str = "", source: str = "made", **meta: str) -> Trace:
     ],
 )
 def test_the_framework_of_a_trace(made: Trace, expected: str) -> None:
-    assert framework(made) == expected
+    assert trace_framework(made) == expected

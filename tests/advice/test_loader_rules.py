@@ -29,7 +29,7 @@ from steplens.advice.rules.loaders import (
     waiting_ns,
 )
 from steplens.readers.steplens_run import loaders as reader
-from steplens.trace.building.build import conform
+from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -49,7 +49,7 @@ def trace_of(folder: Path, got: Any = None, *, processors: int = 8, workers: int
     if got is not None:
         tasks = tables["pipeline_tasks"]
         tables["pipeline_tasks"] = pl.DataFrame([got(row) for row in tasks.iter_rows(named=True)], schema=tasks.schema)
-    tables = {name: conform(name, frame) for name, frame in tables.items()}
+    tables = {name: conform_to_schema(name, frame) for name, frame in tables.items()}
     used = pl.col("batch").cast(pl.Int64)
     tables["pipeline_tasks"] = tables["pipeline_tasks"].with_columns(step=pl.when(used.is_in(list(STEPS))).then(used))
     begins = [START + 11 * MS + step * 10 * MS for step in STEPS]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, step_times
-from steplens.trace.building.build import conform
+from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import STEP_AVERAGES, WARNING, finding, frame_of
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -64,7 +64,7 @@ def trace_of(tasks, operations, ops=()) -> Trace:
             },
             orient="row",
         )
-    return Trace(Path("test"), {name: conform(name, frame) for name, frame in tables.items()})
+    return Trace(Path("test"), {name: conform_to_schema(name, frame) for name, frame in tables.items()})
 
 
 spans = st.tuples(st.integers(90, 310), st.integers(0, 60)).map(lambda pair: (pair[0], pair[0] + pair[1]))

@@ -17,6 +17,7 @@ from steplens.analysis.stored_figures import CONTRADICTED, find_contradictions
 from steplens.readers.ascend.text import ascend_text
 from steplens.run import Run, Source
 from steplens.trace.building.build import conform
+from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import WARNING, HealthFinding
 from steplens.trace.trace import Trace
 from steplens.writers.result import TEXT, Settings, with_databases, write_result
@@ -35,13 +36,15 @@ def trace(*, steps: bool = True, **source: list[dict[str, Any]]) -> Trace:
     frame = pl.DataFrame(kernels, schema=["start_ns", "end_ns", "type", "kind", "step"], orient="row")
     records = [(name, row, json.dumps(values)) for name, rows in source.items() for row, values in enumerate(rows)]
     tables = {
-        "kernels": conform("kernels", frame),
-        "communication": conform("communication", frame.filter(kind="communication").with_columns(kind=pl.lit("collective"))),
+        "kernels": conform_to_schema("kernels", frame),
+        "communication": conform_to_schema(
+            "communication", frame.filter(kind="communication").with_columns(kind=pl.lit("collective"))
+        ),
         "source_tables": pl.DataFrame(records, schema=["table", "row", "record"], orient="row"),
     }
     if steps:
         ranges = pl.DataFrame({"id": [1, 2], "start_ns": [0, 100_000], "end_ns": [100_000, 200_000]})
-        tables["steps"] = conform("steps", ranges)
+        tables["steps"] = conform_to_schema("steps", ranges)
     return Trace(Path("x"), tables)
 
 

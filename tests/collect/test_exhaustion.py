@@ -157,7 +157,7 @@ def test_a_state_file_is_written_in_its_place(tmp_path, monkeypatch):
     """A full disk has no room for a second file, but for the first one."""
     path = tmp_path / "state.json"
     rundir.write_json(path, {"state": "recording", "health": [], "padding": "x" * 500})
-    monkeypatch.setattr(rundir, "publish", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr(rundir, "publish_file", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     findings = [{"severity": severity, "message": severity} for severity in ("info", "error")]
     saving.write_state(path, {"state": "failed", "health": findings})
     assert json.loads(path.read_bytes()) == {"state": "failed", "health": findings[1:]}
@@ -167,7 +167,7 @@ def test_a_state_file_that_cannot_be_written_says_nothing(tmp_path, monkeypatch)
     path = tmp_path / "run" / "KINETO" / "state.json"
     path.parent.mkdir(parents=True)
     path.symlink_to(tmp_path / "missing" / "file")
-    monkeypatch.setattr(rundir, "publish", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr(rundir, "publish_file", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(OSError, match="No such file"):
         saving.write_state(path, {"state": "failed", "health": []})
     assert not path.is_symlink()

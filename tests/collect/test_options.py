@@ -71,7 +71,7 @@ def test_zero_threshold_says_that_all_are_recorded(capfd):
 
 @pytest.mark.parametrize("name", ["record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules"])
 def test_switch_of_profile_is_reset(name):
-    values, warnings = options.resolve(options.PROFILE, {name: 1})
+    values, warnings = options.resolve_options(options.PROFILE, {name: 1})
     assert values[name] is False
     assert warnings == [f"Parameter {name} is of boolean type, reset it to False."]
 
@@ -95,7 +95,7 @@ def test_handler_flags_are_reset(capfd):
     ],
 )
 def test_activities(value, expected, warns):
-    values, warnings = options.resolve(options.PROFILE, {"activities": value})
+    values, warnings = options.resolve_options(options.PROFILE, {"activities": value})
     assert values["activities"] == expected
     assert bool(warnings) == warns
 
@@ -127,15 +127,15 @@ ANNOTATIONS = {
 
 @pytest.mark.parametrize(("group", "call"), COMPLETE)
 def test_table_has_exactly_the_arguments_of_the_call(group, call):
-    assert [option.name for option in options.options(group)] == [
+    assert [option.name for option in options.options_of_group(group)] == [
         name for name in inspect.signature(call).parameters if name != "self"
     ]
 
 
 @pytest.mark.parametrize(("group", "call"), CALLS)
 def test_signature_says_what_the_table_says(group, call):
-    table = {option.name: option for option in options.options(group)}
-    others = {option.name: option for option in options.options(options.PROFILE)}
+    table = {option.name: option for option in options.options_of_group(group)}
+    others = {option.name: option for option in options.options_of_group(options.PROFILE)}
     parameters = [parameter for name, parameter in inspect.signature(call).parameters.items() if name != "self"]
     names = [parameter.name for parameter in parameters if parameter.name in table]
     assert names == [name for name in table if name in names]
@@ -149,12 +149,12 @@ def test_signature_says_what_the_table_says(group, call):
 
 
 def test_attributes_of_the_extended_options_are_those_of_the_table():
-    assert set(_ExperimentalConfig.__annotations__) == {option.name for option in options.options(options.EXPERIMENTAL)}
+    assert set(_ExperimentalConfig.__annotations__) == {option.name for option in options.options_of_group(options.EXPERIMENTAL)}
 
 
 def test_switches_and_limits_are_options_of_profile():
     for names, kinds in ((options.SWITCHES, {"bool"}), (options.LIMITS, {"int", "float"})):
-        assert {options.option(options.PROFILE, name).type for name in names} == kinds
+        assert {options.find_option(options.PROFILE, name).type for name in names} == kinds
 
 
 @pytest.mark.parametrize("option", options.OPTIONS, ids=lambda option: option.name)
@@ -165,6 +165,6 @@ def test_default_is_accepted_without_a_warning(option):
 
 def test_unknown_names_are_programming_errors():
     with pytest.raises(TypeError):
-        options.resolve(options.SCHEDULE, {"steps": 1})
+        options.resolve_options(options.SCHEDULE, {"steps": 1})
     with pytest.raises(TypeError):
         steplens.profile(record_shape=True)

@@ -330,4 +330,4 @@ def test_the_limits_are_in_the_documents() -> None:
     text = (Path(__file__).parents[2] / "docs" / "limitations.md").read_text()
     assert expansion.VARIABLE in text and f"{expansion.MOST_TIMES:g} times" in text
     assert f"{expansion.FLOOR_BYTES >> 20} MiB" in text
-    assert expansion.setting() == {}
+    assert expansion.limit_setting() == {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from steplens.report.write import Options, write
+from steplens.report.write import Options, write_report
 
 from ..once import once, run_program
 
@@ -166,7 +166,7 @@ def make(static: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
     def made(*paths: Path, **options: Any) -> Held:
         target = tmp_path_factory.mktemp("report") / "report.html"
-        write(list(paths), target, Options(**options), lambda _: None, static)
+        write_report(list(paths), target, Options(**options), lambda _: None, static)
         return Held(target)
 
     return made

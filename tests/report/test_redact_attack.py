@@ -168,7 +168,7 @@ def test_paths_of_runs_that_could_not_be_read_go() -> None:
     shown = OpenedRun(0, Path(f"/{SECRET}"))
     lost = InputError(Path(f"/{SECRET}/b"), f"{SECRET}.json is no trace", f"Remove {SECRET}")
     shown.opened = Opened(Run(shown.path, [(Source(trace.source, "x", SECRET, (SECRET,)), trace)], [lost]), (0,), 1, {})
-    redact.redact([shown])
+    redact.redact_runs([shown])
     run = shown.run
     everything = [str(shown.path), shown.opening.what, str(run.path), *map(str, run.sources), *map(str, run.unreadable)]
     everything += [str(one.source) for one in run.traces] + [str(run.health().rows())]

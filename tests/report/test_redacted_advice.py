@@ -28,7 +28,7 @@ def advice(path: Path, *, without_names: bool) -> list[dict[str, Any]]:
     library = RunLibrary([path])
     library.runs[0].open()
     if without_names:
-        redact.redact(library.runs)
+        redact.redact_runs(library.runs)
     with InProcessClient(library) as asker:
         traces = range(len(library.runs[0].run.traces))
         answers = [asker.get("runs/0/advice", query) for query in ({}, *({"trace": one} for one in traces))]

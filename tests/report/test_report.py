@@ -69,8 +69,8 @@ def test_answers_are_those_of_the_server(held: Held, library: RunLibrary) -> Non
 
 def test_every_address_is_answered_or_known_to_need_a_server(library: RunLibrary) -> None:
     with InProcessClient(library) as asker:
-        untold = answers.unanswered(asker, answers.Values(asker, library.runs[0]))
-        known = set(answers.parameters(asker))
+        untold = answers.unanswerable_addresses(asker, answers.Values(asker, library.runs[0]))
+        known = set(answers.address_parameters(asker))
     assert untold == [], "say in report/answers.py where its parameters get their values, or that only a server answers"
     gone = [path for path in (*answers.ELSEWHERE, *answers.SERVER_ONLY) if path not in known]
     assert gone == [f"{answers.RUN}/tables/{{table}}"], "that one is asked with POST"
@@ -214,11 +214,11 @@ def test_a_window_outside_the_run_shows_boxes_only(make: Make, sampled: Path) ->
 @pytest.mark.parametrize("text", ["", "1", "5:1", "a:b", "1:nan", "inf:inf", "0:1e400", "1:2:3"])
 def test_a_wrong_window_is_told(text: str) -> None:
     with pytest.raises(SteplensError, match="START:END"):
-        window.parse(text)
+        window.parse_window(text)
 
 
 def test_windows_are_milliseconds() -> None:
-    assert window.parse("1.5:20") == (1_500_000, 20_000_000)
+    assert window.parse_window("1.5:20") == (1_500_000, 20_000_000)
 
 
 @pytest.mark.parametrize(
@@ -272,14 +272,14 @@ def test_several_runs_are_compared(make: Make, sampled: Path, secret_run: Path) 
 
 
 def test_items_of_a_window_are_cut_at_buckets(library: RunLibrary) -> None:
-    from steplens.report.timeline import _inside
+    from steplens.report.timeline import _items_in_window
 
     pyramid = library.timeline(library.runs[0], 0)
     low, high = pyramid.timeline.bounds
     rows = range(len(pyramid.timeline.offsets) - 1)
     middle = (low + high) // 2 >> 10 << 10
     parts = [
-        _inside(tiles.build_tile(pyramid, rows, start, end, max((end - start) >> 10, 1)), start, end)
+        _items_in_window(tiles.build_tile(pyramid, rows, start, end, max((end - start) >> 10, 1)), start, end)
         for start, end in ((low >> 10 << 10, middle), (middle, (high >> 10) + 1 << 10))
     ]
     assert sum(int(part.items.count.sum()) for part in parts) == len(pyramid.timeline.start)

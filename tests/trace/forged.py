@@ -36,7 +36,7 @@ def reseal(cache: Path, change: Callable[[dict[str, Any]], Any], secret: bytes |
     manifest = manifest_of(cache)
     change(manifest)
     content = json.dumps(manifest).encode()
-    mark = seal.seal("tables", content) if secret is None else hmac.digest(secret, b"tables\0" + content, "sha256")
+    mark = seal.compute_seal("tables", content) if secret is None else hmac.digest(secret, b"tables\0" + content, "sha256")
     assert mark is not None
     write_manifest(cache, manifest, mark.hex())
 

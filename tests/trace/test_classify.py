@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from steplens.trace.building import classify as classification
-from steplens.trace.building.classify import CATEGORIES, TABLE, category_of, classify
+from steplens.trace.building.classify import CATEGORIES, TABLE, category_of, classify_tasks
 from steplens.trace.schema import NAME
 
 NATIVE = "void at::native::"
@@ -183,12 +183,12 @@ def test_columns() -> None:
         {"name": ["volta_sgemm_64x64_nt"] * 4 + [None], "op": [0, 1, None, 99, 0], "kind": ["compute"] * 4 + [None]},
         schema={"name": NAME, "op": pl.Int32, "kind": NAME},
     )
-    found = classify(kernels, ops)
+    found = classify_tasks(kernels, ops)
     assert found.name == "category"
     assert found.dtype == NAME
     assert found.cast(pl.String).to_list() == ["convolution", "matmul", "matmul", "matmul", "convolution"]
-    assert classify(kernels.drop("op", "kind"), None).cast(pl.String).to_list() == ["matmul"] * 4 + ["other"]
-    assert classify(kernels.clear(), ops).len() == 0
+    assert classify_tasks(kernels.drop("op", "kind"), None).cast(pl.String).to_list() == ["matmul"] * 4 + ["other"]
+    assert classify_tasks(kernels.clear(), ops).len() == 0
 
 
 @pytest.mark.parametrize(
@@ -211,10 +211,10 @@ def test_hostile_names_take_no_time(name: str, million_steps_s: float) -> None:
 
 def test_a_category_costs_once_per_name(monkeypatch: pytest.MonkeyPatch) -> None:
     count, asked = 300_000, []
-    judge = classification._category
-    monkeypatch.setattr(classification, "_category", lambda *names: (asked.append(names[0]), judge(*names))[1])
+    judge = classification._task_category
+    monkeypatch.setattr(classification, "_task_category", lambda *names: (asked.append(names[0]), judge(*names))[1])
     kernels = pl.DataFrame({"name": [f"kernel{number % 100}_gemm" for number in range(count)]}, schema={"name": NAME})
-    assert classify(kernels, None).cast(pl.String).unique().to_list() == ["matmul"]
+    assert classify_tasks(kernels, None).cast(pl.String).unique().to_list() == ["matmul"]
     assert len(asked) == len(set(asked)) == 100
 
 
@@ -248,7 +248,7 @@ def test_many_names_at_once_are_judged_as_each_alone() -> None:
     ]
     schema = {"name": NAME, "type": NAME, "kind": NAME, "op": pl.Int64}
     ops = pl.DataFrame({"name": [f"aten::{word}" for word in reversed(words)]}, schema={"name": NAME})
-    found = classify(pl.DataFrame(rows, schema=schema), ops).cast(pl.String).to_list()
+    found = classify_tasks(pl.DataFrame(rows, schema=schema), ops).cast(pl.String).to_list()
     launchers = ops["name"].cast(pl.String).to_list()
     expected = [category_of(row["name"], row["type"], row["kind"], launchers[row["op"]]) for row in rows]
     assert len(set(names)) > 2000
@@ -319,4 +319,4 @@ def test_the_type_at_the_end_of_a_full_name_decides() -> None:
     assert category_of(name, "MatMul") == "matmul"
     assert category_of("Default/attention/softmax/Nothing-op1") == "other"
     many = pl.DataFrame({"name": [f"{scope}/Mul-op{number}" for number in range(600) for scope in ("sort", "a/pool")]})
-    assert set(classify(many.cast(NAME), None)) == {"elementwise"}
+    assert set(classify_tasks(many.cast(NAME), None)) == {"elementwise"}

@@ -325,7 +325,7 @@ def steps_of(*lengths_ms: float) -> pl.DataFrame:
 def test_first_and_last_step(lengths: tuple[float, ...], expected: list[str]) -> None:
     log = HealthLog()
     tables = {"steps": steps_of(*lengths)}
-    checks.run(tables, log)
+    checks.check_tables(tables, log)
     assert [one.check for one in log.findings] == expected
     words = {
         "slow_first_step": "it may hold warm-up, or work that is done once",
@@ -341,7 +341,7 @@ def test_a_recorder_that_stopped_between_steps_knows_that_a_short_step_is_one() 
     for value, expected in (("true", []), ("false", ["incomplete_last_step"])):
         tables["meta"] = pl.DataFrame({"key": ["whole_steps"], "value": [value]})
         log = HealthLog()
-        checks.run(tables, log)
+        checks.check_tables(tables, log)
         assert [one.check for one in log.findings] == expected
         assert step_times(Trace(Path("x"), tables))["complete"].all() == (not expected)
 

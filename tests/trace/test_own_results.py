@@ -23,7 +23,7 @@ def capture(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("name", ["data.bin", "result.csv"])
 def test_files_of_one_name_that_changed_places_are_others(tmp_path: Path, name: str) -> None:
     files = capture(tmp_path)
-    own_results.keep(tmp_path, "results", files)
+    own_results.remember_results(tmp_path, "results", files)
     assert own_results.are_ours(tmp_path, "results", files)
     first, second, away = tmp_path / "device_0" / name, tmp_path / "device_1" / name, tmp_path / "away"
     for source, target in ((first, away), (second, first), (away, second)):
@@ -33,7 +33,7 @@ def test_files_of_one_name_that_changed_places_are_others(tmp_path: Path, name: 
 
 def test_a_moved_or_otherwise_named_capture_keeps_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = capture(tmp_path / "before")
-    own_results.keep(tmp_path / "before", "results", files)
+    own_results.remember_results(tmp_path / "before", "results", files)
     (tmp_path / "before").rename(tmp_path / "behind")
     (tmp_path / "link").symlink_to("behind")
     monkeypatch.chdir(tmp_path)

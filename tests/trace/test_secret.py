@@ -43,11 +43,11 @@ def trace_file(folder: Path) -> Path:
 def test_it_is_made_once_and_closed_to_others(state: Path) -> None:
     before = os.umask(0)
     try:
-        made = secret.secret()
+        made = secret.user_secret()
     finally:
         os.umask(before)
     assert made is not None and len(made) == 32 and made != bytes(32)
-    assert secret.secret() == made == (state / secret.NAME).read_bytes()
+    assert secret.user_secret() == made == (state / secret.NAME).read_bytes()
     assert stat.S_IMODE((state / secret.NAME).stat().st_mode) == 0o600
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     assert os.listdir(state) == [secret.NAME]
@@ -61,7 +61,7 @@ def test_folders_above_it_that_are_missing_are_closed_to_others(
     monkeypatch.setenv("XDG_STATE_HOME", str(there / "new" / "state"))
     before = os.umask(0)
     try:
-        assert secret.secret() is not None
+        assert secret.user_secret() is not None
     finally:
         os.umask(before)
     modes = [stat.S_IMODE(folder.stat().st_mode) for folder in (there, there / "new", there / "new" / "state")]
@@ -91,7 +91,7 @@ def test_who_comes_second_takes_what_the_first_made(state: Path, monkeypatch: py
         link(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "link", slower)
-    assert secret.secret() == b"f" * 32
+    assert secret.user_secret() == b"f" * 32
     assert os.listdir(state) == [secret.NAME]
 
 
@@ -131,12 +131,12 @@ def test_one_that_others_may_know_is_refused_and_said_once(
     if "somebody" in what and os.geteuid():
         pytest.skip("only root gives files to somebody else")
     path = trace_file(tmp_path / "runs")
-    before = secret.secret()
+    before = secret.user_secret()
     assert before is not None
     change, words = REFUSED[what]
     change(state)
     with caplog.at_level(logging.WARNING):
-        assert secret.secret() is None
+        assert secret.user_secret() is None
         for _ in range(2):
             assert open_run(path).operators()["name"].to_list() == ["aten::a"]
     (said,) = [record.getMessage() for record in caplog.records]
@@ -159,7 +159,7 @@ def test_without_a_place_for_it_nothing_is_believed_and_nothing_written(
     assert open_run(path).operators()["name"].to_list() == ["aten::a"]
     assert read == [path]
     assert {file: file.stat().st_mtime_ns for file in path.parent.rglob("*")} == there
-    assert secret.secret() is None and seal.seal("tables", b"") is None and not seal.is_sealed("tables", b"", b"")
+    assert secret.user_secret() is None and seal.compute_seal("tables", b"") is None and not seal.is_sealed("tables", b"", b"")
     assert not caplog.records, "a container without a home is nothing to be alarmed by"
 
 
@@ -168,9 +168,9 @@ def test_without_a_home_it_is_in_memory(state: Path, tmp_path: Path, monkeypatch
     (tmp_path / "memory").mkdir()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(secret, "_MEMORY", tmp_path / "memory")
-    made = secret.secret()
+    made = secret.user_secret()
     assert made == (tmp_path / "memory" / f"steplens-{os.geteuid()}-state" / secret.NAME).read_bytes()
-    assert secret.secret() == made
+    assert secret.user_secret() == made
 
 
 @pytest.mark.parametrize("chosen", [None, "", "relative/state"])
@@ -183,7 +183,7 @@ def test_it_lies_in_the_home_where_no_other_place_is_named(
         monkeypatch.setenv("XDG_STATE_HOME", chosen)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    made = secret.secret()
+    made = secret.user_secret()
     assert made == (tmp_path / ".local" / "state" / "steplens" / secret.NAME).read_bytes()
 
 
@@ -198,7 +198,7 @@ def test_the_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("HOME", str(theirs))
     entry = pwd.getpwuid(0)
     monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((*entry[:5], str(own), entry[6])))
-    assert secret.secret() == (own / ".local" / "state" / "steplens" / secret.NAME).read_bytes()
+    assert secret.user_secret() == (own / ".local" / "state" / "steplens" / secret.NAME).read_bytes()
     assert list(theirs.iterdir()) == []
 
 
@@ -208,16 +208,16 @@ def test_the_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytes
 def test_a_small_source_is_known_by_all_of_it(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(bytes(seal.WHOLE_BYTES))
-    known = seal.identity(path)
+    known = seal.source_identity(path)
     for at in (0, 1, 70_000, seal.WHOLE_BYTES - 1):
         raw = bytearray(seal.WHOLE_BYTES)
         raw[at] = 1
         path.write_bytes(raw)
         os.utime(path, ns=(0, int(known[2])))
-        assert seal.identity(path)[:3] == known[:3] and seal.identity(path) != known
+        assert seal.source_identity(path)[:3] == known[:3] and seal.source_identity(path) != known
     path.write_bytes(bytes(seal.WHOLE_BYTES))
     os.utime(path, ns=(0, int(known[2])))
-    assert seal.identity(path) == known, "a moved file is the same one"
+    assert seal.source_identity(path) == known, "a moved file is the same one"
 
 
 @pytest.mark.parametrize("size", [seal.WHOLE_BYTES + 1, 1_000_000, 20_000_003])
@@ -233,7 +233,7 @@ def test_of_a_large_source_little_is_read_and_from_everywhere(size: int, tmp_pat
         return pread(descriptor, count, place)
 
     monkeypatch.setattr(os, "pread", noting)
-    seal.identity(path)
+    seal.source_identity(path)
     assert sum(count for _, count in read) <= 200_000
     assert read == sorted(read) and read[0][0] == 0 and sum(read[-1]) == size
     assert all(place + count <= size for place, count in read)
@@ -249,7 +249,7 @@ def test_where_samples_lie_is_not_to_be_known(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_seal_is_of_one_kind() -> None:
-    mark = seal.seal("tables", b"content")
+    mark = seal.compute_seal("tables", b"content")
     assert mark is not None and seal.is_sealed("tables", b"content", mark)
     assert not seal.is_sealed("timeline", b"content", mark)
     assert not seal.is_sealed("tables", b"content ", mark)

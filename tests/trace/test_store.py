@@ -179,7 +179,7 @@ def test_sources_are_known_by_the_folders_they_lie_in(tmp_path: Path, monkeypatc
         source.write_text(str(number))
         os.utime(source, ns=(0, 0))
     cache = run / rundir.CACHE_DIRECTORY / "x"
-    store.cached(cache, sources, lambda: Trace(run, {}))
+    store.cached_trace(cache, sources, lambda: Trace(run, {}))
     assert store.is_kept(cache, sources) and not store.is_kept(cache, sources, told=[3])
     # seen from elsewhere it is the same
     monkeypatch.chdir(tmp_path)

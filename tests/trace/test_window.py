@@ -7,7 +7,7 @@ import pytest
 
 import steplens
 from steplens.trace.trace import Trace
-from steplens.trace.window import window
+from steplens.trace.window import trace_window
 
 from ..shared_data import shared
 
@@ -24,7 +24,7 @@ def span(trace: Trace) -> tuple[int, int]:
 
 def test_ids_are_rows_and_lead_to_the_same_calls(trace: Trace) -> None:
     low, high = span(trace)
-    part = window(trace, low + (high - low) // 3, low + (high - low) // 2)
+    part = trace_window(trace, low + (high - low) // 3, low + (high - low) // 2)
     assert part.ops is not None and trace.ops is not None and part.kernels is not None and trace.kernels is not None
     assert part.ops["id"].to_list() == list(range(part.ops.height))
     assert 0 < part.ops.height < trace.ops.height
@@ -51,12 +51,12 @@ def _parents_of(trace: Trace, part: Trace) -> list[int | None]:
 
 def test_the_whole_is_the_trace(trace: Trace) -> None:
     low, high = span(trace)
-    part = window(trace, min(low, 0), high * 2)
+    part = trace_window(trace, min(low, 0), high * 2)
     for name in trace:
         assert part.required(name).collect().equals(trace.required(name).collect()), name
 
 
 def test_a_window_without_events_is_empty(trace: Trace) -> None:
-    part = window(trace, 0, 1)
+    part = trace_window(trace, 0, 1)
     assert part.required("ops").collect().is_empty()
     assert part.required("meta").collect().height == trace.required("meta").collect().height

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from steplens.report.write import Options, write
+from steplens.report.write import Options, write_report
 
 from . import scripts
 from .conftest import Site
@@ -99,7 +99,7 @@ def test_a_report_shows_hostile_names_as_text(driver: Any, hostile_trace: Path, 
     from .test_report import Report
 
     path = tmp_path / "<b id=planted>.html"
-    write([hostile_trace], path, Options(redact=redact), lambda _: None)
+    write_report([hostile_trace], path, Options(redact=redact), lambda _: None)
     text = path.read_text()
     assert FLAG not in text
     driver.get("about:blank")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steplens.report.write import Options, write
+from steplens.report.write import Options, write_report
 
 from . import scripts
 from .conftest import Site
@@ -73,7 +73,7 @@ def show(driver: Any) -> Show:
 @pytest.fixture(scope="module")
 def report_file(run_of_two_ranks: Path, driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write([run_of_two_ranks], path, Options(), lambda _: None)
+    write_report([run_of_two_ranks], path, Options(), lambda _: None)
     return path
 
 
@@ -153,7 +153,7 @@ def test_shapes_and_a_strategy_are_in_a_report_without_names(
     show: Show, run_of_two_ranks: Path, driver: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "redacted.html"
-    write([run_of_two_ranks, write_strategy(tmp_path / "job")], path, Options(redact=True), lambda _: None)
+    write_report([run_of_two_ranks, write_strategy(tmp_path / "job")], path, Options(redact=True), lambda _: None)
     report = show(path)
     report.open("#/0/shapes")
     assert report.count("main .problem") == 0 and report.count("main canvas, main svg") >= 2
@@ -184,7 +184,7 @@ def test_shapes_and_a_strategy_are_in_a_report_without_names(
 
 def test_it_opens_in_a_language_and_in_dark_colours(show: Show, run_of_two_ranks: Path, driver: Any, tmp_path: Path) -> None:
     path = tmp_path / "zh.html"
-    write([run_of_two_ranks], path, Options(language="zh", rows=50), lambda _: None)
+    write_report([run_of_two_ranks], path, Options(language="zh", rows=50), lambda _: None)
     report = show(path)
     assert report.text("h1") == "总览"
     report.script("localStorage.setItem('steplens.theme', 'dark')")

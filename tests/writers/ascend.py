@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from steplens.readers.ascend.ascend_link import through_queue
-from steplens.trace.building.build import build_trace, conform
+from steplens.trace.building.build import build_trace, conform_to_schema
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -310,5 +310,5 @@ def ascend_run(without: Sequence[str] = (), **tables: Sequence[Mapping[str, Any]
     # the launch points as they are behind the task queue: at the enqueue
     for name in ("kernels", "communication"):
         if name in frames and "task_queue" in frames:
-            frames[name] = through_queue(frames[name], conform("task_queue", frames["task_queue"]))
+            frames[name] = through_queue(frames[name], conform_to_schema("task_queue", frames["task_queue"]))
     return build_trace(Path("hand-built"), frames, HealthLog(), cpu_is_device=False)

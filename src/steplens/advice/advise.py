@@ -18,6 +18,7 @@ from steplens.advice.rule import Rule
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.run import Run
 from steplens.trace.building.framework import UNKNOWN, framework
+from steplens.trace.building.framework import UNKNOWN, trace_framework
 from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
 
 #: a finding that others explain but for this share of its saving, or of a step, is not given
@@ -145,7 +146,7 @@ def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, s
         run: the run.
         only_of: rule -> the only framework whose programs can break it.
     """
-    frameworks_present = {framework(trace) for trace in run.traces} - {UNKNOWN}
+    frameworks_present = {trace_framework(trace) for trace in run.traces} - {UNKNOWN}
     mine = frameworks_present.pop() if len(frameworks_present) == 1 else UNKNOWN
     for finding in findings:
         if not is_about_another(mine, finding, only_of.get(finding.rule, "")):

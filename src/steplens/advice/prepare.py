@@ -25,7 +25,7 @@ from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
 from steplens.run import Run, open_run
 from steplens.trace.trace import Trace
-from steplens.worker_processes import SharedTasks, serve
+from steplens.worker_processes import SharedTasks, serve_tasks
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64
@@ -117,4 +117,4 @@ def _restore_finding(fields: dict[str, Any]) -> Finding:
 
 
 if __name__ == "__main__":
-    serve(_start_worker)
+    serve_tasks(_start_worker)

@@ -81,11 +81,11 @@ def describe_trace(source: Source, trace: Trace) -> Opened:
     """What one trace holds."""
     from steplens.analysis.steps.given_steps import given_steps
     from steplens.trace.building.devices import cpu_is_device
-    from steplens.trace.building.extents import extents
+    from steplens.trace.building.extents import table_extents
 
     # what the CPU computes and communicates are operator calls, which are counted once
     counted = [name for name in _COUNTED if name in trace and not (name in _OF_DEVICE and cpu_is_device(trace))]
-    trace_extents = extents(trace)
+    trace_extents = table_extents(trace)
     spans = [
         trace_extents[name] for name in ("ops", "python", "api", "kernels", "communication", "steps") if name in trace_extents
     ]

@@ -52,14 +52,14 @@ def report(
     if not output.absolute().parent.is_dir():
         raise InputError(output.absolute().parent, "is not a folder that is there", "Make it first")
     with needing_the_extra("a report"):
-        from steplens.report.window import Wanted, parse
-        from steplens.report.write import Options, write
+        from steplens.report.window import Wanted, parse_window
+        from steplens.report.write import Options, write_report
 
     out = console()
-    bounds = Wanted(step, parse(window) if window is not None else None)
+    bounds = Wanted(step, parse_window(window) if window is not None else None)
     options = Options(bounds, rows, limit << 20, redact, lang.value if lang is not None else None)
     with out.status("") as status:
-        written = write(paths, output, options, lambda what: status.update(plain(what)))
+        written = write_report(paths, output, options, lambda what: status.update(plain(what)))
     out.print(plain(f"{output}: {size(written.size_bytes)}", "bold"), soft_wrap=True)
     for path, shown in zip(paths, written.windows, strict=True):
         which = "" if shown.step is None else f"step {shown.step}" + (" (of median length)" if shown.median else "") + ", "

@@ -11,7 +11,7 @@ from steplens.exports import result
 from steplens.exports.formats import chrome_base_ns
 from steplens.exports.subject import Subject
 from steplens.exports.target import new_file
-from steplens.trace.window import window
+from steplens.trace.window import trace_window
 from steplens.writers.common.output import NothingToWriteError, Output, first_event_ns
 from steplens.writers.trace_view import trace_view
 
@@ -51,7 +51,7 @@ def write_merged(members: Sequence[Member], target: Path, within_ns: tuple[int, 
             output = Output(trace, base_ns + member.origin_ns - base_origin_ns, result.recorded_level(trace))
             if within_ns is not None:
                 start_ns, end_ns = (member.origin_ns + moment for moment in within_ns)
-                output = replace(output, trace=window(trace, start_ns, end_ns))
+                output = replace(output, trace=trace_window(trace, start_ns, end_ns))
             yield member.name, output
 
     try:

@@ -73,7 +73,7 @@ def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], expo
 
 def keep_complete(path: Path, sources: Sequence[Path]) -> None:
     """Remember that the complete result of a run is ours and what it was made of, for ``is_complete``."""
-    own_results.keep(path, _NAME, [*_result_files(path), *sources])
+    own_results.remember_results(path, _NAME, [*_result_files(path), *sources])
 
 
 def _result_files(path: Path) -> list[Path]:

@@ -205,7 +205,7 @@ def is_trace_file(path: Path) -> bool:
 def read_head(path: Path) -> bytes:
     """The first 64 KiB of a file, decompressed; empty where it cannot be read."""
     try:
-        return expansion.head(path, _HEAD)
+        return expansion.read_head(path, _HEAD)
     except (OSError, ValueError):
         return b""
 

@@ -87,7 +87,7 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
     with guard_reader(capture.path, reader):
         if allow_msprof and reader.exports(where):
             return reader.read(where, allow_msprof=True)
-        return store.cached(
+        return store.cached_trace(
             cache_of(capture),
             reader.sources(where),
             lambda: reader.read(where, allow_msprof=allow_msprof),

@@ -16,7 +16,7 @@ from steplens.readers.detect import find_traces, is_kept, load, sources
 from steplens.readers.kineto.two_processes import PARALLEL_BYTES
 from steplens.readers.reader import AnyCapture
 from steplens.trace.trace import Trace
-from steplens.worker_processes import SharedTasks, serve
+from steplens.worker_processes import SharedTasks, serve_tasks
 
 #: so many take longer to read than a process takes to start
 _MANY = 100
@@ -95,4 +95,4 @@ def _make_task(top: Any) -> Callable[[int], bool]:
 
 
 if __name__ == "__main__":
-    serve(_make_task)
+    serve_tasks(_make_task)

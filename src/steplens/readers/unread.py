@@ -74,7 +74,7 @@ def _reason_of(path: Path) -> str:
 
 def _first_bytes(path: Path) -> bytes | None:
     try:
-        return expansion.head(path, _HEAD_BYTES)
+        return expansion.read_head(path, _HEAD_BYTES)
     except ValueError:
         return b"\0"
     except OSError:

@@ -67,17 +67,17 @@ class Parameter:
     default: Any
 
 
-def parameters(asker: InProcessClient) -> dict[str, list[Parameter]]:
+def address_parameters(asker: InProcessClient) -> dict[str, list[Parameter]]:
     """The parameters of every address that can be got, besides the run."""
     of_path = {}
     for path, methods in asker.app.openapi()["paths"].items():
         if "get" in methods:
             described = methods["get"].get("parameters", [])
-            of_path[path] = [_parameter(parameter) for parameter in described if parameter["name"] != "run"]
+            of_path[path] = [_parse_parameter(parameter) for parameter in described if parameter["name"] != "run"]
     return of_path
 
 
-def _parameter(told: dict[str, Any]) -> Parameter:
+def _parse_parameter(told: dict[str, Any]) -> Parameter:
     schema = told["schema"]
     parts = schema.get("anyOf", [schema])
     choices = [value for part in parts for value in part.get("enum", [part["const"]] if "const" in part else [])]
@@ -171,11 +171,11 @@ _VALUES: dict[str, Callable[[Values, int], Sequence[Any]]] = {
 }
 
 
-def unanswered(asker: InProcessClient, values: Values) -> list[str]:
+def unanswerable_addresses(asker: InProcessClient, values: Values) -> list[str]:
     """Addresses that no report could answer: one of their parameters must be given and its values are not known."""
     return [
         path
-        for path, path_parameters in parameters(asker).items()
+        for path, path_parameters in address_parameters(asker).items()
         if path.startswith(RUN)
         and path not in (*ELSEWHERE, *SERVER_ONLY)
         and any(
@@ -199,43 +199,43 @@ class AddressAnswers:
     asked: int
 
 
-def addresses(asker: InProcessClient) -> list[str]:
+def answerable_addresses(asker: InProcessClient) -> list[str]:
     """The addresses that a report answers with what the server answered."""
-    return [path for path in parameters(asker) if path.startswith(RUN) and path not in (*ELSEWHERE, *SERVER_ONLY)]
+    return [path for path in address_parameters(asker) if path.startswith(RUN) and path not in (*ELSEWHERE, *SERVER_ONLY)]
 
 
 def ask_address(asker: InProcessClient, values: Values, shown: OpenedRun, path: str) -> AddressAnswers:
     """Ask one of ``addresses`` everything that a report holds."""
-    path_parameters = parameters(asker)[path]
-    path_of_run = _told(path, shown)
+    path_parameters = address_parameters(asker)[path]
+    path_of_run = _front_end_path(path, shown)
     within = re.findall(r"\{(\w+)\}", path_of_run)
     replies = []
     count = 0
-    for query in queries(path_parameters, values):
+    for query in parameter_combinations(path_parameters, values):
         count += 1
         if count > _MOST:
             continue
         place = path_of_run.format(**{name: query.pop(name) for name in within})
-        answer = ask(asker, place, query, path_parameters)
+        answer = ask_question(asker, place, query, path_parameters)
         if answer.status < 500:
-            replies.append((key(place, query), answer.status, answer.body))
+            replies.append((question_key(place, query), answer.status, answer.body))
     return AddressAnswers(
         {parameter.name: parameter.default for parameter in path_parameters if parameter.default is not None}, replies, count
     )
 
 
-def _told(path: str, shown: OpenedRun) -> str:
+def _front_end_path(path: str, shown: OpenedRun) -> str:
     """An address as the front end calls it."""
     return path.removeprefix("/api/").replace("{run}", str(shown.id))
 
 
-def put(shown: OpenedRun, answered: Mapping[str, AddressAnswers], parts: Parts) -> None:
+def add_answers(shown: OpenedRun, answered: Mapping[str, AddressAnswers], parts: Parts) -> None:
     """Put the answers about a run into a report, by their address: one part with all of them, equal ones once."""
     bodies: dict[bytes, int] = {}
     numbers_of: dict[str, list[int]] = {}
     defaults: dict[str, dict[str, Any]] = {}
     for path, address in answered.items():
-        path_of_run = _told(path, shown)
+        path_of_run = _front_end_path(path, shown)
         defaults[path_of_run] = address.defaults
         for question, status, body in address.answers:
             numbers_of[question] = [status, bodies.setdefault(body, len(bodies))]
@@ -247,7 +247,7 @@ def put(shown: OpenedRun, answered: Mapping[str, AddressAnswers], parts: Parts) 
     parts.require(f"bodies/{shown.id}", joined)
 
 
-def ask(asker: InProcessClient, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
+def ask_question(asker: InProcessClient, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
     """What an address answers to a query of ``queries``, with as much as a report holds of it."""
     amounts = {parameter.name: amount for parameter in wanted if (amount := HOW_MUCH.get(parameter.name)) is not None}
     if {"offset", "limit"} <= {parameter.name for parameter in wanted} and "ranks_at_once" not in {
@@ -257,7 +257,7 @@ def ask(asker: InProcessClient, path: str, query: dict[str, Any], wanted: Sequen
     return asker.get(path, {**query, **amounts})
 
 
-def queries(wanted: Sequence[Parameter], values: Values) -> Iterator[dict[str, Any]]:
+def parameter_combinations(wanted: Sequence[Parameter], values: Values) -> Iterator[dict[str, Any]]:
     """Every combination of the known values of the parameters, and of leaving them out where that is allowed."""
     traced = next((parameter for parameter in wanted if parameter.name == "trace"), None)
     free_parameters = [parameter for parameter in wanted if parameter.name not in ("trace", *HOW_MUCH, *OF_ROWS)]
@@ -273,7 +273,7 @@ def queries(wanted: Sequence[Parameter], values: Values) -> Iterator[dict[str, A
             yield query if trace is None else {"trace": trace, **query}
 
 
-def key(path: str, query: dict[str, Any]) -> str:
+def question_key(path: str, query: dict[str, Any]) -> str:
     """What the front end calls a question: the path and the sorted parameters."""
     texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
     tail = "&".join(f"{name}={texts[name]}" for name in sorted(texts))

@@ -58,16 +58,16 @@ class InProcessClient:
 
     def get(self, path: str, query: Query | None = None) -> Answer:
         """What ``GET /api/path`` answers."""
-        return self._ask("GET", path, query or {}, b"")
+        return self._ask_server("GET", path, query or {}, b"")
 
     def post(self, path: str, body: Any) -> Answer:
         """What ``POST /api/path`` answers to a JSON body."""
-        return self._ask("POST", path, {}, msgspec.json.encode(body))
+        return self._ask_server("POST", path, {}, msgspec.json.encode(body))
 
-    def _ask(self, method: str, path: str, query: Query, body: bytes) -> Answer:
-        return self._loop.run_until_complete(self._call(method, f"/api/{path}", query, body))
+    def _ask_server(self, method: str, path: str, query: Query, body: bytes) -> Answer:
+        return self._loop.run_until_complete(self._call_application(method, f"/api/{path}", query, body))
 
-    async def _call(self, method: str, path: str, query: Query, body: bytes) -> Answer:
+    async def _call_application(self, method: str, path: str, query: Query, body: bytes) -> Answer:
         texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
         scope = {
             "type": "http",

@@ -25,6 +25,8 @@ from steplens.report.window import Window
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.search import searchable_entries
 from steplens.worker_processes import SharedTasks, serve
+from steplens.server.search import entries
+from steplens.worker_processes import SharedTasks, serve_tasks
 
 #: runs of which every two are compared
 _MOST_COMPARED = 4
@@ -71,7 +73,7 @@ class Collector:
         runs = self._library.runs
         found = []
         for shown in runs:
-            found += [Job("answers", shown.id, path) for path in answers.addresses(self._asker)]
+            found += [Job("answers", shown.id, path) for path in answers.answerable_addresses(self._asker)]
             found.append(Job("end of answers", shown.id))
         found.append(Job("comparison", 0))
         for shown in runs:
@@ -80,7 +82,7 @@ class Collector:
             found += [Job("timeline", shown.id, trace) for trace in traces]
             found += [Job("plans", shown.id), Job("strategy", shown.id)]
             found += [Job("shapes", shown.id, trace) for trace in traces]
-            found += [Job("table", shown.id, table) for table in tables.listed(self._asker, shown)]
+            found += [Job("table", shown.id, table) for table in tables.list_tables(self._asker, shown)]
         return found
 
     def do(self, job: Job, parts: Parts) -> None:
@@ -91,13 +93,13 @@ class Collector:
         """
         _KINDS[job.kind](self, self._library.runs[job.run], job.of, parts)
 
-    def _answers(self, shown: OpenedRun, path: str, _: Parts) -> None:
+    def _collect_answers(self, shown: OpenedRun, path: str, _: Parts) -> None:
         if path in _WAITING:
             self._asker.get(f"runs/{shown.id}/advice")
         self.answered[shown.id][path] = answers.ask_address(self._asker, self._values[shown.id], shown, path)
 
     def _end_of_answers(self, shown: OpenedRun, _: None, parts: Parts) -> None:
-        answers.put(shown, self.answered[shown.id], parts)
+        answers.add_answers(shown, self.answered[shown.id], parts)
         entries_by_kind = {
             kind: [entry.model_dump() for entry in kind_entries]
             for kind, kind_entries in searchable_entries(shown, self._library).items()
@@ -105,44 +107,44 @@ class Collector:
         if not parts.add(f"search/{shown.id}", entries_by_kind):
             parts.lost("answers", shown.id, None, "search", 0, sum(map(len, entries_by_kind.values())), "size")
 
-    def _comparison(self, _: OpenedRun, __: None, parts: Parts) -> None:
+    def _collect_comparison(self, _: OpenedRun, __: None, parts: Parts) -> None:
         runs = len(self._library.runs)
         pairs = list(itertools.permutations(range(min(runs, _MOST_COMPARED)), 2))
         replies = {}
         for before, after in pairs:
             answer = self._asker.get("compare", {"before": before, "after": after, "limit": 200})
-            replies[answers.key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
+            replies[answers.question_key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
         pair_count = runs * (runs - 1)
         if replies and not parts.add("compare", replies):
             raise SteplensError("the comparison of the runs does not fit into the report; allow more with --limit")
         if len(pairs) < pair_count:
             parts.lost("answers", 0, None, "compare", len(pairs), pair_count, "many")
 
-    def _timeline(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
-        timeline.collect(self._library, self._asker, shown, trace, self._windows[shown.id], parts)
+    def _collect_timeline(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
+        timeline.collect_timeline(self._library, self._asker, shown, trace, self._windows[shown.id], parts)
 
-    def _plans(self, shown: OpenedRun, _: None, parts: Parts) -> None:
-        plans.collect(shown, parts)
+    def _collect_plans(self, shown: OpenedRun, _: None, parts: Parts) -> None:
+        plans.collect_memory_plans(shown, parts)
 
-    def _strategy(self, shown: OpenedRun, _: None, parts: Parts) -> None:
-        strategy.collect(shown, parts)
+    def _collect_strategy(self, shown: OpenedRun, _: None, parts: Parts) -> None:
+        strategy.collect_stage_operators(shown, parts)
 
-    def _shapes(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
-        shapes.collect(self._library, shown, trace, parts)
+    def _collect_shapes(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
+        shapes.collect_shape_changes(self._library, shown, trace, parts)
 
-    def _table(self, shown: OpenedRun, table: dict[str, Any], parts: Parts) -> None:
-        tables.collect(self._asker, shown, table, self._windows[shown.id], self._rows, parts)
+    def _collect_table(self, shown: OpenedRun, table: dict[str, Any], parts: Parts) -> None:
+        tables.collect_table(self._asker, shown, table, self._windows[shown.id], self._rows, parts)
 
 
 _KINDS: dict[str, Callable[[Collector, OpenedRun, Any, Parts], None]] = {
-    "answers": Collector._answers,
+    "answers": Collector._collect_answers,
     "end of answers": Collector._end_of_answers,
-    "comparison": Collector._comparison,
-    "timeline": Collector._timeline,
-    "plans": Collector._plans,
-    "strategy": Collector._strategy,
-    "shapes": Collector._shapes,
-    "table": Collector._table,
+    "comparison": Collector._collect_comparison,
+    "timeline": Collector._collect_timeline,
+    "plans": Collector._collect_plans,
+    "strategy": Collector._collect_strategy,
+    "shapes": Collector._collect_shapes,
+    "table": Collector._collect_table,
 }
 #: of so many traces the collecting takes longer than a process takes to start
 _MANY_TRACES = 6
@@ -150,7 +152,7 @@ _MANY_TRACES = 6
 _NOT_SHARED = ("end of answers", "comparison", "plans", "strategy")
 
 
-def collect(
+def collect_report(
     library: RunLibrary, collector: Collector, windows: Sequence[Window], rows: int, parts: Parts, begun: Callable[[Job], None]
 ) -> None:
     """Collect all that a report holds.
@@ -167,7 +169,7 @@ def collect(
         SteplensError: the report does not fit into its limit.
     """
     jobs = collector.jobs()
-    prints = _fingerprints(library)
+    prints = _table_fingerprints(library)
     request = {
         "paths": [os.fsdecode(shown.path) for shown in library.runs],
         "tables": prints,
@@ -178,7 +180,7 @@ def collect(
     }
     done = 0
 
-    def do(number: int) -> None:
+    def do_job(number: int) -> None:
         nonlocal done
         # what another process could not do waits until all before it is there
         if number == done:
@@ -189,18 +191,18 @@ def collect(
     # what is not kept, as where names were replaced, only this process knows
     most_workers = None if all(prints) else lambda: 0
     at_once = len(prints) >= _MANY_TRACES
-    made = SharedTasks(len(jobs), "steplens.report.collecting", request, at_once=at_once, most_workers=most_workers).run(do)
+    made = SharedTasks(len(jobs), "steplens.report.collecting", request, at_once=at_once, most_workers=most_workers).run(do_job)
     for number in range(done, len(jobs)):
-        if not _take(collector, jobs[number], made.get(number), parts):
+        if not _add_worker_result(collector, jobs[number], made.get(number), parts):
             collector.do(jobs[number], parts)
 
 
-def _fingerprints(library: RunLibrary) -> list[str]:
+def _table_fingerprints(library: RunLibrary) -> list[str]:
     """What the tables of every trace are known by; empty where they are not kept."""
     return ["" if trace.kept is None else trace.kept.fingerprint for shown in library.runs for trace in shown.run.traces]
 
 
-def _take(collector: Collector, job: Job, made: dict[str, Any] | None, parts: Parts) -> bool:
+def _add_worker_result(collector: Collector, job: Job, made: dict[str, Any] | None, parts: Parts) -> bool:
     """Put into a report what another process made; False where there is nothing, or it does not fit as it is."""
     if made is None:
         return False
@@ -210,17 +212,17 @@ def _take(collector: Collector, job: Job, made: dict[str, Any] | None, parts: Pa
     return parts.take(made["pieces"], [LeftOut(**item) for item in made["left_out"]])
 
 
-def _worker(request: Any) -> Callable[[int], dict[str, Any]]:
+def _prepare_jobs(request: Any) -> Callable[[int], dict[str, Any]]:
     library = RunLibrary([Path(path) for path in request["paths"]])
     for shown in library.runs:
         shown.open()
-    if _fingerprints(library) != request["tables"]:
+    if _table_fingerprints(library) != request["tables"]:
         raise SteplensError("a run has changed meanwhile")
     windows = [Window(**window) for window in request["windows"]]
     collector = Collector(library, InProcessClient(library), windows, request["rows"])
     jobs = [Job(**job) for job in request["jobs"]]
 
-    def make(number: int) -> dict[str, Any]:
+    def make_pieces(number: int) -> dict[str, Any]:
         job = jobs[number]
         if job.kind in _NOT_SHARED:
             raise SteplensError("this is done where the answers are")
@@ -235,8 +237,8 @@ def _worker(request: Any) -> Callable[[int], dict[str, Any]]:
             "answers": None if address is None else (address.defaults, address.answers, address.asked),
         }
 
-    return make
+    return make_pieces
 
 
 if __name__ == "__main__":
-    serve(_worker)
+    serve_tasks(_prepare_jobs)

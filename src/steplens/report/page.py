@@ -46,7 +46,7 @@ def front_end(folder: Path) -> FrontEnd:
     return FrontEnd(*read)
 
 
-def compose(built: FrontEnd, title: str, language: str | None, pieces: Mapping[str, bytes]) -> bytes:
+def compose_page(built: FrontEnd, title: str, language: str | None, pieces: Mapping[str, bytes]) -> bytes:
     """The file of a report.
 
     Args:
@@ -59,8 +59,8 @@ def compose(built: FrontEnd, title: str, language: str | None, pieces: Mapping[s
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(styles)}'",
+            f"script-src '{_policy_hash(script)}'",
+            f"style-src '{_policy_hash(styles)}'",
             # charts place their labels with style attributes; that allows no <style> element and no stylesheet
             "style-src-attr 'unsafe-inline'",
             "img-src data:",
@@ -101,5 +101,5 @@ def _in_script(text: str) -> str:
     return re.sub(r"<(?=/script|script)", r"\\x3C", text, flags=re.IGNORECASE).replace("<!--", "\\x3C!--")
 
 
-def _hash(text: str) -> str:
+def _policy_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

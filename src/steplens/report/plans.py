@@ -11,7 +11,7 @@ _MOST = 50_000
 _COLUMNS = ("tensor", "owner", "kind", "type", "bytes", "life_start", "life_end")
 
 
-def collect(shown: OpenedRun, parts: Parts) -> None:
+def collect_memory_plans(shown: OpenedRun, parts: Parts) -> None:
     """Put the tensors of every graph whose memory was planned into a report, of very many the largest."""
     for number, trace in enumerate(shown.run.traces):
         for graph in memory_graphs(trace)["graph"]:

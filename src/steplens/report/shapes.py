@@ -16,7 +16,7 @@ LEVELS: tuple[Literal["operator", "kernel"], ...] = ("operator", "kernel")
 _MOST_RUNS = 60_000
 
 
-def collect(library: RunLibrary, shown: OpenedRun, trace: int, parts: Parts) -> None:
+def collect_shape_changes(library: RunLibrary, shown: OpenedRun, trace: int, parts: Parts) -> None:
     """Put what the page of changing shapes asks for into a report, of a trace at every level."""
     for level in LEVELS:
         listed = [item.type for item in shapes.shape_types(shown, library, trace, level).types]
@@ -24,7 +24,7 @@ def collect(library: RunLibrary, shown: OpenedRun, trace: int, parts: Parts) -> 
             continue
         series = shapes.shape_series(shown, library, listed, trace, level)
         runs = dynamic_shape.runs(shown.trace(trace), level, listed)
-        longest_runs = _kept(runs.drop_nulls(["step", "duration_ns"]), _MOST_RUNS)
+        longest_runs = _extreme_runs(runs.drop_nulls(["step", "duration_ns"]), _MOST_RUNS)
         totals = dict(runs.group_by("type").len().rows())
         body = {
             "steps": series[0].step,
@@ -36,7 +36,7 @@ def collect(library: RunLibrary, shown: OpenedRun, trace: int, parts: Parts) -> 
                 }
                 for item in series
             ],
-            "runs": _columns(longest_runs, listed),
+            "runs": _run_columns(longest_runs, listed),
         }
         fits = parts.add(f"shapes/{shown.id}/{trace}/{level}", body)
         held = longest_runs.height if fits else 0
@@ -44,7 +44,7 @@ def collect(library: RunLibrary, shown: OpenedRun, trace: int, parts: Parts) -> 
             parts.lost("shapes", shown.id, trace, level, held, runs.height, "many" if fits else "size")
 
 
-def _kept(runs: pl.DataFrame, most: int) -> pl.DataFrame:
+def _extreme_runs(runs: pl.DataFrame, most: int) -> pl.DataFrame:
     """Runs in their order: all of the types with few, of each other type the shortest and the longest of many stretches."""
     if runs.height <= most:
         return runs
@@ -63,7 +63,7 @@ def _kept(runs: pl.DataFrame, most: int) -> pl.DataFrame:
     )
 
 
-def _columns(runs: pl.DataFrame, types: list[str]) -> dict[str, Any]:
+def _run_columns(runs: pl.DataFrame, types: list[str]) -> dict[str, Any]:
     """Names and shapes once each; types by their place in the list."""
     place = {name: at for at, name in enumerate(types)}
     columns: dict[str, Any] = {"step": runs["step"].to_list(), "type": [place[type_name] for type_name in runs["type"]]}

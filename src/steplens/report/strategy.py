@@ -13,7 +13,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def collect(shown: OpenedRun, parts: Parts) -> None:
+def collect_stage_operators(shown: OpenedRun, parts: Parts) -> None:
     """Put the operators of every pipeline stage into a report."""
     traces = shown.run.traces
     for stage in stage_ranks(traces):

@@ -15,25 +15,27 @@ from steplens.trace.columns import SPANS
 _STARTS = tuple(dict.fromkeys(("start_ns", *(start for start, _ in SPANS.values()))))
 
 
-def listed(asker: InProcessClient, shown: OpenedRun) -> list[dict[str, Any]]:
+def list_tables(asker: InProcessClient, shown: OpenedRun) -> list[dict[str, Any]]:
     """Every table of a run, as the server lists them."""
     tables_listed: list[dict[str, Any]] = asker.get(f"runs/{shown.id}/tables").json
     return tables_listed
 
 
-def collect(asker: InProcessClient, shown: OpenedRun, table: dict[str, Any], window: Window, rows: int, parts: Parts) -> None:
+def collect_table(
+    asker: InProcessClient, shown: OpenedRun, table: dict[str, Any], window: Window, rows: int, parts: Parts
+) -> None:
     """Put one of the tables of ``listed`` into a report.
 
     Of a table with more than ``rows`` rows the report has those that begin in the window, or where there are none the first ones
     in the table's own order. A table of several traces is in the report once; per trace where it was cut.
     """
-    is_whole = _collect(asker, shown, table["name"], None, window, rows, parts)
+    is_whole = _collect_trace_rows(asker, shown, table["name"], None, window, rows, parts)
     if len(shown.run.traces) > 1 and table["per_trace"] and not is_whole:
         for trace in range(len(shown.run.traces)):
-            _collect(asker, shown, table["name"], trace, window, rows, parts)
+            _collect_trace_rows(asker, shown, table["name"], trace, window, rows, parts)
 
 
-def _collect(
+def _collect_trace_rows(
     asker: InProcessClient, shown: OpenedRun, name: str, trace: int | None, window: Window, rows: int, parts: Parts
 ) -> bool:
     """One table, of one trace or of all; whether all of its rows are there."""
@@ -41,7 +43,7 @@ def _collect(
     first = asker.post(path, {"trace": trace, "limit": min(MOST_ROWS, rows)})
     if not first.ok:
         # what is wrong with it is said in its place
-        parts.add(_part(shown, name, trace), {"status": first.status, "problem": first.json})
+        parts.add(_part_name(shown, name, trace), {"status": first.status, "problem": first.json})
         return True
     page = first.json
     where, extent, total_rows = [], "all", page["rows"]
@@ -54,9 +56,9 @@ def _collect(
             in_window = [{"column": when, "at_least": window.start_ns, "at_most": window.end_ns}]
             if asker.post(path, {"trace": trace, "limit": 1, "where": in_window}).json["matching"]:
                 where, extent, total_rows = in_window, "window", None
-    table_rows = _rows(asker, path, trace, where, rows, total_rows)
+    table_rows = _read_rows(asker, path, trace, where, rows, total_rows)
     body = {**page, "rows": table_rows, "kept": extent}
-    if not parts.add(_part(shown, name, trace), body):
+    if not parts.add(_part_name(shown, name, trace), body):
         parts.lost("table", shown.id, trace, name, 0, page["total"], "size")
         return True
     if len(table_rows) < page["total"]:
@@ -64,7 +66,7 @@ def _collect(
     return len(table_rows) == int(page["total"])
 
 
-def _rows(
+def _read_rows(
     asker: InProcessClient, path: str, trace: int | None, where: list[dict[str, Any]], most: int, first: list[Any] | None
 ) -> list[Any]:
     """Up to ``most`` rows that match; ``first``: the first page of them, where it is known."""
@@ -81,5 +83,5 @@ def _rows(
     return rows_read
 
 
-def _part(shown: OpenedRun, name: str, trace: int | None) -> str:
+def _part_name(shown: OpenedRun, name: str, trace: int | None) -> str:
     return f"table/{shown.id}/{name}/{'all' if trace is None else trace}"

@@ -34,7 +34,9 @@ _POINTS = 1200
 _POINTS_INSIDE = 4000
 
 
-def collect(library: RunLibrary, asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
+def collect_timeline(
+    library: RunLibrary, asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts
+) -> None:
     """Put the timeline of a trace into a report.
 
     What the whole run looks like, the events of the window at several levels of detail, the finest of which has each of them,
@@ -43,15 +45,15 @@ def collect(library: RunLibrary, asker: InProcessClient, shown: OpenedRun, trace
     pyramid = library.timeline(shown, trace)
     if not len(pyramid.timeline.start):
         return
-    if not _levels(pyramid, shown, trace, window, parts):
+    if not _add_levels(pyramid, shown, trace, window, parts):
         parts.lost("timeline", shown.id, trace, "", 0, len(pyramid.timeline.start), "size")
         return
-    _names(pyramid.timeline, shown, trace, parts)
-    _series(asker, shown, trace, window, parts)
-    _arrows(asker, shown, trace, window, parts)
+    _add_name_counts(pyramid.timeline, shown, trace, parts)
+    _add_series(asker, shown, trace, window, parts)
+    _add_arrows(asker, shown, trace, window, parts)
 
 
-def _levels(pyramid: Pyramid, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> bool:
+def _add_levels(pyramid: Pyramid, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> bool:
     timeline = pyramid.timeline
     rows = range(len(timeline.offsets) - 1)
     low, high = timeline.bounds
@@ -63,7 +65,7 @@ def _levels(pyramid: Pyramid, shown: OpenedRun, trace: int, window: Window, part
     end = -(-min(window.end_ns, high + 1) // (1 << tile_of_all.shift)) << tile_of_all.shift
     made: list[Tile] = []
     for shift in range(0, tile_of_all.shift, _FINER) if start < end else ():
-        detailed = _inside(tiles.build_tile(pyramid, rows, start, end, max((end - start) >> shift, 1)), start, end)
+        detailed = _items_in_window(tiles.build_tile(pyramid, rows, start, end, max((end - start) >> shift, 1)), start, end)
         if not made or (detailed.shift > made[-1].shift and len(detailed.items.start) * _WORTH <= len(made[-1].items.start)):
             made.append(detailed)
     tiles_by_level: list[Tile] = []
@@ -75,7 +77,7 @@ def _levels(pyramid: Pyramid, shown: OpenedRun, trace: int, window: Window, part
     single = finest.items.longest[finest.items.count == 1] if tiles_by_level else np.empty(0, dtype=np.int64)
     if len(single) < events:
         parts.lost("events", shown.id, trace, "", len(single), events, "size")
-    event_details = _details(timeline, shown, trace, single, parts)
+    event_details = _add_event_details(timeline, shown, trace, single, parts)
     answer = {
         "start_ns": start,
         "end_ns": end,
@@ -87,14 +89,14 @@ def _levels(pyramid: Pyramid, shown: OpenedRun, trace: int, window: Window, part
     return parts.add(f"timeline/{shown.id}/{trace}", answer)
 
 
-def _inside(tile: Tile, start_ns: int, end_ns: int) -> Tile:
+def _items_in_window(tile: Tile, start_ns: int, end_ns: int) -> Tile:
     """The items of a tile that begin in a window; the others are items of the whole run."""
     inside_at = np.flatnonzero((tile.items.start >= start_ns) & (tile.items.start < end_ns))
     offsets = np.searchsorted(inside_at, tile.offsets)
     return dataclasses.replace(tile, start_ns=start_ns, end_ns=end_ns, offsets=offsets, items=tile.items.take(inside_at))
 
 
-def _details(timeline: Timeline, shown: OpenedRun, trace: int, events: Int64Array, parts: Parts) -> int:
+def _add_event_details(timeline: Timeline, shown: OpenedRun, trace: int, events: Int64Array, parts: Parts) -> int:
     """Rows and links of some events, the longest first where there are too many; how many are known."""
     if len(events) > MOST_DETAILED:
         longest = np.argsort(timeline.start[events] - timeline.end[events], kind="stable")[:MOST_DETAILED]
@@ -108,16 +110,16 @@ def _details(timeline: Timeline, shown: OpenedRun, trace: int, events: Int64Arra
         frame = details.row_columns(tables, table, rows)
         links = []
         for kind, target, pairs in details.find_links(tables, table, np.unique(rows)):
-            found = _link(timeline, target, pairs)
+            found = _linked_rows(timeline, target, pairs)
             linked.append(found["event"].explode().drop_nulls().to_numpy().astype(np.int64))
             links.append({"kind": kind, **{name: found[name].to_list() for name in found.columns}})
         details_by_event[table] = {
             "events": rows_of_table.tolist(),
             "rows": rows.tolist(),
-            "columns": {column.name: _column(column) for column in frame.iter_columns()},
+            "columns": {column.name: _encode_column(column) for column in frame.iter_columns()},
             "links": links,
         }
-    body = {"tables": details_by_event, "briefs": _briefs(timeline, np.unique(np.concatenate(linked)))}
+    body = {"tables": details_by_event, "briefs": _event_briefs(timeline, np.unique(np.concatenate(linked)))}
     if parts.add(f"details/{shown.id}/{trace}", body):
         return len(events)
     parts.lost("details", shown.id, trace, "", 0, len(events), "size")
@@ -135,7 +137,7 @@ def _by_table(timeline: Timeline, events: Int64Array) -> Iterator[tuple[str, Int
             yield str(name), events[table == name]
 
 
-def _link(timeline: Timeline, target: str, pairs: pl.DataFrame) -> pl.DataFrame:
+def _linked_rows(timeline: Timeline, target: str, pairs: pl.DataFrame) -> pl.DataFrame:
     """row, count of the rows that it is tied to, and the events of the first of them in order of start."""
     counted = pairs.group_by("row", maintain_order=True).agg(count=pl.len(), target=pl.col("target").head(details.MOST_LINKS))
     some = counted.explode("target")
@@ -149,7 +151,7 @@ def _link(timeline: Timeline, target: str, pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _column(column: pl.Series) -> dict[str, Any]:
+def _encode_column(column: pl.Series) -> dict[str, Any]:
     """A column as its distinct values and their places; the same text stands in thousands of rows."""
     distinct = column.unique(maintain_order=True)
     frame = pl.DataFrame({"value": column}).join(
@@ -158,7 +160,7 @@ def _column(column: pl.Series) -> dict[str, Any]:
     return {"values": [columns.json_value(value) for value in distinct.to_list()], "places": frame["place"].to_list()}
 
 
-def _briefs(timeline: Timeline, events: Int64Array) -> dict[str, Any]:
+def _event_briefs(timeline: Timeline, events: Int64Array) -> dict[str, Any]:
     """The events in short, as columns; ``names`` are whole, those of tiles are cut."""
     row = np.searchsorted(timeline.offsets, events, side="right") - 1
     first = np.array([lane.first_row for lane in timeline.lanes], dtype=np.int64)
@@ -175,7 +177,7 @@ def _briefs(timeline: Timeline, events: Int64Array) -> dict[str, Any]:
     }
 
 
-def _names(timeline: Timeline, shown: OpenedRun, trace: int, parts: Parts) -> None:
+def _add_name_counts(timeline: Timeline, shown: OpenedRun, trace: int, parts: Parts) -> None:
     """How often every name occurs on every lane, so that a search tells of the whole run."""
     lane = np.repeat(np.arange(len(timeline.lanes)), [lane_of_timeline.events for lane_of_timeline in timeline.lanes])
     pairs, count = np.unique(timeline.name.astype(np.int64) * max(len(timeline.lanes), 1) + lane, return_counts=True)
@@ -185,7 +187,7 @@ def _names(timeline: Timeline, shown: OpenedRun, trace: int, parts: Parts) -> No
         parts.lost("answers", shown.id, trace, "timeline/search", 0, len(timeline.names), "size")
 
 
-def _series(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
+def _add_series(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
     path = f"runs/{shown.id}/timeline"
     told = asker.get(path, {"trace": trace}).json
     spans = [
@@ -202,7 +204,7 @@ def _series(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window
         parts.lost("curves", shown.id, trace, "", len(curves) if fits else 0, len(numbers), "many" if fits else "size")
 
 
-def _arrows(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
+def _add_arrows(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
     query = {"trace": trace, "start_ns": window.start_ns, "end_ns": window.end_ns, "limit": _MOST_ARROWS}
     flows = asker.get(f"runs/{shown.id}/timeline/flows", query).json
     fits = parts.add(f"arrows/{shown.id}/{trace}", flows)

@@ -37,7 +37,7 @@ class Window:
     median: bool = False
 
 
-def choose(library: RunLibrary, shown: OpenedRun, wanted: Wanted) -> Window:
+def choose_window(library: RunLibrary, shown: OpenedRun, wanted: Wanted) -> Window:
     """The window of a run: what was asked for, or else the step of median length, or else all of it.
 
     Raises:
@@ -53,20 +53,20 @@ def choose(library: RunLibrary, shown: OpenedRun, wanted: Wanted) -> Window:
         if matching.is_empty():
             first_steps = ", ".join(map(str, steps["step"].head(20))) or "none"
             raise InputError(shown.path, f"has no complete step {wanted.step}; its complete steps: {first_steps}")
-        return _around(matching, median=False)
+        return _window_around_step(matching, median=False)
     if steps.height:
-        return _around(steps.sort("duration_ns", "step").slice((steps.height - 1) // 2, 1), median=True)
+        return _window_around_step(steps.sort("duration_ns", "step").slice((steps.height - 1) // 2, 1), median=True)
     bounds = [library.timeline(shown, number).timeline.bounds for number in range(len(shown.run.traces))]
     return Window(min(start for start, _ in bounds), max(end for _, end in bounds) + 1)
 
 
-def _around(step: pl.DataFrame, *, median: bool) -> Window:
+def _window_around_step(step: pl.DataFrame, *, median: bool) -> Window:
     start, length = int(step["start_ns"][0]), int(step["duration_ns"][0])
     beside = int(length * _BESIDE)
     return Window(start - beside, start + length + beside + 1, int(step["step"][0]), median)
 
 
-def parse(text: str) -> tuple[int, int]:
+def parse_window(text: str) -> tuple[int, int]:
     """``START:END`` in ms from the origin, as ns.
 
     Raises:

@@ -14,7 +14,7 @@ from steplens.advice.prepare import prepare_answers
 from steplens.errors import InputError
 from steplens.report import page, window
 from steplens.report.ask import InProcessClient
-from steplens.report.collecting import Collector, Job, collect
+from steplens.report.collecting import Collector, Job, collect_report
 from steplens.report.parts import Parts
 from steplens.report.redaction import redact
 from steplens.report.window import Wanted, Window
@@ -53,7 +53,9 @@ class Written:
     left_out: int
 
 
-def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[str], None], static: Path = STATIC) -> Written:
+def write_report(
+    paths: Sequence[Path], output: Path, options: Options, say: Callable[[str], None], static: Path = STATIC
+) -> Written:
     """Write the report of some runs.
 
     Args:
@@ -71,18 +73,18 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
     library = RunLibrary(paths)
     for shown in library.runs:
         say(f"reading {shown.path}")
-        _open(shown)
+        _open_run(shown)
     if options.redact:
         say("replacing names")
-        redact.redact(library.runs)
+        redact.redact_runs(library.runs)
     parts = Parts(options.limit_bytes)
     with InProcessClient(library) as asker:
         for shown in library.runs:
             prepare_answers(shown.run)
-        windows = [window.choose(library, shown, options.wanted) for shown in library.runs]
+        windows = [window.choose_window(library, shown, options.wanted) for shown in library.runs]
         parts.require("session", asker.get("session").body)
         collector = Collector(library, asker, windows, options.rows)
-        collect(library, collector, windows, options.rows, parts, _Saying(library, say))
+        collect_report(library, collector, windows, options.rows, parts, _Saying(library, say))
     document = {
         "version": session.VERSION,
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -97,7 +99,7 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
     room = replace(parts, limit_bytes=1 << 62)
     room.require("report", msgspec.json.encode(document))
     title = f"{', '.join(path_text(shown.path.resolve().name) for shown in library.runs[:3])} · steplens"
-    data = page.compose(built, title, options.language, room.pieces)
+    data = page.compose_page(built, title, options.language, room.pieces)
     try:
         rundir.write_bytes(output, data)
     except OSError as error:
@@ -106,7 +108,7 @@ def write(paths: Sequence[Path], output: Path, options: Options, say: Callable[[
     return Written(len(data), windows, len(parts.left_out))
 
 
-def _open(shown: OpenedRun) -> None:
+def _open_run(shown: OpenedRun) -> None:
     shown.open()
     if shown.opening.problem is not None:
         problem = shown.opening.problem

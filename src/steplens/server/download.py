@@ -19,7 +19,7 @@ from steplens.exports.subject import list_subjects
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment_headers
 from steplens.server.runs import OpenedRun
-from steplens.trace.window import window
+from steplens.trace.window import trace_window
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["download"], responses=PROBLEMS)
 
@@ -70,7 +70,7 @@ def download(
 def _write_one(chosen: OpenedRun, number: int, to: str, within: tuple[int, int] | None, file: Path) -> None:
     tables = chosen.trace(number)
     if within is not None:
-        tables = window(tables, chosen.origins[number] + within[0], chosen.origins[number] + within[1])
+        tables = trace_window(tables, chosen.origins[number] + within[0], chosen.origins[number] + within[1])
     export(tables, to, file)
 
 

@@ -10,6 +10,8 @@ from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import SOURCES
 from steplens.timeline.time_origin import trace_origins
 from steplens.trace.building.extents import extents
+from steplens.timeline.time_origin import origins
+from steplens.trace.building.extents import table_extents
 from steplens.trace.trace import Trace
 
 
@@ -32,4 +34,4 @@ def lay_out(trace: Trace, origin_ns: int | None = None) -> Path | None:
 def _count_lane_events(trace: Trace) -> int:
     """Rows of the tables that become lanes."""
     tables = {source.table for source in SOURCES} - {""}
-    return sum(extent.rows for table, extent in extents(trace).items() if table in tables)
+    return sum(extent.rows for table, extent in table_extents(trace).items() if table in tables)

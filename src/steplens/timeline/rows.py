@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steplens.trace.building.nesting import nest
+from steplens.trace.building.nesting import nest_calls
 
 Int64Array = npt.NDArray[np.int64]
 #: numbers of lanes and rows: 32 bits where they fit, half the memory to go through
@@ -38,7 +38,7 @@ def assign_rows(lane: IntArray, start: Int64Array, end: Int64Array, known: IntAr
     row = lane * MOST_ROWS
     if known is None and _one_by_one(lane, start, end):
         return row, np.arange(len(lane))
-    depth = nest(lane, start, end).depth if known is None else known
+    depth = nest_calls(lane, start, end).depth if known is None else known
     row += np.clip(depth, 0, MOST_ROWS - 1).astype(row.dtype, copy=False)
     order = sorted_by_row(row)
     crossed = _find_crossing_lanes(row, start, end, order)

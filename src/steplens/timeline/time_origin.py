@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steplens.timeline.layout import SAME_CLOCK_NS
-from steplens.trace.building.extents import extents
+from steplens.trace.building.extents import table_extents
 from steplens.trace.trace import Trace
 
 #: tables whose rows happen at some moment
@@ -33,6 +33,6 @@ def trace_origins(traces: Sequence[Trace]) -> tuple[int, ...]:
 
 def _first_event_ns(trace: Trace) -> int:
     """Time of the first event; 0 where nothing has a time. Of a trace with several clocks that of the latest one counts."""
-    first_moments = extents(trace)
+    first_moments = table_extents(trace)
     firsts = [first for table in _TABLES if table in first_moments and (first := first_moments[table].first_ns) is not None]
     return min((first for first in firsts if max(firsts) - first <= SAME_CLOCK_NS), default=0)

@@ -197,7 +197,7 @@ def _write_timeline(path: Path, header: dict[str, Any], columns: list[npt.NDArra
         digests = list(threads.map(_digest_column, columns))
     described = [{"count": len(column), "digest": digest} for column, digest in zip(columns, digests, strict=True)]
     text = msgspec.json.encode({**header, "columns": described})
-    mark = seal.seal(_SEALED, text)
+    mark = seal.compute_seal(_SEALED, text)
     if mark is None:
         raise OSError("there is no secret any more")
     with path.open("wb") as file:

@@ -140,11 +140,14 @@ class HealthLog:
 def frame_of(findings: Iterable[HealthFinding]) -> pl.DataFrame:
     """Findings as rows of the ``health`` table."""
     # counts of side files are numbers of any size
-    rows = [{**asdict(item), "count": min(max(item.count, 0), _MOST), "message": _encodable(item.message)} for item in findings]
+    rows = [
+        {**asdict(item), "count": min(max(item.count, 0), _MOST), "message": _replace_surrogates(item.message)}
+        for item in findings
+    ]
     return pl.DataFrame(rows, schema=SCHEMA["health"])
 
 
-def _encodable(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """The text with "?" for halves of surrogate pairs: a message may quote what stands in a damaged file."""
     return text.encode("utf-8", "replace").decode()
 

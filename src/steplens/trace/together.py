@@ -15,7 +15,7 @@ Made = TypeVar("Made")
 _MOST_BYTES = 64 << 20
 
 
-def together(make: Callable[[Sequence[Trace]], Made], traces: Sequence[Trace]) -> Made:
+def once_for_traces(make: Callable[[Sequence[Trace]], Made], traces: Sequence[Trace]) -> Made:
     """``make(traces)``, worked out once for these very traces in this order. Nobody may change what this returns.
 
     Args:
@@ -24,7 +24,7 @@ def together(make: Callable[[Sequence[Trace]], Made], traces: Sequence[Trace]) -
     """
     if not traces:
         return make(traces)
-    answers = traces[0].once(_answers)
+    answers = traces[0].once(_answer_cache)
     key = make, tuple(traces)
     if key in answers:
         return cast(Made, answers[key])
@@ -34,5 +34,5 @@ def together(make: Callable[[Sequence[Trace]], Made], traces: Sequence[Trace]) -
     return result
 
 
-def _answers(_: Trace) -> dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any]:
+def _answer_cache(_: Trace) -> dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any]:
     return {}

@@ -146,7 +146,7 @@ class Trace:
     @property
     def rank(self) -> int:
         """Rank of the process in its job; a process without a process group is rank 0 of 1; -1 where nobody can tell."""
-        return self.once(_rank)
+        return self.once(_process_rank)
 
     @property
     def is_results_only(self) -> bool:
@@ -180,7 +180,7 @@ def is_distributed(meta: Mapping[str, Any], communicates: bool) -> bool:
     return bool(meta.get("distributedInfo")) or (isinstance(size, int) and size > 1) or communicates
 
 
-def _rank(trace: Trace) -> int:
+def _process_rank(trace: Trace) -> int:
     recorded = trace.recorded_rank
     if recorded >= 0:
         return recorded

@@ -22,7 +22,7 @@ _REFERENCES = {
 }
 
 
-def window(trace: Trace, start_ns: int, end_ns: int) -> Trace:
+def trace_window(trace: Trace, start_ns: int, end_ns: int) -> Trace:
     """The rows that overlap ``[start_ns, end_ns)``, whole, numbered anew; a moment overlaps where it lies inside.
 
     A recorded arrow belongs to the window when both its ends do. Rows without a time (bandwidths, operations of a pipeline) and
@@ -36,16 +36,16 @@ def window(trace: Trace, start_ns: int, end_ns: int) -> Trace:
     """
     tables: dict[str, pl.DataFrame] = {}
     for name in trace:
-        is_inside = _inside(name, start_ns, end_ns)
+        is_inside = _overlap_filter(name, start_ns, end_ns)
         frame = trace.required(name)
         tables[name] = (frame if is_inside is None else frame.filter(is_inside.fill_null(True))).collect()
     for table, columns in _REFERENCES.items():
         if table in tables:
-            _number(tables, table, columns)
+            _renumber_rows(tables, table, columns)
     return Trace(trace.source, tables)
 
 
-def _inside(table: str, start_ns: int, end_ns: int) -> pl.Expr | None:
+def _overlap_filter(table: str, start_ns: int, end_ns: int) -> pl.Expr | None:
     """Whether a row of a table overlaps; None where its rows have no times."""
     span = SPANS.get(table)
     if span is None:
@@ -56,7 +56,7 @@ def _inside(table: str, start_ns: int, end_ns: int) -> pl.Expr | None:
     return (pl.col(first) < end_ns) & ((pl.col(last) > start_ns) | (pl.col(first) >= start_ns))
 
 
-def _number(tables: dict[str, pl.DataFrame], table: str, columns: tuple[tuple[str, str], ...]) -> None:
+def _renumber_rows(tables: dict[str, pl.DataFrame], table: str, columns: tuple[tuple[str, str], ...]) -> None:
     """Give the rows that are left their numbers, wherever they are named; what names another row names none from now on."""
     table_rows = tables[table]
     numbers = pl.DataFrame({"_old": table_rows["id"].cast(pl.Int64), "_new": pl.int_range(table_rows.height, eager=True)})

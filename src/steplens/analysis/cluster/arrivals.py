@@ -16,7 +16,7 @@ import polars as pl
 
 from steplens.trace.building.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
-from steplens.trace.together import together
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -69,7 +69,7 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
-    return together(_arrivals_of_ranks, traces)
+    return once_for_traces(_arrivals_of_ranks, traces)
 
 
 def _arrivals_of_ranks(traces: Sequence[Trace]) -> pl.DataFrame:

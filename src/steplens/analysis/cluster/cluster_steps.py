@@ -14,7 +14,7 @@ from steplens.analysis.steps.given_steps import given_steps
 from steplens.analysis.tools.overlap import length_inside, merged, subtract, union
 from steplens.analysis.tools.parallel import Layout, by_rank, layout
 from steplens.trace.schema import RECEIVE
-from steplens.trace.together import together
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -65,7 +65,7 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; a job of one rank is one too.
     """
-    return together(_cluster_steps, traces)
+    return once_for_traces(_cluster_steps, traces)
 
 
 def _cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from steplens.analysis.cluster.communication import communication_times, is_meas
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.schema import COLLECTIVE
-from steplens.trace.together import together
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 #: who told waiting from moving data: the arrival of the other ranks, or the communication library itself
@@ -80,7 +80,7 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; several windows of a rank may be among them.
     """
-    return together(_communication_operations, traces)
+    return once_for_traces(_communication_operations, traces)
 
 
 def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:

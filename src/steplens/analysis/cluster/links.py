@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.cluster.communication import communication_times, link_transfers
 from steplens.analysis.tools.parallel import by_rank
-from steplens.trace.together import together
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 LINKS: dict[str, pl.DataType] = {
@@ -36,7 +36,7 @@ def links(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``communication_matrix``, the library's own measurements (1 MB = 10**6 bytes).
     """
-    return together(_measured_links, traces)
+    return once_for_traces(_measured_links, traces)
 
 
 def _measured_links(traces: Sequence[Trace]) -> pl.DataFrame:
@@ -92,7 +92,7 @@ def communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``communication_times``, sums over the operations of the step.
     """
-    return together(_communication_costs, traces)
+    return once_for_traces(_communication_costs, traces)
 
 
 def _communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from steplens.trace.building.devices import cpu_is_device
-from steplens.trace.building.nesting import Int64Array, nest, subtree_sums
+from steplens.trace.building.nesting import Int64Array, nest_calls, subtree_sums
 from steplens.trace.trace import Trace
 
 #: what device tasks can be added up by
@@ -134,5 +134,5 @@ def subtree_total_ns(trace: Trace, self_ns: Int64Array) -> Int64Array:
     """Sum of ``self_ns`` (one entry per row of ``ops``) over each call and everything below it."""
     ops = trace.required("ops").select("pid", "tid", "start_ns", "end_ns").collect()
     lane = ops.select(pl.struct("pid", "tid").rle_id().cast(pl.Int64)).to_series().to_numpy()
-    nesting = nest(lane, ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
+    nesting = nest_calls(lane, ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
     return subtree_sums(nesting.subtree_end, self_ns)

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE, MODULE_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION
-from steplens.trace.together import together
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 #: wrappers of the allocator itself: the operator that wanted the memory is the one around them
@@ -65,7 +65,7 @@ def operator_memory(trace: Trace, device_types: list[str] | None = None) -> pl.D
     """
     if device_types is not None:
         return _operator_memory(trace, device_types)
-    return together(_every_operator_memory, (trace,))
+    return once_for_traces(_every_operator_memory, (trace,))
 
 
 def _every_operator_memory(traces: Sequence[Trace]) -> pl.DataFrame:

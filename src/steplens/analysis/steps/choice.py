@@ -13,7 +13,7 @@ from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.given_steps import given_steps
 from steplens.trace.building.checks import parts_of_steps
 from steplens.trace.schema import PARTIAL_STEPS
-from steplens.trace.together import together
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 #: why a step is left out
@@ -112,7 +112,7 @@ def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:
     choices = [trace.once(_choose_for_trace) for trace in traces]
     if len(traces) == 1:
         return (choices[0],)
-    left_out_by_step = together(_left_out_by_step, traces)
+    left_out_by_step = once_for_traces(_left_out_by_step, traces)
     return tuple(_with_others(trace, choice, left_out_by_step) for trace, choice in zip(traces, choices, strict=True))
 
 
@@ -122,7 +122,7 @@ def chosen_steps(trace: Trace) -> ChosenSteps:
 
 
 def _of_run(trace: Trace) -> ChosenSteps:
-    return _with_others(trace, trace.once(_choose_for_trace), together(_left_out_by_step, trace.companions))
+    return _with_others(trace, trace.once(_choose_for_trace), once_for_traces(_left_out_by_step, trace.companions))
 
 
 def incomplete_steps(trace: Trace) -> set[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.trace.schema import RECEIVE, SEND
-from steplens.trace.together import together
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 DATA_PARALLEL = "data"
@@ -64,7 +64,7 @@ def layout(traces: Sequence[Trace]) -> Layout:
     all-reduces and broadcasts alone data parallel, other collectives model parallel. Collectives whose operation is not known,
     such as those launched before the recording, say nothing where others are known.
     """
-    return together(_determine_layout, traces)
+    return once_for_traces(_determine_layout, traces)
 
 
 def _determine_layout(traces: Sequence[Trace]) -> Layout:

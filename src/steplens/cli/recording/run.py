@@ -93,7 +93,7 @@ def run_target(
     command = module is None and run_command.is_command(name, explicit)
     if not command:
         script.check_script(name, module is not None)
-    schedule, start, process = options.select(options.SCHEDULE, values), Path.cwd(), os.getpid()
+    schedule, start, process = options.select_options(options.SCHEDULE, values), Path.cwd(), os.getpid()
     folder, target = upload.split_target(out, values.get("local_dir"))
     local = Path(folder or ".")
     output_folder.check_can_hold(local)
@@ -101,9 +101,9 @@ def run_target(
         order = launched_processes.Order(
             out=str(local),
             answers=str(answers),
-            profile=options.select(options.PROFILE, values),
+            profile=options.select_options(options.PROFILE, values),
             schedule=schedule,
-            experimental=options.select(options.EXPERIMENTAL, values),
+            experimental=options.select_options(options.EXPERIMENTAL, values),
             worker_name=values.get("worker_name"),
             black_box=values.get("black_box"),
             step_on=values.get("step_on", launched_processes.OPTIMIZER),

@@ -180,8 +180,8 @@ def _parse_ranks(values: list[str]) -> list[int]:
 
 def _configuration_changes(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the configuration that the command line sets."""
-    changes = options.select(options.PROFILE, values)
-    if experimental := options.select(options.EXPERIMENTAL, values):
+    changes = options.select_options(options.PROFILE, values)
+    if experimental := options.select_options(options.EXPERIMENTAL, values):
         changes["experimental_config"] = experimental
     changes["active"] = values["steps"]
     changes["start_step"] = values.get("at_step", NEXT)
@@ -228,7 +228,7 @@ def _make_command() -> Any:
         flags.command_parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
         flags.command_parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
     ]
-    selected = [option for group in _PANELS for option in options.options(group) if option.cli]
+    selected = [option for group in _PANELS for option in options.options_of_group(group) if option.cli]
     parameters += [flags.option_parameter(option, _PANELS[option.group], both=True) for option in selected]
 
     def command(**values: Any) -> None:

@@ -83,7 +83,7 @@ class BlackBox:
         with_flops: bool = False,
         with_modules: bool = False,
     ) -> None:
-        arguments = options.arguments(locals())
+        arguments = options.call_arguments(locals())
         self._health = Health()
         self._process = os.getpid()
         self._running = False
@@ -102,14 +102,14 @@ class BlackBox:
             self._call_failed(type(self).__name__, exception)
 
     def _apply_options(self, arguments: dict[str, Any]) -> None:
-        values, warnings = options.resolve(options.BLACK_BOX, options.select(options.BLACK_BOX, arguments))
-        profile, profile_warnings = options.resolve(options.PROFILE, options.select(options.PROFILE, arguments))
+        values, warnings = options.resolve_options(options.BLACK_BOX, options.select_options(options.BLACK_BOX, arguments))
+        profile, profile_warnings = options.resolve_options(options.PROFILE, options.select_options(options.PROFILE, arguments))
         for warning in (*warnings, *profile_warnings):
             log.warning(warning)
         self._values = values
         self._keep_steps: int = values["keep_steps"]
         # The script may change directory before something happens.
-        self._directory = rundir.absolute(values["directory"])
+        self._directory = rundir.absolute_path(values["directory"])
         self._event_directory = self._directory
         self._history = StepHistory()
         self._ring = StepRing(_ROWS)

@@ -72,7 +72,7 @@ class _ExperimentalConfig:
         sys_interconnection: bool = _UNSET,
         data_loader: bool = _UNSET,
     ) -> None:
-        arguments = {name: value for name, value in options.arguments(locals()).items() if value is not _UNSET}
+        arguments = {name: value for name, value in options.call_arguments(locals()).items() if value is not _UNSET}
         values, messages = options.resolve_experimental(arguments)
         vars(self).update(values)
         #: options that were asked for and that only an NPU can deliver

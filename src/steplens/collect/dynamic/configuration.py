@@ -33,7 +33,7 @@ _EXPERIMENTAL = (
 
 def _default_document() -> dict[str, Any]:
     """A new file: everything at its default."""
-    values = {option.name: option.default for option in options.options(options.CONFIGURATION)}
+    values = {option.name: option.default for option in options.options_of_group(options.CONFIGURATION)}
     experimental, _ = options.resolve_experimental({})
     return {
         "activities": ["CPU", "NPU"],
@@ -41,7 +41,7 @@ def _default_document() -> dict[str, Any]:
         **dict.fromkeys(options.SWITCHES, False),
         **values,
         "experimental_config": {
-            name: options.option(options.EXPERIMENTAL, name).plain(experimental[name]) for name in _EXPERIMENTAL
+            name: options.find_option(options.EXPERIMENTAL, name).plain(experimental[name]) for name in _EXPERIMENTAL
         },
     }
 
@@ -91,7 +91,7 @@ class _Reader:
     def values(self, group: str, names: Iterable[str] | None = None) -> dict[str, Any]:
         """The values of options of a group, or of some of it by name; a missing field takes the default."""
         accepted = {}
-        for option in options.options(group):
+        for option in options.options_of_group(group):
             if names is None or option.name in names:
                 accepted[option.name], warning = option.accept(self._document.get(option.name, option.default))
                 self.warnings += [warning] if warning else []
@@ -122,8 +122,8 @@ class _Reader:
         fields = self.mapping("experimental_config")
         if fields is None:
             return None
-        self.unknown(fields, [option.name for option in options.options(options.EXPERIMENTAL)], "experimental_config.")
-        arguments = options.select(options.EXPERIMENTAL, fields)
+        self.unknown(fields, [option.name for option in options.options_of_group(options.EXPERIMENTAL)], "experimental_config.")
+        arguments = options.select_options(options.EXPERIMENTAL, fields)
         values, warnings = options.resolve_experimental(arguments)
         self.warnings += warnings
         return {name: values[name] for name in arguments}

@@ -103,7 +103,7 @@ def tensorboard_trace_handler(
         local_dir: write and analyse here, and move the complete run directories to ``dir_name`` beside the training. What cannot
             be moved stays here, and a line says so.
     """
-    values, warnings = options.resolve(options.HANDLER, options.arguments(locals()))
+    values, warnings = options.resolve_options(options.HANDLER, options.call_arguments(locals()))
     for warning in warnings:
         log.warning(warning)
     worker = values["worker_name"]

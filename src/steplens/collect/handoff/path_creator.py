@@ -27,7 +27,7 @@ class ProfPathCreator:
         """
         if dir_name is not None:
             paths.warn_if_unusual(dir_name, "dir_name of ProfPathCreator")
-        folder = None if dir_name is None else rundir.absolute(dir_name)
+        folder = None if dir_name is None else rundir.absolute_path(dir_name)
         ProfPathCreator._folder = folder
         ProfPathCreator._worker_name = rundir.worker_part(worker_name) if worker_name else None
 

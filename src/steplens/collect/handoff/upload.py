@@ -43,12 +43,12 @@ def split_target(dir_name: str | None, local_dir: str | None) -> tuple[str | Non
     """
     if dir_name is not None and urlsplit(dir_name).scheme == "file":
         dir_name = unquote(urlsplit(dir_name).path)
-    local = str(rundir.absolute(local_dir)) if local_dir is not None else None
+    local = str(rundir.absolute_path(local_dir)) if local_dir is not None else None
     if dir_name is None:
         return local, None
     if is_url(dir_name):
         return local or _temporary_folder(), dir_name
-    target = str(rundir.absolute(dir_name))
+    target = str(rundir.absolute_path(dir_name))
     return (target, None) if local in (None, target) else (local, target)
 
 

@@ -69,7 +69,7 @@ class ExportMethods:
         run_directory = self._last_window("export_chrome_trace", output_path)
         if run_directory is None:
             return
-        target = rundir.absolute(output_path)
+        target = rundir.absolute_path(output_path)
         problem = _export_run("chrome", run_directory, target)
         if not problem:
             return
@@ -105,7 +105,7 @@ class ExportMethods:
         if metric not in STACK_METRICS:
             log.warning(f"export_stacks: metric should be one of {', '.join(STACK_METRICS)}, reset it to {SELF_CPU}.")
             metric = SELF_CPU
-        target = rundir.absolute(output_path)
+        target = rundir.absolute_path(output_path)
         if target.suffix != STACK_SUFFIX:
             target = target.with_suffix(STACK_SUFFIX)
             log.warning(f"export_stacks: the file should end in {STACK_SUFFIX}, it is written to {target}.")
@@ -140,7 +140,7 @@ class ExportMethods:
             )
         else:
             self._write_categories(run_directory)
-        target = rundir.absolute(output_path)
+        target = rundir.absolute_path(output_path)
         device_arguments = ["--device", device] if device is not None else []
         if not device_arguments and (current := _current_accelerator(run_directory)):
             device_arguments = ["--device", current]

@@ -81,7 +81,7 @@ class _KinetoProfile(ExportMethods):
         experimental_config: _ExperimentalConfig | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        self._prepare(options.arguments(locals()))
+        self._prepare(options.call_arguments(locals()))
 
     def _prepare(self, arguments: dict[str, Any]) -> None:
         self._health = Health()
@@ -103,7 +103,7 @@ class _KinetoProfile(ExportMethods):
             self._call_failed(type(self).__name__, exception)
 
     def _apply_options(self, arguments: dict[str, Any]) -> None:
-        values, warnings = options.resolve(options.PROFILE, arguments)
+        values, warnings = options.resolve_options(options.PROFILE, arguments)
         for warning in warnings:
             log.warning(warning)
         self._schedule: Callable[[int], Any] | None = values["schedule"]
@@ -174,7 +174,7 @@ class _KinetoProfile(ExportMethods):
             return folder
         work_path = os.environ.get(_WORK_PATH)
         if work_path:
-            return rundir.absolute(work_path) / "profiling_data"
+            return rundir.absolute_path(work_path) / "profiling_data"
         if self._on_trace_ready is not None:
             return Path.cwd()
         # Nobody asked for a result folder: the data only lives until this object is gone.
@@ -358,7 +358,7 @@ class _KinetoProfile(ExportMethods):
     @never_raise
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Set what returns the id of a window; it is asked when a window opens."""
-        self._trace_id_callback, warning = options.option(options.PROFILE, "custom_trace_id_callback").accept(callback)
+        self._trace_id_callback, warning = options.find_option(options.PROFILE, "custom_trace_id_callback").accept(callback)
         if warning:
             log.warning(warning)
 

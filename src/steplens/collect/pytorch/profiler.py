@@ -67,7 +67,7 @@ class profile(_KinetoProfile):
         max_overhead: float | None = None,
         show_plan: bool = False,
     ) -> None:
-        self._prepare(options.arguments(locals()))
+        self._prepare(options.call_arguments(locals()))
 
     def __enter__(self) -> profile:
         self.start()
@@ -189,7 +189,7 @@ class profile(_KinetoProfile):
             with_flops: likewise.
             with_modules: likewise.
         """
-        switches = options.select(options.PROFILE, locals())
+        switches = options.select_options(options.PROFILE, locals())
         try:
             child_threads.enable_thread(switches)
         except Exception as exception:  # the boundary to the training

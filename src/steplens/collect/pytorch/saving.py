@@ -44,7 +44,7 @@ def save_trace(results: Any, unfinished: Path, target: Path) -> int:
                 with rundir.name_for_kineto(unfinished) as name:
                     results.save(name)
             _check_complete(unfinished)
-            rundir.publish(unfinished, target)
+            rundir.publish_file(unfinished, target)
     except Exception:  # no part of the file is left, and the caller reports it
         for leftover in _partial_files(unfinished):
             leftover.unlink(missing_ok=True)

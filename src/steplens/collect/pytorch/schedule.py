@@ -29,7 +29,7 @@ class schedule:
     def __init__(
         self, wait: int, active: int, warmup: int = 0, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
     ) -> None:
-        values, warnings = options.resolve(options.SCHEDULE, options.arguments(locals()))
+        values, warnings = options.resolve_options(options.SCHEDULE, options.call_arguments(locals()))
         self.wait: int = values["wait"]
         self.active: int = values["active"]
         self.warmup: int = values["warmup"]

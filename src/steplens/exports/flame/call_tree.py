@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from steplens.trace.building.nesting import Int64Array, Nesting, child_sums, lanes, nest
+from steplens.trace.building.nesting import Int64Array, Nesting, child_sums, lane_numbers, nest_calls
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import main_pid
 
@@ -134,8 +134,8 @@ def _nest_calls(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, Int6
     for _ in range(_ROUNDS):
         rows = rows.sort(order, descending=[False] * (len(keys) + 1) + [True], maintain_order=True)
         start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-        lane = lanes(*(rows[key].to_numpy() for key in keys))
-        nesting = nest(lane, start, end)
+        lane = lane_numbers(*(rows[key].to_numpy() for key in keys))
+        nesting = nest_calls(lane, start, end)
         before = _sibling_before(lane, nesting.parent)
         reach = end[np.maximum(before, 0)]
         nearly = (before >= 0) & (reach > start) & (end - reach < reach - start)

@@ -67,7 +67,7 @@ def keep_complete(source: MindSporeSource) -> None:
     """Remember that its complete results are ours, for ``is_complete``; nothing where they are not complete."""
     files = _result_files(source)
     if len(files) > 1:
-        own_results.keep(source.path, _seal_name(source), [*files, *source.recorded()])
+        own_results.remember_results(source.path, _seal_name(source), [*files, *source.recorded()])
 
 
 def _seal_name(source: MindSporeSource) -> str:

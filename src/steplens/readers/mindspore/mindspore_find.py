@@ -27,7 +27,7 @@ from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
 from steplens.readers.mindspore.windows import mindspore_windows
 from steplens.readers.reader import Capture, Reader
-from steplens.trace.building.build import conform
+from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
 from steplens.trace.trace import Trace
 
@@ -288,7 +288,7 @@ def _with_host(trace: Trace, file: Path) -> Trace:
     tables = _tables_of(trace)
     records = mindspore_host.read_host_records(file, health)
     added = {
-        name: conform(name, frame)
+        name: conform_to_schema(name, frame)
         for name, frame in mindspore_host.tables_on_same_clock(records.tables(), tables, file.name, health).items()
     }
     if health.findings:

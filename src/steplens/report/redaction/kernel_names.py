@@ -25,10 +25,10 @@ def is_kernel(text: str) -> bool:
         return True
     text = text.removeprefix("void ")
     begin = _TOKEN.match(text)
-    return begin is not None and _begins(begin[0], text.startswith("::", begin.end()))
+    return begin is not None and _is_public_start(begin[0], text.startswith("::", begin.end()))
 
 
-def replaced(text: str, name: Name) -> str:
+def redact_kernel_name(text: str, name: Name) -> str:
     """A name of this form with pseudonyms for what is not public in it.
 
     A qualified name (``at::native::FillFunctor``) is public if its first namespace is, and one without a namespace if it has the
@@ -62,25 +62,25 @@ def replaced(text: str, name: Name) -> str:
                 chain = chain if continues else False
             else:
                 if not continues or unnamed:
-                    chain = _begins(token, place + 1 < len(tokens) and tokens[place + 1] == "::")
+                    chain = _is_public_start(token, place + 1 < len(tokens) and tokens[place + 1] == "::")
                 unnamed = False
-                token = segments(token, name) if chain else name("word", token)
+                token = redact_segments(token, name) if chain else name("word", token)
         elif token not in ("::", " "):
             chain = False
         pieces.append(token)
     return "".join(pieces)
 
 
-def segments(text: str, name: Name) -> str:
+def redact_segments(text: str, name: Name) -> str:
     """An identifier with pseudonyms for its parts that no vendor makes names of."""
     is_coded = public.CODED_KERNEL.match(text) is not None
 
-    def told(found: re.Match[str]) -> str:
+    def redact_segment(found: re.Match[str]) -> str:
         part = found[0]
         is_public = _is_known(part) or (is_coded and len(part) <= _LONGEST_CODE and public.KERNEL_CODE.match(part))
         return part if is_public else name("word", part)
 
-    return _SEGMENT.sub(told, text)
+    return _SEGMENT.sub(redact_segment, text)
 
 
 def is_made_of_words(text: str) -> bool:
@@ -88,7 +88,7 @@ def is_made_of_words(text: str) -> bool:
     return all(map(_is_known, _SEGMENT.findall(text)))
 
 
-def _begins(token: str, is_namespace: bool) -> bool:
+def _is_public_start(token: str, is_namespace: bool) -> bool:
     if is_namespace:
         return public.KERNEL_NAMESPACE.match(token) is not None
     return public.BARE_KERNEL.match(token) is not None or token in ("Memcpy", "Memset")

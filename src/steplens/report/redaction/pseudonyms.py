@@ -75,19 +75,19 @@ class Pseudonyms:
                 stem = text.removeprefix(prefix)
                 if prefix == MODULE_PREFIX:
                     return prefix + self.module_name(stem)
-                return self._alike(text, prefix + self._rest(stem, prefix))
+                return self._match_category(text, prefix + self._name_after_prefix(stem, prefix))
         backward = _BACKWARD.match(text)
         if backward and backward[1] and not _BACKWARD.match(backward[1]):
-            return self._alike(text, self.name("operator", backward[1]) + backward[2])
-        return self._alike(text, self.name("operator", text))
+            return self._match_category(text, self.name("operator", backward[1]) + backward[2])
+        return self._match_category(text, self.name("operator", text))
 
     def range(self, text: str) -> str:
         """The name of a range that the user or the framework opened."""
         opened = (MODULE_PREFIX, *public.CLASS_PREFIXES, "DistributedDataParallel.forward")
         is_public = text.startswith(opened) or public.STEP.match(text) or _is_collective(text)
-        return self.operator(text) if is_public else self._alike(text, self.name("region", text))
+        return self.operator(text) if is_public else self._match_category(text, self.name("region", text))
 
-    def _rest(self, text: str, prefix: str) -> str:
+    def _name_after_prefix(self, text: str, prefix: str) -> str:
         if prefix == public.BACKWARD_PREFIX:
             return self.name("operator", text) if text.startswith(public.BACKWARD_PREFIX) else self.operator(text)
         # Class.method: classes of PyTorch stay
@@ -95,7 +95,7 @@ class Pseudonyms:
         method = last if last in public.CLASS_METHODS else self.name("function", last)
         return f"{self.class_name(first)}{dot}{method}"
 
-    def _alike(self, text: str, pseudonym: str) -> str:
+    def _match_category(self, text: str, pseudonym: str) -> str:
         """A pseudonym that counts to the same category as the name."""
         category = category_of(text)
         stems = dict.fromkeys((_with_telling(text, pseudonym), pseudonym))
@@ -111,14 +111,14 @@ class Pseudonyms:
         if public.OPERATOR.match(text) or _is_collective(text) or public.COLLECTIVE_TASK.match(text):
             return text
         if kernel_names.is_kernel(text):
-            return self._alike(text, kernel_names.replaced(text, self.name))
+            return self._match_category(text, kernel_names.redact_kernel_name(text, self.name))
         if "/" in text:
             # scopes of MindSpore: Default/network-Net/conv1-Conv2d/Conv2d-op89
             *scopes, last = text.split("/")
             types = re.match(r"^[A-Z][A-Za-z0-9_]*-op\d+$", last) is not None and kernel_names.is_made_of_words(_type_of(last))
             stays = types or public.COLLECTIVE_TASK.match(last)
             return "/".join([*map(self.scope, scopes), last if stays else self.scope(last)])
-        return self._alike(text, self.name("task", text))
+        return self._match_category(text, self.name("task", text))
 
     def scope(self, text: str) -> str:
         """A part of a path of scopes."""
@@ -192,7 +192,7 @@ class Pseudonyms:
         text = _ADDRESS.sub(lambda found: self.name("address", found[0]), text)
         begins = True
 
-        def told(found: re.Match[str]) -> str:
+        def redact_token(found: re.Match[str]) -> str:
             nonlocal begins
             before, token, possessive, after = (found[place] or "" for place in range(1, 5))
             if token and not self._is_prose(token, begins):
@@ -200,7 +200,7 @@ class Pseudonyms:
             begins = after.endswith((".", "!", "?", ":"))
             return f"{before}{token}{possessive}{after}"
 
-        return _TOKEN.sub(told, text)
+        return _TOKEN.sub(redact_token, text)
 
     def _is_prose(self, token: str, begins: bool) -> bool:
         """Whether a word of a sentence is no name; only its first one begins with a capital."""
@@ -316,17 +316,17 @@ class Pseudonyms:
         """What a thread is called: ``thread 12 (pt_autograd_0)``."""
         matched = re.match(r"^thread (\d+) \((.*)\)$", text, re.DOTALL)
         if matched:
-            return f"thread {matched[1]} ({self._thread(matched[2])})"
-        return self._thread(text)
+            return f"thread {matched[1]} ({self._thread_name(matched[2])})"
+        return self._thread_name(text)
 
-    def _thread(self, text: str) -> str:
+    def _thread_name(self, text: str) -> str:
         return text if public.THREAD.match(text) else self.name("thread", text)
 
     def device_type(self, text: str) -> str:
         """The type of a device task, as the vendor names it: ``MatMulV2``."""
         if text in CATEGORIES or self.npu_task(text) == text:
             return text
-        return self._alike(text, self.name("task", text))
+        return self._match_category(text, self.name("task", text))
 
     def category_or_task(self, text: str) -> str:
         """The type of a task of a GPU: its category, which steplens gives it, or else its name."""

@@ -12,7 +12,7 @@ import re
 from steplens.trace.schema import DATALOADER_PREFIX, OPTIMIZER_STEP_PREFIX, STEP_PREFIX
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -36,7 +36,7 @@ CLASS_PREFIXES = (DATALOADER_PREFIX, OPTIMIZER_STEP_PREFIX, "Optimizer.zero_grad
 CLASS_METHODS = frozenset({"step", "zero_grad", "__next__"})
 #: collectives of libraries: ``nccl:all_reduce``, ``hcom_allReduce__865_0_1``
 COLLECTIVE_RANGE = re.compile(r"^(gloo|nccl|hccl|mpi|ucc|c10d|hcom|Hccl)(::|:|_|)([A-Za-z_]+)([\d_]*)$")
-COLLECTIVES = _words(
+COLLECTIVES = _word_set(
     """
     all reduce allreduce gather allgather scatter reducescatter alltoall alltoallv broadcast send recv receive barrier into
     tensor base coalesced to v object monitored batch group start end single out
@@ -77,7 +77,7 @@ BARE_KERNEL = re.compile(
 CODED_KERNEL = re.compile(r"^(Cijk|igemm)_")
 KERNEL_CODE = re.compile(r"^([A-Z]{1,8}n?\d*(x\d+)*|[a-z]{1,5}\d+(x\d+)*)$")
 #: words of the language; numbers may carry an ending of it
-CXX_WORDS = _words(
+CXX_WORDS = _word_set(
     """
     auto bfloat16 bool char class const decltype double false float half int int16_t int32_t int64_t int8_t lambda long
     nullptr operator short signed size_t static struct true typename uint16_t uint32_t uint64_t uint8_t unsigned void volatile
@@ -85,7 +85,9 @@ CXX_WORDS = _words(
 )
 NUMBER = re.compile(r"^\d+(u|l|ul|ll|ull|f|x\d+)?$")
 #: what copies say of their two ends
-COPY_WORDS = _words("HtoD DtoH DtoD HtoH PtoP HtoA AtoH AtoD DtoA AtoA Pageable Pinned Device Array Managed Host Unified Unknown")
+COPY_WORDS = _word_set(
+    "HtoD DtoH DtoD HtoH PtoP HtoA AtoH AtoD DtoA AtoA Pageable Pinned Device Array Managed Host Unified Unknown"
+)
 #: tasks of an NPU: types with a number or an instance, fusions of types, and the device's own
 NPU_TASK = re.compile(
     r"^((trans_)?[A-Z][A-Za-z0-9]*(_\d+)*(-op\d+)?|FusionOp(_[A-Z][A-Za-z0-9]*)+|[A-Z][A-Za-z0-9]*_MemSet"
@@ -95,7 +97,7 @@ NPU_TASK = re.compile(
 #: scopes that MindSpore opens itself
 SCOPES = frozenset({"Default", "Gradients", "recompute_Default", ""})
 #: words in small letters of which frameworks and vendors make names of kernels and types: "MatMulV2" has two
-KERNEL_WORDS = _words(
+KERNEL_WORDS = _word_set(
     """
     abs access accessor accumulate acl aclnn activation adadelta adagrad adam adamax adamw adaptive add addcdiv addcmul addmm
     addmv addr adjust afc afem affine agent aicore aicpu ailk alg algo algorithm alibi align alignc aligned alik all allgather
@@ -162,7 +164,7 @@ CALL = re.compile(
 #: calls that prepare operators of an NPU; the type before it must be public too
 PREPARATION = re.compile(r"^(([A-Z][A-Za-z0-9]*)_(Tiling|InferShape)|opCompile|[Ii]nferShape)$")
 #: words of which the names of CANN's runtime consist: ``KernelLaunchWithHandle_Big``
-RUNTIME_WORDS = _words(
+RUNTIME_WORDS = _word_set(
     """
     Addr Async Big Compile Context Copy Create Ctx Current Destroy Device Event Ex Ffts Finish Free Get Handle Huge Kernel
     Launch Malloc Mem Memcpy Memset Model Notify Overflow Plus Query Record Reset Set Stars Status Stream Sync Synchronize
@@ -173,7 +175,7 @@ RUNTIME_WORDS = _words(
 # --- Python
 
 #: public classes of torch.nn, torch.optim and torch.utils.data
-CLASSES = _words(
+CLASSES = _word_set(
     """
     ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d
     AdaptiveLogSoftmaxWithLoss AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d AlphaDropout AvgPool1d AvgPool2d
@@ -202,7 +204,7 @@ CLASSES = _words(
     """
 )
 #: functions of torch and methods of its tensors, also with a "_" at the end
-TORCH_FUNCTIONS = _words(
+TORCH_FUNCTIONS = _word_set(
     """
     _foreach_add _foreach_addcdiv _foreach_addcmul _foreach_div _foreach_lerp _foreach_mul _foreach_sqrt abs absolute acos
     acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
@@ -294,7 +296,7 @@ FILES = frozenset(
     for name in names.split()
 )
 #: functions in those files
-FUNCTIONS = _words(
+FUNCTIONS = _word_set(
     """
     <module> <lambda> <listcomp> <genexpr> <dictcomp> __call__ __contains__ __del__ __enter__ __exit__ __format__ __get__
     __getattr__ __getattribute__ __getitem__ __hash__ __init__ __iter__ __len__ __new__ __next__ __setattr__ __setitem__
@@ -326,7 +328,7 @@ THREAD = re.compile(
 # --- metadata, marks, vendors' tables and counters
 
 #: keys of metadata that profilers and steplens write; what a script adds has a key of its own
-META_KEYS = _words(
+META_KEYS = _word_set(
     """
     ENV_VARIABLES INFO accelerator allocator baseTimeNanoseconds base_time_ns bp_end cann_version checkpoint_bytes chip config
     context_mode cpu_processor_num cuda_driver_version cuda_runtime_version cupti_version deviceProperties device_ids
@@ -353,7 +355,7 @@ NAMES_TASK = re.compile(
     r"(?i)^((full_?)?(op|kernel|task|node|operator|subgraph|aicpu)?[_ ]?(full_?)?(name|type)|owner|op|operator)$"
 )
 #: types of data as frameworks and vendors write them, and units
-TYPE_WORDS = _words(
+TYPE_WORDS = _word_set(
     """
     c10 Half BFloat16 Float Double Long Int Short Char Byte Bool float double int long short signed unsigned char bool complex
     Scalar ScalarList TensorList GenericList Tensor None True False FLOAT FLOAT16 BF16 BFLOAT16 DT_BF16 DT_FLOAT16 DT_FLOAT
@@ -362,7 +364,7 @@ TYPE_WORDS = _words(
     """
 )
 #: what Kineto says of a device
-DEVICE_KEYS = _words(
+DEVICE_KEYS = _word_set(
     """
     id name computeMajor computeMinor maxSharedMemoryPerMultiProcessor maxThreadsPerBlock maxThreadsPerMultiprocessor numSms
     regsPerBlock regsPerMultiprocessor sharedMemPerBlock sharedMemPerBlockOptin sharedMemPerMultiprocessor totalGlobalMem warpSize
@@ -370,7 +372,7 @@ DEVICE_KEYS = _words(
     """
 )
 #: words in small letters of which vendors make names of counters, tables, columns, settings and their values
-TERMS = _words(
+TERMS = _word_set(
     """
     ac ac2g acc achieved acl aclnn active activities activity addr adetect ai aic aicore aicpu aiv aivector alg algo algorithm
     all allgather alloc allocated allocation allocations allocator allreduce alltoall alltoallv alone aml amp amx analyse
@@ -417,7 +419,7 @@ TERMS = _words(
 # --- sentences about the data
 
 #: words of the sentences; a name inside one is none of them, or has another form than they
-PROSE = _words(
+PROSE = _word_set(
     """
     a about above absolute accelerator activity add after again against agree all allocated allocates allocation allocations
     allocator allocators alone also an analyse analysis and anew another answer any anything anywhere are arithmetic arrows as
@@ -470,7 +472,7 @@ PROSE = _words(
     writes writing written wrong wrote you your yourself zero zeros
     """
 )
-ACRONYMS = _words(
+ACRONYMS = _word_set(
     """
     % .gz AI-CPU Ascend B CANN CPU CSV CUDA CUPTI Chrome DataLoader DataLoaders FLOP/s FLOPs GB GPU GiB HCCL HIP
     JSON KB KiB Kineto MB MiB MindData MindSpore N/A NCCL NPU Parquet Perfetto PyTorch Python RCCL ROCm ROCtracer SQL SQLite

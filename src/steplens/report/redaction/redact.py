@@ -57,7 +57,7 @@ KEPT = frozenset(
 _KEPT_META = ("accelerator", "deviceProperties", "chip", "torch_version", "steplens_version", "cann_version", "source_format")
 
 
-def redact(runs: Sequence[OpenedRun]) -> None:
+def redact_runs(runs: Sequence[OpenedRun]) -> None:
     """Replace the strings of users in opened runs, and their paths; nothing of them is left in the memory of the runs."""
     names = Pseudonyms()
     for shown in runs:
@@ -65,10 +65,10 @@ def redact(runs: Sequence[OpenedRun]) -> None:
         assert opened is not None
         shown.path = names.path("run", shown.path)
         shown.opening.what = ""
-        shown.opened = Opened(_run(opened.run, names, shown.path), opened.origins, opened.generation, {})
+        shown.opened = Opened(_redact_run(opened.run, names, shown.path), opened.origins, opened.generation, {})
 
 
-def _run(run: Run, names: Pseudonyms, path: Path) -> Run:
+def _redact_run(run: Run, names: Pseudonyms, path: Path) -> Run:
     traces = []
     for source, trace in zip(run.sources, run.traces, strict=True):
         run_path = names.path("run", source.path)
@@ -86,12 +86,12 @@ def _with_categories(made: Trace, trace: Trace, names: Pseudonyms) -> Trace:
     except InputError as error:
         problem = InputError(names.path("file", error.path), names.words(error.problem), names.words(error.remedy))
 
-        def damaged(_: Trace) -> pl.DataFrame | None:
+        def raise_problem(_: Trace) -> pl.DataFrame | None:
             raise problem
 
-        made.instead(memory_categories.of_trace, damaged)
+        made.instead(memory_categories.of_trace, raise_problem)
     else:
-        redacted_events = None if events is None else events.with_columns(_replaced(events["device_type"], names.words))
+        redacted_events = None if events is None else events.with_columns(_replace_texts(events["device_type"], names.words))
         made.instead(memory_categories.of_trace, lambda _: redacted_events)
     return made
 
@@ -103,36 +103,36 @@ def trace_of(trace: Trace, names: Pseudonyms, source: Path) -> Trace:
         frame = trace.table(name)
         assert frame is not None
         if name == "ops":
-            frame = _operators(frame, names)
+            frame = _redact_operators(frame, names)
         if name == "meta":
-            frame = _meta(frame, names)
+            frame = _redact_meta(frame, names)
         for column, kind in REPLACED.get(name, {}).items():
             if kind == "task" and device_kind(trace) == NPU:
                 kind = "npu_task"
             if kind == "device_type" and device_kind(trace) != NPU:
                 kind = "category_or_task"
-            frame = frame.with_columns(_replaced(frame[column], getattr(names, kind)))
+            frame = frame.with_columns(_replace_texts(frame[column], getattr(names, kind)))
         tables[name] = frame
     if "kernels" in tables and "ops" in tables:
-        tables["kernels"] = _tasks(trace, tables["kernels"], names)
+        tables["kernels"] = _redact_tasks(trace, tables["kernels"], names)
     return Trace(source, tables)
 
 
-def _operators(frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
+def _redact_operators(frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
     """Calls of the framework by their names; ranges that a user opened only where the framework opens such ones."""
     # where no scope was recorded, what a name looks like decides
     scope = (frame["scope"] == SCOPE_USER).fill_null(False)
-    called, opened = (_replaced(frame["name"], replace).cast(pl.String) for replace in (names.operator, names.range))
+    called, opened = (_replace_texts(frame["name"], replace).cast(pl.String) for replace in (names.operator, names.range))
     return frame.with_columns(pl.Series("name", opened.zip_with(scope, called)).cast(SCHEMA["ops"]["name"]))
 
 
-def _tasks(trace: Trace, frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
+def _redact_tasks(trace: Trace, frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
     """Tasks of a CPU are calls, and have their names; their types are the names without a namespace."""
     before = trace.required("kernels").select(pl.col("name", "type", "core").cast(pl.String)).collect()
     on_cpu = (before["core"] == "CPU").fill_null(False)
     if not on_cpu.any():
         return frame
-    redacted_names = _replaced(before["name"], names.operator)
+    redacted_names = _replace_texts(before["name"], names.operator)
     is_unchanged = redacted_names == before["name"]
     types = pl.Series(before["type"].zip_with(is_unchanged.fill_null(True), redacted_names))
     return frame.with_columns(
@@ -141,30 +141,30 @@ def _tasks(trace: Trace, frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame
     )
 
 
-def _meta(frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
+def _redact_meta(frame: pl.DataFrame, names: Pseudonyms) -> pl.DataFrame:
     rows = [_told_meta(key, value, names) for key, value in frame.select("key", "value").iter_rows()]
     return pl.DataFrame(rows, schema=SCHEMA["meta"], orient="row")
 
 
 def _told_meta(key: str, value: str, names: Pseudonyms) -> tuple[str, str]:
-    if key == "deviceProperties" and isinstance(devices := _json(value), list):
+    if key == "deviceProperties" and isinstance(devices := _decode_json(value), list):
         return key, json.dumps([names.device(item) if isinstance(item, dict) else names.setting(key, item) for item in devices])
     if key in _KEPT_META:
         return key, public.BUILD.sub("", value)
     if key in public.META_KEYS:
-        return key, json.dumps(names.setting(key, _json(value)))
+        return key, json.dumps(names.setting(key, _decode_json(value)))
     # added by the script
-    return names.name("key", key), json.dumps(names.values(_json(value)))
+    return names.name("key", key), json.dumps(names.values(_decode_json(value)))
 
 
-def _json(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     try:
         return json_text.loads_stored(text)
     except ValueError:
         return text
 
 
-def _replaced(column: pl.Series, replace: Replace) -> pl.Series:
+def _replace_texts(column: pl.Series, replace: Replace) -> pl.Series:
     """A column with each distinct text replaced; its type stays."""
     texts = column.cast(pl.String)
     distinct = texts.unique().drop_nulls().to_list()

@@ -18,7 +18,7 @@ import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
-from steplens.trace.cache.secret import RefusedError, opened, places
+from steplens.trace.cache.secret import RefusedError, open_private_folder, private_folders
 
 #: how long the browser has for reading the file
 _KEPT_S = 120.0
@@ -59,9 +59,9 @@ def open_in_browser(link: str) -> Iterator[None]:
 def _write_redirect_page(link: str) -> Path | None:
     """A file that leads to a link, where there is a place for one."""
     reason: Exception | None = None
-    for place in places():
+    for place in private_folders():
         try:
-            folder = opened(place)
+            folder = open_private_folder(place)
             try:
                 _remove_stale_pages(folder)
                 return place / _write_private_file(folder, _PAGE.format(link=html.escape(link)))

@@ -16,8 +16,17 @@ import polars as pl
 
 from steplens.common import json_text
 from steplens.trace.building import checks, cpu_device, device_work, stacks
-from steplens.trace.building.classify import TYPE_IN_GRAPH, classify, is_in_graph
-from steplens.trace.building.nesting import Int64Array, Nesting, child_sums, inherit, innermost, lanes, nest, subtree_sums
+from steplens.trace.building.classify import TYPE_IN_GRAPH, classify_tasks, is_in_graph
+from steplens.trace.building.nesting import (
+    Int64Array,
+    Nesting,
+    child_sums,
+    inherit_values,
+    innermost_calls,
+    lane_numbers,
+    nest_calls,
+    subtree_sums,
+)
 from steplens.trace.building.steps import find_steps, step_of
 from steplens.trace.health import RANK_COMPARISON, RUN_OPTIONS, WARNING, HealthLog
 from steplens.trace.schema import (
@@ -69,9 +78,9 @@ def build_trace(source: Path, raw: Mapping[str, pl.DataFrame], health: HealthLog
     if "kernels" in tables:
         if "self_ns" not in tables["kernels"].columns:
             tables["kernels"] = tables["kernels"].with_columns(self_ns=pl.col("end_ns") - pl.col("start_ns"))
-        tables["kernels"] = _categorised(tables["kernels"], tables.get("ops"))
-    tables = {name: conform(name, frame) for name, frame in tables.items()}
-    checks.run(tables, health)
+        tables["kernels"] = _add_task_categories(tables["kernels"], tables.get("ops"))
+    tables = {name: conform_to_schema(name, frame) for name, frame in tables.items()}
+    checks.check_tables(tables, health)
     if health.findings:
         tables["health"] = health.frame()
     return Trace(source, tables)
@@ -95,7 +104,7 @@ def _without_impossible(meta: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
     return meta.filter(~pl.col("key").is_in(impossible)) if impossible else meta
 
 
-def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+def conform_to_schema(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     """``frame`` with exactly the columns, order and types of table ``name``; columns it lacks are null.
 
     So are numbers that its types cannot hold: a damaged source may give a garbage collection of generation ten billion.
@@ -103,7 +112,7 @@ def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     present_columns = set(frame.columns)
     return pl.DataFrame(
         [
-            frame[column].cast(dtype, strict=False) if column in present_columns else _nulls(column, dtype, frame.height)
+            frame[column].cast(dtype, strict=False) if column in present_columns else _null_column(column, dtype, frame.height)
             for column, dtype in SCHEMA[name].items()
         ]
     )
@@ -131,8 +140,8 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     order = ["pid", "tid", "start_ns", "end_ns", *number]
     ops = ops.sort(order, descending=[column == "end_ns" for column in order], maintain_order=True)
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    lane = lanes(ops["pid"].to_numpy(), ops["tid"].to_numpy())
-    nesting = nest(lane, start, end)
+    lane = lane_numbers(ops["pid"].to_numpy(), ops["tid"].to_numpy())
+    nesting = nest_calls(lane, start, end)
     duration = end - start
     self_ns = duration - child_sums(nesting.parent, duration)
     health.extend(checks.overlapping_calls(lane, nesting, start, end))
@@ -141,16 +150,16 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     scope = ops["scope"].set(is_module.fill_null(False), SCOPE_MODULE)
     ops = ops.with_columns(
         id=pl.int_range(ops.height, dtype=pl.Int32),
-        parent=_nullable(nesting.parent, pl.Int32),
+        parent=_nullable_indices(nesting.parent, pl.Int32),
         depth=pl.Series(np.minimum(nesting.depth, _DEEPEST), dtype=pl.Int16),
         self_ns=pl.Series(self_ns),
         counted_as=pl.Series(_counted_as(ops["name"].to_physical().to_numpy(), nesting), dtype=pl.Int32),
         step=step_of(start, steps),
         scope=scope,
     )
-    if not _known(ops, "module"):
-        ops = ops.with_columns(module=_modules(ops, nesting))
-    if "python" in tables and not _known(ops, "stack"):
+    if not _has_values(ops, "module"):
+        ops = ops.with_columns(module=_module_paths(ops, nesting))
+    if "python" in tables and not _has_values(ops, "stack"):
         ops = ops.with_columns(stack=stacks.call_stacks(ops, tables["python"]))
     if "memory" in tables:
         tables["memory"] = _memory_ops(tables["memory"], lane, ops, nesting)
@@ -158,7 +167,7 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     return _Calls(lane, nesting, self_ns)
 
 
-def _known(frame: pl.DataFrame, column: str) -> bool:
+def _has_values(frame: pl.DataFrame, column: str) -> bool:
     """Whether the source fills the column."""
     return column in frame.columns and frame[column].null_count() < frame.height
 
@@ -194,9 +203,13 @@ def _link_device(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, ca
                 del tables["communication"]
 
 
-def _categorised(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFrame:
+def _add_task_categories(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFrame:
     """Add the category of each task, which is also the type of those whose source and name tell none."""
-    category = pl.coalesce("category", pl.lit(classify(kernels, ops))) if _known(kernels, "category") else classify(kernels, ops)
+    category = (
+        pl.coalesce("category", pl.lit(classify_tasks(kernels, ops)))
+        if _has_values(kernels, "category")
+        else classify_tasks(kernels, ops)
+    )
     types = [pl.col("type")] if "type" in kernels.columns else []
     categorised = kernels.with_columns(category=category)
     return categorised.with_columns(type=pl.coalesce(*types, _types_in_names(kernels), "category"))
@@ -234,7 +247,7 @@ def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     if not tasks.height:
         return
     tables["kernels"] = tasks
-    if "communication" not in tables and cpu_device.communicates(ops):
+    if "communication" not in tables and cpu_device.has_communication(ops):
         tables["communication"] = cpu_device.cpu_communication(ops, tables.get("meta"))
 
 
@@ -266,32 +279,32 @@ def _counted_as(name: npt.NDArray[np.uint32], nesting: Nesting) -> Int64Array:
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
     parent_row = np.maximum(parent, 0)
     repeats = (parent >= 0) & (name == name[parent_row]) & (children[parent_row] == 1)
-    return inherit(parent, np.where(repeats, -1, np.arange(len(parent))))
+    return inherit_values(parent, np.where(repeats, -1, np.arange(len(parent))))
 
 
-def _nullable(values: Int64Array, dtype: type[pl.DataType]) -> pl.Series:
+def _nullable_indices(values: Int64Array, dtype: type[pl.DataType]) -> pl.Series:
     """Indices as a column, -1 as null."""
     series = pl.Series(values)
     result: pl.Series = series.set(series < 0, None).cast(dtype)
     return result
 
 
-def _nulls(name: str, dtype: pl.DataType, count: int) -> pl.Series:
+def _null_column(name: str, dtype: pl.DataType, count: int) -> pl.Series:
     """A column of nulls."""
     column: pl.Series = pl.Series(name, [None], dtype=dtype).new_from_index(0, count)
     return column
 
 
-def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
+def _module_paths(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
     """Module path of each call: the innermost module range around it, or, in backward, that of its forward call."""
     modules = ops.select("name", rows=pl.int_range(pl.len()), found=pl.col("scope") == SCOPE_MODULE).filter("found")
     if not modules.height:
-        return _nulls("module", SCHEMA["ops"]["module"], ops.height)
+        return _null_column("module", SCHEMA["ops"]["module"], ops.height)
     texts = modules["name"].cast(pl.String).str.slice(len(MODULE_PREFIX))
     unique, codes = np.unique(texts.to_numpy(), return_inverse=True)
     module_of = np.full(ops.height, -1, dtype=np.int64)
     module_of[modules["rows"].to_numpy()] = codes
-    forward = inherit(nesting.parent, module_of)
+    forward = inherit_values(nesting.parent, module_of)
     if "sequence" in ops.columns:
         links = ops.select(
             "sequence",
@@ -303,7 +316,7 @@ def _modules(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
         source = links.filter(~pl.col("backward") & (pl.col("code") >= 0)).unique("sequence", keep="last")
         joined = links.filter("backward").join(source.select("sequence", forward_code="code"), on="sequence")
         module_of[joined["row"].to_numpy()] = joined["forward_code"].to_numpy()
-        forward = inherit(nesting.parent, module_of)
+        forward = inherit_values(nesting.parent, module_of)
     lookup = pl.Series("module", [*unique.tolist(), None], dtype=pl.String)
     modules_of: pl.Series = lookup.gather(np.where(forward < 0, len(unique), forward)).cast(SCHEMA["ops"]["module"])
     return modules_of
@@ -321,6 +334,6 @@ def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesti
     for low, high in itertools.pairwise(bounds):
         rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
         parent = nesting.parent[low:high]
-        local = innermost(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), time[rows])
+        local = innermost_calls(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), time[rows])
         op_of[rows] = np.where(local < 0, -1, local + low)
-    return memory.with_columns(op=_nullable(op_of, pl.Int32))
+    return memory.with_columns(op=_nullable_indices(op_of, pl.Int32))

@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     owns: bool = False
 
 
-def _words(text: str) -> str:
+def _operator_name_pattern(text: str) -> str:
     """A pattern for the whole name of an operator: one of the words, in place (``_``) or of an overload or not."""
     return rf"^_?({'|'.join(text.split())})(_?(out|tensor|mode|like|copy|forward|backward|grad|v\d|d|n))*_?$"
 
@@ -49,12 +49,12 @@ def _words(text: str) -> str:
 _WORD_ENDS = r"(?-i:(?![a-z]))"
 
 
-def _starts(text: str) -> str:
+def _type_prefix_pattern(text: str) -> str:
     """A pattern for operator types: they begin with one of the words, in a plural or a participle or not."""
     return rf"^({'|'.join(text.split())})(s|d|ed|ing)?{_WORD_ENDS}"
 
 
-def _word(text: str) -> str:
+def _whole_word_pattern(text: str) -> str:
     """A pattern for a whole word anywhere in an operator type or a name: ``sort`` is in ``ArgSort``, not in ``Unsorted``."""
     return rf"((?<![a-z]){text}|(?-i:{text.capitalize()})){_WORD_ENDS}"
 
@@ -126,7 +126,7 @@ TABLE: tuple[Rule, ...] = (
         "matmul",
         r"(?<!fb)gemm|gemv|splitk_?reduce|^cijk_|cublas|rocblas|hipblas|cutlass|matmul|_mm_|_bmm|\bdot_kernel|xmma|epilogue::impl::globalkernel"
         r"|nvjet|\btensile|syrk|scal_kernel",
-        _words(
+        _operator_name_pattern(
             r"""
             mm bmm vmm addmm addbmm baddbmm addmv addr mv dot vdot outer inner ger linear bilinear einsum
             tensordot kron chain_matmul addmm_activation mkldnn_linear mkldnn_linear_backward_\w+ dense hspmm
@@ -139,7 +139,7 @@ TABLE: tuple[Rule, ...] = (
         "random",
         r"distribution_|dropout|philox|curand|(?<![a-z])rand(om|perm|int|n)?_|bernoulli|multinomial|uniform_kernel|normal_kernel",
         r"drop_?out|bernoulli|multinomial|stateless|philox|random|dsagenbitmask|^poisson$|^binomial$|"
-        + _words(
+        + _operator_name_pattern(
             r"""
             rand randn randint randperm normal uniform exponential log_normal geometric cauchy standard_gamma
             sample_dirichlet
@@ -150,19 +150,20 @@ TABLE: tuple[Rule, ...] = (
         "sort",
         # a tensor that is transformed, and segments that are unsorted, are not
         r"(?<!ten)(?<!un)sort|topk|\bunique|kthvalue|searchsorted|bucketize|reducebykey|runlength",
-        _word("sort") + r"|argsort|^msort|top_?k|^_?unique|kthvalue|search_?sorted|bucketize|median|^mode$|quantile",
+        _whole_word_pattern("sort")
+        + r"|argsort|^msort|top_?k|^_?unique|kthvalue|search_?sorted|bucketize|median|^mode$|quantile",
     ),
     Rule(
         "indexing",
         r"(?<!with_)index|gather|scatter|masked_(select|scatter)|\btake_|nonzero|one_?hot|permute_(1d|2d|indices|pooled)|jagged|offsets_range"
         r"|lengths_range|compactinit|devicecompact|deviceselect",
         r"index|gather|scatter|masked_(select|scatter)|non_?zero|^take|one_?hot|^permute_(1d|2d|sparse)|permute_?pooled|jagged|offsets_range|^put_?$"
-        r"|token_?(un)?permute|routing|lookup|" + _word("moe"),
+        r"|token_?(un)?permute|routing|lookup|" + _whole_word_pattern("moe"),
     ),
     Rule(
         "allocation",
         "",
-        _words(
+        _operator_name_pattern(
             r"""
             empty empty_strided new_empty new_empty_strided resize resize_as pin_memory
             """
@@ -172,7 +173,7 @@ TABLE: tuple[Rule, ...] = (
         "layout",
         r"copy_kernel|direct_copy|catarray|transpose|permute|nchw|nhwc|contig|tensor_?transform|cast_|_cast|reorder|concat|chunk_cat|split_with"
         r"|roll_|flip_|repeat|\bpad_|_pad|triu_tril|tensor_move|compute_cuda_kernel|fp8|quantize",
-        _words(
+        _operator_name_pattern(
             r"""
             copy to_copy to clone contiguous cat concat stack \w?stack \w+_stack transpose permute pad
             constant_pad_nd reshape flip fliplr flipud rot90 roll repeat repeat_interleave tril triu copy_from t
@@ -185,7 +186,7 @@ TABLE: tuple[Rule, ...] = (
             """
         )
         + "|"
-        + _starts(
+        + _type_prefix_pattern(
             r"""
             cast transdata trans_?pose tensor_?move concat split slice strided_?slice pad tile pack unpack
             reshape expand squeeze unsqueeze identity data_?move format viewcopy asstrided broadcast_?to
@@ -197,7 +198,7 @@ TABLE: tuple[Rule, ...] = (
     Rule(
         "reduction",
         r"reduce|scan|cumsum|cumprod|norm_?kernel|normtwo|sum_kernel|mean_kernel|max_kernel|min_kernel|argm(ax|in)|histogram|triton_(red|per)_",
-        _words(
+        _operator_name_pattern(
             r"""
             sum mean max min amax amin aminmax prod norm std var var_mean std_mean all any argmax argmin cumsum
             cumprod cummax cummin logsumexp count_nonzero nansum nanmean histc histogram bincount
@@ -213,7 +214,7 @@ TABLE: tuple[Rule, ...] = (
         "elementwise",
         r"elementwise|elemwise|pointwise|triton_poi_|unrolled|vectorized|threshold|relu|gelu|silu|sigmoid|tanh|fill|arange|functor|activation"
         r"|scalepackedtensor|op_?tensor|addtensor|rotary|rope(?!rt)|swiglu|geglu",
-        _words(
+        _operator_name_pattern(
             r"""
             add sub rsub mul div subtract multiply divide true_divide floor_divide remainder fmod pow
             float_power exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal neg negative positive
@@ -229,7 +230,7 @@ TABLE: tuple[Rule, ...] = (
             """
         )
         + "|"
-        + _starts(
+        + _type_prefix_pattern(
             r"""
             add sub(?!_?graph) mul div real_?div floor_?div exp log sqrt rsqrt pow square abs neg maximum minimum equal
             not_?equal less greater logical select sigmoid relu gelu fast_?gelu swish swi_?glu tanh muls adds
@@ -266,15 +267,15 @@ _OWNERS = [(rule.category, rule.operator) for rule in TABLE if rule.operator and
 _Matcher = Callable[[str], str | None]
 
 
-def _matcher(patterns: list[tuple[str, str]]) -> _Matcher:
+def _compile_matcher(patterns: list[tuple[str, str]]) -> _Matcher:
     """Category of the first pattern that is found in a text; None where none is, and for an empty text."""
     compiled = [(category, re.compile(pattern, re.IGNORECASE)) for category, pattern in patterns]
 
     @lru_cache(maxsize=1 << 14)
-    def match(text: str) -> str | None:
+    def match_category(text: str) -> str | None:
         return next((category for category, pattern in compiled if pattern.search(text)), None) if text else None
 
-    return match
+    return match_category
 
 
 def _matcher_of(texts: set[str], patterns: list[tuple[str, str]], rest: _Matcher) -> _Matcher:
@@ -296,7 +297,7 @@ def _matcher_of(texts: set[str], patterns: list[tuple[str, str]], rest: _Matcher
     return lambda text: category_of_name[text] if text in category_of_name else rest(text)
 
 
-_by_kernel, _by_operator, _by_owner = _matcher(_KERNELS), _matcher(_OPERATORS), _matcher(_OWNERS)
+_by_kernel, _by_operator, _by_owner = _compile_matcher(_KERNELS), _compile_matcher(_OPERATORS), _compile_matcher(_OWNERS)
 #: from so many texts on looking at all at once is quicker
 _MANY = 500
 #: what the quick patterns cannot say: that something must not come before or behind; without it they match more
@@ -308,7 +309,7 @@ _IN_GRAPH = re.compile(TYPE_IN_GRAPH)
 _OPERATOR_NAME = re.compile(r"^(\w+:{1,2})+\w+$")
 
 
-def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
+def classify_tasks(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
     """Category of every device task: a column of ``CATEGORIES``.
 
     What decides, in this order: the ``kind`` of communication and copies; the operator, for the categories that own all
@@ -328,12 +329,12 @@ def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
         operator = ops["name"].gather(kernels.select(op_row).to_series()).alias("operator")
     keys = keys.with_columns(operator)
     distinct = keys.unique()
-    rows = [_cut(name, type_, kind, launcher) for name, type_, kind, launcher in distinct.cast(pl.String).iter_rows()]
+    rows = [_normalize_task(name, type_, kind, launcher) for name, type_, kind, launcher in distinct.cast(pl.String).iter_rows()]
     kernel = _matcher_of({name for name, *_ in rows}, _KERNELS, _by_kernel)
-    operators = {text for name, type_, _, launcher in rows for text in (_bare(name), type_, launcher)}
+    operators = {text for name, type_, _, launcher in rows for text in (_base_operator_name(name), type_, launcher)}
     owner = _matcher_of({row[3] for row in rows}, _OWNERS, _by_owner)
     matchers = kernel, _matcher_of(operators, _OPERATORS, _by_operator), owner
-    categories = [_category(*row, *matchers) for row in rows]
+    categories = [_task_category(*row, *matchers) for row in rows]
     distinct = distinct.with_columns(category=pl.Series(categories, dtype=NAME))
     joined = keys.join(distinct, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
     return joined["category"]
@@ -342,7 +343,7 @@ def classify(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series:
 @lru_cache(maxsize=1 << 14)
 def category_of(name: str | None, type_: str | None = None, kind: str | None = None, operator: str | None = None) -> str:
     """Category of a task by its name, the source's type of it, its kind, and the name of the operator that launched it."""
-    return _category(*_cut(name, type_, kind, operator), _by_kernel, _by_operator, _by_owner)
+    return _task_category(*_normalize_task(name, type_, kind, operator), _by_kernel, _by_operator, _by_owner)
 
 
 def is_in_graph(name: str) -> bool:
@@ -350,16 +351,18 @@ def is_in_graph(name: str) -> bool:
     return _IN_GRAPH.search(name) is not None
 
 
-def _cut(name: str | None, type_: str | None, kind: str | None, operator: str | None) -> tuple[str, str, str | None, str]:
+def _normalize_task(
+    name: str | None, type_: str | None, kind: str | None, operator: str | None
+) -> tuple[str, str, str | None, str]:
     name = (name or "")[:_LONGEST]
     if in_graph := _IN_GRAPH.search(name):
         # the scopes before it are words of the program
         name = in_graph[1]
         type_ = type_ or name
-    return name, _bare(type_), kind, _bare(operator)
+    return name, _base_operator_name(type_), kind, _base_operator_name(operator)
 
 
-def _category(
+def _task_category(
     name: str, type_: str, kind: str | None, operator: str, by_kernel: _Matcher, by_operator: _Matcher, by_owner: _Matcher
 ) -> str:
     if kind == KIND_COMMUNICATION:
@@ -369,16 +372,16 @@ def _category(
     category_expression = (
         by_owner(operator)
         or by_operator(type_)
-        or (by_operator(_bare(name)) if _OPERATOR_NAME.match(name) else None)
+        or (by_operator(_base_operator_name(name)) if _OPERATOR_NAME.match(name) else None)
         or by_kernel(name)
         or by_operator(operator)
-        or by_operator(_bare(name))
+        or by_operator(_base_operator_name(name))
     )
     if category_expression:
         return category_expression
     return SYNCHRONIZATION if kind == KIND_OTHER and re.search(r"(?i)event|notify|wait|sync", name) else OTHER
 
 
-def _bare(operator: str | None) -> str:
+def _base_operator_name(operator: str | None) -> str:
     """The name of an operator without its namespace; that of a backward call without the word for it."""
     return _BACKWARD.sub("", _NAMESPACE.sub("", (operator or "")[:_LONGEST]))

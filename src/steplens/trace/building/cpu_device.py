@@ -125,7 +125,7 @@ def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
     return DEFAULT_GROUP, size if type(size) is int and 0 < size < 1 << 31 else None
 
 
-def communicates(ops: pl.DataFrame) -> bool:
+def has_communication(ops: pl.DataFrame) -> bool:
     """Whether the CPU itself ran communication; few traces have any, and looking for its rows takes longer."""
     return any(re.match(_COMMUNICATION, name) for name in ops["name"].cast(pl.String).unique().to_list() if name is not None)
 
@@ -147,7 +147,7 @@ def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl
     )
     sizes = calls.select("shapes", "types").unique()
     sizes = sizes.with_columns(
-        pl.Series("elements", [_elements(text) for text in sizes["shapes"]], dtype=pl.Int64),
+        pl.Series("elements", [_count_elements(text) for text in sizes["shapes"]], dtype=pl.Int64),
         dtype=pl.col("types").str.split(";").list.unique().list.join(";"),
     )
     calls = calls.join(sizes, on=["shapes", "types"], how="left", nulls_equal=True, maintain_order="left")
@@ -183,7 +183,7 @@ TYPE_BYTES = {
 }
 
 
-def _elements(shapes: str | None) -> int | None:
+def _count_elements(shapes: str | None) -> int | None:
     """How many elements the tensors of a shapes text ("2,3;4") have together; None where it does not say."""
     if not shapes:
         return None

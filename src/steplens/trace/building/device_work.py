@@ -10,7 +10,7 @@ import polars as pl
 from steplens.formats.kineto import COPY_CATEGORIES
 from steplens.trace.building.communication_marks import LIBRARY_KERNEL
 from steplens.trace.building.lookup import first_rows
-from steplens.trace.building.nesting import Int64Array, Nesting, innermost
+from steplens.trace.building.nesting import Int64Array, Nesting, innermost_calls
 from steplens.trace.building.steps import step_of
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import (
@@ -72,7 +72,7 @@ def link_launches(
     if "op" not in tasks.columns:
         tasks = tasks.with_columns(op=pl.lit(None, dtype=pl.Int32))
     if "launch_tid" in tasks.columns:
-        tasks = tasks.with_columns(op=pl.coalesce("op", _around(tasks, lane, ops, nesting)))
+        tasks = tasks.with_columns(op=pl.coalesce("op", _ops_around_launches(tasks, lane, ops, nesting)))
     points = None
     if api is not None and "correlation" in tasks.columns and "correlation" in api.columns:
         row = first_rows(api["correlation"], tasks["correlation"])
@@ -93,12 +93,12 @@ def link_launches(
     if points is not None:
         left = (tasks["op"].is_null() & points["launch_ns"].is_not_null()).arg_true()
         if len(left):
-            innermost_ops = _around(points[left], lane, ops, nesting)
+            innermost_ops = _ops_around_launches(points[left], lane, ops, nesting)
             tasks = tasks.with_columns(op=tasks["op"].scatter(left, innermost_ops))
     return tasks
 
 
-def _around(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
+def _ops_around_launches(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
     """Id of the innermost call around each task's launch point on its thread, null where there is none."""
     point, pid, tid = (tasks[column].fill_null(-1).to_numpy() for column in ("launch_ns", "launch_pid", "launch_tid"))
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
@@ -108,7 +108,7 @@ def _around(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: N
         rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
         if len(rows):
             parent = nesting.parent[low:high]
-            local = innermost(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), point[rows])
+            local = innermost_calls(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), point[rows])
             innermost_ops[rows] = np.where(local < 0, -1, local + low)
     series = pl.Series("op", innermost_ops)
     calls: pl.Series = series.set(series < 0, None).cast(pl.Int32)
@@ -133,13 +133,13 @@ def communication_rows(kernels: pl.DataFrame) -> pl.DataFrame:
     tasks = kernels.filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION)
     task_columns = set(tasks.columns)
 
-    def text(column: str) -> pl.Expr:
+    def text_column(column: str) -> pl.Expr:
         return pl.col(column).cast(pl.String) if column in task_columns else pl.lit(None, dtype=pl.String)
 
-    def number(column: str) -> pl.Expr:
+    def integer_column(column: str) -> pl.Expr:
         return pl.col(column).cast(pl.Int64) if column in task_columns else pl.lit(None, dtype=pl.Int64)
 
-    operation = text("collective").str.to_lowercase().fill_null("")
+    operation = text_column("collective").str.to_lowercase().fill_null("")
     kind = (
         pl.when(operation.str.contains("recv"))
         .then(pl.lit(RECEIVE))
@@ -147,25 +147,29 @@ def communication_rows(kernels: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit(SEND))
         .otherwise(pl.lit(COLLECTIVE))
     )
-    element_bytes = text("dtype").replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    element_bytes = text_column("dtype").replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return tasks.select(
         name="name",
         kind=kind.cast(NAME),
         operation=pl.when(operation != "").then(operation).cast(NAME),
-        group=text("group").cast(NAME),
-        ranks=number("group_size").cast(pl.Int32),
-        elements=number("elements"),
-        bytes=number("elements") * element_bytes,
-        dtype=text("dtype").cast(NAME),
+        group=text_column("group").cast(NAME),
+        ranks=integer_column("group_size").cast(pl.Int32),
+        elements=integer_column("elements"),
+        bytes=integer_column("elements") * element_bytes,
+        dtype=text_column("dtype").cast(NAME),
         start_ns="start_ns",
         end_ns="end_ns",
-        launch_ns=number("launch_ns"),
-        correlation=number("correlation"),
+        launch_ns=integer_column("launch_ns"),
+        correlation=integer_column("correlation"),
         device="device",
         stream="stream",
-        op=number("op").cast(pl.Int32),
+        op=integer_column("op").cast(pl.Int32),
         step="step",
-        peer=pl.when(kind == RECEIVE).then(number("source")).when(kind == SEND).then(number("destination")).cast(pl.Int32),
+        peer=pl.when(kind == RECEIVE)
+        .then(integer_column("source"))
+        .when(kind == SEND)
+        .then(integer_column("destination"))
+        .cast(pl.Int32),
     )
 
 

@@ -18,12 +18,12 @@ class Extent(NamedTuple):
     last_ns: int | None
 
 
-def extents(trace: Trace) -> dict[str, Extent]:
+def table_extents(trace: Trace) -> dict[str, Extent]:
     """Table -> its extent, of every table of the trace."""
-    return trace.once(_extents)
+    return trace.once(_compute_extents)
 
 
-def _extents(trace: Trace) -> dict[str, Extent]:
+def _compute_extents(trace: Trace) -> dict[str, Extent]:
     extent_of: dict[str, Extent] = {}
     queries: dict[str, pl.LazyFrame] = {}
     for name in trace:
@@ -31,7 +31,7 @@ def _extents(trace: Trace) -> dict[str, Extent]:
         frame = trace.in_memory(name)
         if frame is not None:
             first, last = (frame[start].min() if start else None), (frame[end].max() if end else None)
-            extent_of[name] = Extent(frame.height, _number(first), _number(last))
+            extent_of[name] = Extent(frame.height, _integer_or_none(first), _integer_or_none(last))
             continue
         missing = pl.lit(None, dtype=pl.Int64)
         bounds = {"first": pl.col(start).min() if start else missing, "last": pl.col(end).max() if end else missing}
@@ -42,5 +42,5 @@ def _extents(trace: Trace) -> dict[str, Extent]:
     return {name: extent_of[name] for name in trace}
 
 
-def _number(value: object) -> int | None:
+def _integer_or_none(value: object) -> int | None:
     return value if isinstance(value, int) else None

@@ -18,12 +18,12 @@ _PYTORCH_NAMES = r"^(?:aten|torch|autograd|c10d|torchvision|torch_npu)::"
 _MINDSPORE_NAMES = r"^(?:Default|Gradients)/"
 
 
-def framework(trace: Trace) -> str:
+def trace_framework(trace: Trace) -> str:
     """``PYTORCH``, ``MINDSPORE`` or ``UNKNOWN``: by what the recording says, else by its folder, else by operators' names."""
-    return trace.once(_framework)
+    return trace.once(_detect_framework)
 
 
-def _framework(trace: Trace) -> str:
+def _detect_framework(trace: Trace) -> str:
     meta = trace.meta_values()
     if str(meta.get("source_format", "")).startswith(_MINDSPORE_FORMATS) or "ms_version" in meta:
         return MINDSPORE

@@ -34,7 +34,7 @@ class Nesting:
     subtree_end: Int64Array
 
 
-def nest(lane: npt.NDArray[np.signedinteger[Any]], start: Int64Array, end: Int64Array) -> Nesting:
+def nest_calls(lane: npt.NDArray[np.signedinteger[Any]], start: Int64Array, end: Int64Array) -> Nesting:
     """Find the innermost enclosing call of every call.
 
     Call j encloses call i when j comes before i on the same lane, ``end[j] >= end[i]`` and ``end[j] > start[i]``
@@ -69,10 +69,10 @@ def nest(lane: npt.NDArray[np.signedinteger[Any]], start: Int64Array, end: Int64
         suspect[open_] = suspect[suspect[open_]]
         open_ = open_[suspect[open_] >= first[open_]]
     parent = np.where(suspect >= first, suspect, -1)
-    return Nesting(parent, _depth(parent), _subtree_end(parent))
+    return Nesting(parent, _nesting_depth(parent), _subtree_end(parent))
 
 
-def _depth(parent: Int64Array) -> Int64Array:
+def _nesting_depth(parent: Int64Array) -> Int64Array:
     """Depth by doubling: every call adds the depth its current ancestor has collected so far."""
     depth = (parent >= 0).astype(np.int64)
     ancestor = parent.copy()
@@ -115,7 +115,7 @@ def subtree_sums(subtree_end: Int64Array, value: Int64Array) -> Int64Array:
     return total[subtree_end] - total[:-1]
 
 
-def lanes(*columns: Int64Array) -> Int64Array:
+def lane_numbers(*columns: Int64Array) -> Int64Array:
     """Dense lane numbers of rows that are sorted by ``columns`` (pid, tid): 0 for the first lane, and so on."""
     count = len(columns[0])
     changed = np.zeros(count, dtype=bool)
@@ -125,7 +125,7 @@ def lanes(*columns: Int64Array) -> Int64Array:
     return numbers
 
 
-def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int64Array) -> Int64Array:
+def innermost_calls(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int64Array) -> Int64Array:
     """The innermost call of one lane that is running at each time, -1 where none is.
 
     Args:
@@ -155,7 +155,7 @@ def innermost(start: Int64Array, end: Int64Array, parent: Int64Array, time: Int6
     return candidate
 
 
-def inherit(parent: Int64Array, own: Int64Array) -> Int64Array:
+def inherit_values(parent: Int64Array, own: Int64Array) -> Int64Array:
     """Value of the nearest call at or above each call that has one (``own >= 0``); -1 where none has."""
     result: Int64Array = own.copy()
     upper = parent.copy()

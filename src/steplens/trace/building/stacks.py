@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.trace.building.nesting import Int64Array, inherit, lanes, nest
+from steplens.trace.building.nesting import Int64Array, inherit_values, lane_numbers, nest_calls
 from steplens.trace.schema import NAME
 
 #: how many frames of a stack are kept, innermost first; deeper ones belong to launchers
@@ -27,18 +27,18 @@ def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
         ops: calls with start_ns, end_ns, pid, tid; shape (n,).
         python: frames with name, start_ns, end_ns, pid, tid.
     """
-    code_of_frame, names = _numbered(python["name"])
+    code_of_frame, names = _number_names(python["name"])
     frames = python.select("start_ns", "end_ns", "pid", "tid", code=code_of_frame)
     calls = ops.select("start_ns", "end_ns", "pid", "tid", code=pl.lit(-1, dtype=pl.Int64))
     # frames go first, so that a frame with the times of a call becomes its parent and not its child
     joined = pl.concat([frames, calls]).with_row_index("row")
     joined = joined.sort("pid", "tid", "start_ns", "end_ns", descending=[False, False, False, True], maintain_order=True)
     code = joined["code"].to_numpy()
-    lane = lanes(joined["pid"].to_numpy(), joined["tid"].to_numpy())
-    nesting = nest(lane, joined["start_ns"].to_numpy(), joined["end_ns"].to_numpy())
+    lane = lane_numbers(joined["pid"].to_numpy(), joined["tid"].to_numpy())
+    nesting = nest_calls(lane, joined["start_ns"].to_numpy(), joined["end_ns"].to_numpy())
     is_frame = code >= 0
     position = np.arange(len(code), dtype=np.int64)
-    nearest = inherit(nesting.parent, np.where(is_frame, position, -1))
+    nearest = inherit_values(nesting.parent, np.where(is_frame, position, -1))
     upper_frame = np.where(nesting.parent >= 0, nearest[np.maximum(nesting.parent, 0)], -1)
 
     stack, parents, codes = _number_stacks(is_frame, upper_frame, code, nesting.depth)
@@ -49,7 +49,7 @@ def call_stacks(ops: pl.DataFrame, python: pl.DataFrame) -> pl.Series:
         upper_frame[calls_mask] >= 0, stack[np.maximum(upper_frame[calls_mask], 0)], -1
     )
     used, index = np.unique(of_call, return_inverse=True)
-    texts = [None if number < 0 else _text(int(number), parents, codes, names) for number in used]
+    texts = [None if number < 0 else _stack_text(int(number), parents, codes, names) for number in used]
     result: pl.Series = pl.Series("stack", texts, dtype=pl.String).gather(index).cast(NAME)
     return result
 
@@ -85,7 +85,7 @@ def _number_stacks(
     return stack, parents, codes
 
 
-def _numbered(column: pl.Series) -> tuple[pl.Series, list[str]]:
+def _number_names(column: pl.Series) -> tuple[pl.Series, list[str]]:
     """A number for every name and the text of every number, addresses left out.
 
     "<built-in method add of Tensor object at 0x7f...>" is the same place in the program for every tensor.
@@ -98,7 +98,7 @@ def _numbered(column: pl.Series) -> tuple[pl.Series, list[str]]:
     return column.to_physical().replace_strict(physical, codes, return_dtype=pl.Int64), ordered
 
 
-def _text(number: int, parents: list[int], codes: list[int], names: list[str]) -> str:
+def _stack_text(number: int, parents: list[int], codes: list[int], names: list[str]) -> str:
     frames: list[str] = []
     while number >= 0 and len(frames) < STACK_LIMIT:
         frames.append(names[codes[number]].replace(";", ","))

@@ -20,7 +20,7 @@ _SUFFIX = ".seal"
 _MOST_BYTES = 1 << 20
 
 
-def keep(folder: Path, name: str, files: Sequence[Path]) -> None:
+def remember_results(folder: Path, name: str, files: Sequence[Path]) -> None:
     """Remember results as ours; where that cannot be written they are made again the next time.
 
     Args:
@@ -29,27 +29,27 @@ def keep(folder: Path, name: str, files: Sequence[Path]) -> None:
         files: the results, and what they were made of.
     """
     with contextlib.suppress(OSError):
-        marks = json.dumps(seal.marks(files)).encode()
-        mark = seal.seal(_KIND, _known(folder, name, files) + marks)
+        marks = json.dumps(seal.file_change_marks(files)).encode()
+        mark = seal.compute_seal(_KIND, _results_identity(folder, name, files) + marks)
         if mark is not None:
             rundir.make_directory(folder / rundir.CACHE_DIRECTORY)
-            with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as cache_folder:
+            with seal.open_folder(folder / rundir.CACHE_DIRECTORY, ours=False) as cache_folder:
                 rundir.write_bytes(seal.path_of(cache_folder) / f"{name}{_SUFFIX}", mark + marks)
 
 
 def are_ours(folder: Path, name: str, files: Sequence[Path]) -> bool:
     """Whether ``keep`` was called with exactly these files, and none of them has changed since."""
     try:
-        with seal.folder(folder / rundir.CACHE_DIRECTORY, ours=False) as cache_folder:
-            content = seal.read(f"{name}{_SUFFIX}", cache_folder, _MOST_BYTES)
+        with seal.open_folder(folder / rundir.CACHE_DIRECTORY, ours=False) as cache_folder:
+            content = seal.read_file(f"{name}{_SUFFIX}", cache_folder, _MOST_BYTES)
         mark, marks = content[: seal.SIZE], content[seal.SIZE :]
-        is_ours = seal.is_sealed(_KIND, _known(folder, name, files) + marks, mark)
+        is_ours = seal.is_sealed(_KIND, _results_identity(folder, name, files) + marks, mark)
         return is_ours and not seal.is_changed_in_place(files, json_text.loads_stored(marks))
     except OSError:
         return False
 
 
-def _known(folder: Path, name: str, files: Sequence[Path]) -> bytes:
+def _results_identity(folder: Path, name: str, files: Sequence[Path]) -> bytes:
     # not the name alone: two devices of a capture have files of one name, and results of the one are none of the other
-    identities = sorted(([seal.place(file, folder), *seal.identity(file)[1:]] for file in files), key=str)
+    identities = sorted(([seal.relative_place(file, folder), *seal.source_identity(file)[1:]] for file in files), key=str)
     return json.dumps([name, identities]).encode()

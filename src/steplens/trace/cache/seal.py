@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from steplens.trace.cache.secret import secret
+from steplens.trace.cache.secret import user_secret
 
 #: bytes of a seal, and of a digest
 SIZE = hashlib.sha256().digest_size
@@ -35,30 +35,30 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def is_possible() -> bool:
     """Whether anything can be sealed: without a secret nothing is believed, so that nothing is worth keeping."""
-    return secret() is not None
+    return user_secret() is not None
 
 
-def seal(kind: str, content: bytes) -> bytes | None:
+def compute_seal(kind: str, content: bytes) -> bytes | None:
     """The seal of some content: 32 bytes that nobody makes who does not have this user's secret; None where there is none.
 
     Args:
         kind: what the content is, so that one thing that is kept does not pass for another.
         content: what is sealed; it has to hold the digests of whatever else shall be believed with it.
     """
-    key = secret()
+    key = user_secret()
     return None if key is None else hmac.digest(key, kind.encode() + b"\0" + content, "sha256")
 
 
 def is_sealed(kind: str, content: bytes, mark: bytes) -> bool:
     """Whether ``mark`` is our seal of this content."""
-    expected = seal(kind, content)
+    expected = compute_seal(kind, content)
     return expected is not None and hmac.compare_digest(expected, mark)
 
 
 # --- what something was made of
 
 
-def identity(source: Path) -> list[str | int]:
+def source_identity(source: Path) -> list[str | int]:
     """What a source is known by: its name, size, time and content.
 
     Of a file of up to 192 KiB all content counts. Of a larger one the ends and 32 samples are read, from places that only this
@@ -71,17 +71,17 @@ def identity(source: Path) -> list[str | int]:
     values: list[str | int] = [source.name, status.st_size, status.st_mtime_ns]
     if not stat.S_ISREG(status.st_mode):
         return values
-    return [*values, _content(source, status.st_size)]
+    return [*values, _content_digest(source, status.st_size)]
 
 
-def place(source: Path, folder: Path) -> str:
+def relative_place(source: Path, folder: Path) -> str:
     """Where a source lies, seen from the folder of what is kept, which may be moved or opened by another path."""
     if source.is_relative_to(folder):
         return str(source.relative_to(folder))
     return os.path.relpath(os.path.join(os.path.realpath(source.parent), source.name), os.path.realpath(folder))
 
 
-def marks(sources: Iterable[Path]) -> list[list[int]]:
+def file_change_marks(sources: Iterable[Path]) -> list[list[int]]:
     """Of every source that is too large to be read whole: its number in the file system, and when that last noted a change.
 
     No program can set that time. A copy and a file that came in place of another one have numbers of their own.
@@ -100,33 +100,33 @@ def is_changed_in_place(sources: Iterable[Path], before: list[list[int]]) -> boo
         OSError: as ``marks``.
     """
     numbers = {number for number, _ in before}
-    return any(mark[0] in numbers and mark not in before for mark in marks(sources))
+    return any(mark[0] in numbers and mark not in before for mark in file_change_marks(sources))
 
 
-def _content(source: Path, size: int) -> str:
+def _content_digest(source: Path, size: int) -> str:
     digest = hashlib.sha256()
     descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if size <= WHOLE_BYTES:
-            digest.update(_at(descriptor, 0, WHOLE_BYTES))
+            digest.update(_read_at(descriptor, 0, WHOLE_BYTES))
         else:
-            digest.update(_at(descriptor, 0, _END_BYTES))
+            digest.update(_read_at(descriptor, 0, _END_BYTES))
             for place in _sample_places(size):
-                digest.update(_at(descriptor, place, _SAMPLE_BYTES))
-            digest.update(_at(descriptor, size - _END_BYTES, _END_BYTES))
+                digest.update(_read_at(descriptor, place, _SAMPLE_BYTES))
+            digest.update(_read_at(descriptor, size - _END_BYTES, _END_BYTES))
     finally:
         os.close(descriptor)
     return digest.hexdigest()
 
 
-def _at(descriptor: int, place: int, size: int) -> bytes:
+def _read_at(descriptor: int, place: int, size: int) -> bytes:
     return os.pread(descriptor, size, place)
 
 
 def _sample_places(size: int) -> list[int]:
     """One place in each of as many equal stretches between the ends; whoever changes a file cannot know which."""
     stretch = (size - 2 * _END_BYTES) // _SAMPLES
-    stream = hashlib.shake_256(seal("samples", str(size).encode()) or b"").digest(8 * _SAMPLES)
+    stream = hashlib.shake_256(compute_seal("samples", str(size).encode()) or b"").digest(8 * _SAMPLES)
     free = stretch - _SAMPLE_BYTES + 1
     drawn = [int.from_bytes(stream[8 * number : 8 * number + 8], "little") % free for number in range(_SAMPLES)]
     return [_END_BYTES + number * stretch + offset for number, offset in enumerate(drawn)]
@@ -136,7 +136,7 @@ def _sample_places(size: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def folder(path: Path | str, *, inside: int | None = None, ours: bool = True) -> Iterator[int]:
+def open_folder(path: Path | str, *, inside: int | None = None, ours: bool = True) -> Iterator[int]:
     """A descriptor of a folder that is no link.
 
     Args:
@@ -163,7 +163,7 @@ def cache_folder(cache: Path) -> Iterator[int]:
     Raises:
         OSError: one of the two is missing or a link, or the cache belongs to somebody else.
     """
-    with folder(cache.parent, ours=False) as around, folder(cache.name, inside=around) as inside:
+    with open_folder(cache.parent, ours=False) as around, open_folder(cache.name, inside=around) as inside:
         yield inside
 
 
@@ -198,7 +198,7 @@ def open_file(name: str, inside: int) -> int:
     return descriptor
 
 
-def read(name: str, inside: int, limit: int) -> bytes:
+def read_file(name: str, inside: int, limit: int) -> bytes:
     """The bytes of a file of ours.
 
     Raises:
@@ -211,7 +211,7 @@ def read(name: str, inside: int, limit: int) -> bytes:
     return content
 
 
-def digest(name: str, inside: int) -> list[str | int]:
+def file_digest(name: str, inside: int) -> list[str | int]:
     """Size and SHA-256 of a file of ours: its content is that which was sealed, or it is not shown.
 
     Raises:

@@ -29,10 +29,10 @@ class RefusedError(Exception):
     """There is something that others may have made, or may know."""
 
 
-def secret() -> bytes | None:
+def user_secret() -> bytes | None:
     """The secret, made where there is none yet; None where there can be none, or, which is said, where others may know it."""
     try:
-        for place in places():
+        for place in private_folders():
             with contextlib.suppress(OSError):
                 return _read_or_make(place)
     except RefusedError as refused:
@@ -42,15 +42,15 @@ def secret() -> bytes | None:
     return None
 
 
-def places() -> list[Path]:
+def private_folders() -> list[Path]:
     """Folders for what only this user may read, the first choice first; none need exist."""
     state_home = os.environ.get("XDG_STATE_HOME", "")
     # the standard of these variables: what is not absolute does not count
-    state = Path(state_home) if os.path.isabs(state_home) else _home() / ".local" / "state"
+    state = Path(state_home) if os.path.isabs(state_home) else _user_home() / ".local" / "state"
     return [state / "steplens", _MEMORY / f"steplens-{os.geteuid()}-state"]
 
 
-def _home() -> Path:
+def _user_home() -> Path:
     """The user's home: with ``sudo`` the variable may still name that of another one."""
     candidates = [Path(os.environ.get("HOME", ""))]
     with contextlib.suppress(KeyError):
@@ -63,7 +63,7 @@ def _home() -> Path:
     return Path(os.devnull)
 
 
-def opened(place: Path) -> int:
+def open_private_folder(place: Path) -> int:
     """A descriptor of one of the folders, made where it is missing; whoever asks closes it.
 
     Raises:
@@ -90,18 +90,18 @@ def _read_or_make(place: Path) -> bytes:
         OSError: it can be neither read nor made.
         RefusedError: the folder or the file is not that of this user alone.
     """
-    folder = opened(place)
+    folder = open_private_folder(place)
     try:
         try:
-            return _read(folder, place / NAME)
+            return _read_secret(folder, place / NAME)
         except FileNotFoundError:
-            _make(folder)
-            return _read(folder, place / NAME)
+            _create_secret(folder)
+            return _read_secret(folder, place / NAME)
     finally:
         os.close(folder)
 
 
-def _read(folder: int, path: Path) -> bytes:
+def _read_secret(folder: int, path: Path) -> bytes:
     # a link, or a pipe that would make this wait, is looked at and not opened
     if not stat.S_ISREG(os.stat(NAME, dir_fd=folder, follow_symlinks=False).st_mode):
         raise RefusedError(f"{path} is not a file of its own")
@@ -118,7 +118,7 @@ def _read(folder: int, path: Path) -> bytes:
     return content
 
 
-def _make(folder: int) -> None:
+def _create_secret(folder: int) -> None:
     """Write a secret under another name and link it to its own: whoever is first wins, and nobody ever sees half of one."""
     name = f".{NAME}-{os.getpid()}-{os.urandom(4).hex()}"
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)

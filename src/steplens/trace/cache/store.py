@@ -50,7 +50,7 @@ _INDEX_BYTES = 4 << 10
 _KEPT_BYTES = 256 << 20
 
 
-def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, told: Sequence[int | str] = ()) -> Trace:
+def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, told: Sequence[int | str] = ()) -> Trace:
     """The trace in ``cache`` if it is of exactly these sources, else a new one, cached where that is possible.
 
     Args:
@@ -62,19 +62,19 @@ def cached(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, 
     if not seal.is_possible():
         return build()
     cache = seal.own_place(cache)
-    key = _key(cache, sources, told)
-    loaded = _load(cache, key, sources)
+    key = _cache_key(cache, sources, told)
+    loaded = _load_trace(cache, key, sources)
     if loaded is not None:
         return loaded
-    marks = [] if key is None else seal.marks(sources)
+    marks = [] if key is None else seal.file_change_marks(sources)
     trace = build()
     # a read-only or full disk makes the next opening slower, and nothing else
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
-        if key is not None and _key(cache, sources, told) == key and seal.marks(sources) == marks:
-            trace.kept = _save(trace, cache, {"key": key, "marks": marks})
+        if key is not None and _cache_key(cache, sources, told) == key and seal.file_change_marks(sources) == marks:
+            trace.kept = _save_trace(trace, cache, {"key": key, "marks": marks})
             if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
-                return _load(cache, key, sources) or trace
+                return _load_trace(cache, key, sources) or trace
     return trace
 
 
@@ -82,23 +82,23 @@ def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] =
     """Whether there is a cache of ours of exactly these sources (``cached``); whether its tables are whole is not looked at."""
     try:
         with seal.cache_folder(seal.own_place(cache)) as folder:
-            raw = seal.read(_MANIFEST, folder, _MANIFEST_BYTES)
-        return _is_of(_checked_manifest(raw), _key(cache, sources, told), sources)
+            raw = seal.read_file(_MANIFEST, folder, _MANIFEST_BYTES)
+        return _is_of(_checked_manifest(raw), _cache_key(cache, sources, told), sources)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _key(cache: Path, sources: Sequence[Path], told: Sequence[int | str]) -> dict[str, Any] | None:
+def _cache_key(cache: Path, sources: Sequence[Path], told: Sequence[int | str]) -> dict[str, Any] | None:
     """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say."""
     folder = cache.parent.parent
     try:
         # not the name alone: folders between tell devices and ranks, and hold files of one name
-        files = sorted(([seal.place(path, folder), *seal.identity(path)[1:]] for path in sources), key=str)
+        files = sorted(([seal.relative_place(path, folder), *seal.source_identity(path)[1:]] for path in sources), key=str)
     except OSError:
         return None
     # another version may read the same files better, or check them more
     versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
-    return {**versions, **expansion.setting(), "columns": _COLUMNS, "sources": files, "told": list(told)}
+    return {**versions, **expansion.limit_setting(), "columns": _COLUMNS, "sources": files, "told": list(told)}
 
 
 def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:
@@ -106,28 +106,28 @@ def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequen
     return key is not None and manifest["key"] == key and not seal.is_changed_in_place(sources, manifest["marks"])
 
 
-def _load(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
+def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
     try:
         with seal.cache_folder(cache) as folder:
-            raw = seal.read(_MANIFEST, folder, _MANIFEST_BYTES)
+            raw = seal.read_file(_MANIFEST, folder, _MANIFEST_BYTES)
             manifest = _checked_manifest(raw)
             if not _is_of(manifest, key, sources):
                 return None
             tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
             for file, digest in manifest["tables"].items():
                 # their columns are those of the key, as they were written; looking at them would take most of the time
-                read = _small(folder, digest) if file == _SMALL else _large(cache / file, folder, digest)
+                read = _read_small_tables(folder, digest) if file == _SMALL else _scan_large_table(cache / file, folder, digest)
                 if read is None or not set(read) <= set(SCHEMA):
                     return None
                 tables |= read
-        return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _fingerprint(raw)))
+        return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _manifest_fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
 
 
-def _small(inside: int, digest: list[str | int]) -> dict[str, pl.DataFrame] | None:
+def _read_small_tables(inside: int, digest: list[str | int]) -> dict[str, pl.DataFrame] | None:
     """The small tables; None where their file is not the one that was written."""
-    content = seal.read(_SMALL, inside, _SMALL_FILE_BYTES)
+    content = seal.read_file(_SMALL, inside, _SMALL_FILE_BYTES)
     # the very bytes that are decoded are the ones that were looked at
     if [len(content), hashlib.sha256(content).hexdigest()] != digest:
         return None
@@ -139,10 +139,10 @@ def _small(inside: int, digest: list[str | int]) -> dict[str, pl.DataFrame] | No
     return tables
 
 
-def _large(file: Path, inside: int, digest: list[str | int]) -> dict[str, pl.LazyFrame] | None:
+def _scan_large_table(file: Path, inside: int, digest: list[str | int]) -> dict[str, pl.LazyFrame] | None:
     """A large table, of which nothing is read yet; None where its file is not the one that was written."""
     name, _, kind = file.name.partition(".")
-    return {name: pl.scan_parquet(file)} if kind == _PARQUET and seal.digest(file.name, inside) == digest else None
+    return {name: pl.scan_parquet(file)} if kind == _PARQUET and seal.file_digest(file.name, inside) == digest else None
 
 
 def _checked_manifest(raw: bytes) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _source_of(recorded: str, cache: Path) -> Path:
     return folder / relative_path
 
 
-def _fingerprint(manifest: bytes) -> str:
+def _manifest_fingerprint(manifest: bytes) -> str:
     """Of a manifest, which holds a digest of every table."""
     return hashlib.sha256(manifest).hexdigest()
 
@@ -190,7 +190,7 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def _save(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
+def _save_trace(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
     """Write the tables; where they lie then, None where they may not be written."""
     if not _is_text(cache):
         return None
@@ -199,21 +199,21 @@ def _save(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
         return None
     rundir.make_directory(cache.parent)
     # from here on by descriptors: who can write to the capture's folder might put links in place of what was looked at
-    with seal.folder(cache.parent, ours=False) as around:
+    with seal.open_folder(cache.parent, ours=False) as around:
         place = seal.path_of(around)
         old = cache.name if _is_own_folder(cache.name, around) else None
         temporary = partial.partial_path(place / cache.name)
         temporary.mkdir(mode=0o700)
         try:
-            with seal.folder(temporary.name, inside=around) as inside:
-                manifest = _write(trace, inside, {**made_of, "source": os.path.relpath(trace.source, folder)})
+            with seal.open_folder(temporary.name, inside=around) as inside:
+                manifest = _write_tables(trace, inside, {**made_of, "source": os.path.relpath(trace.source, folder)})
                 os.fchmod(inside, rundir.DIRECTORY_MODE)
             if old is not None:
                 away = partial.partial_path(place / old)
                 os.replace(place / old, away)
                 shutil.rmtree(away, ignore_errors=True)
             os.replace(temporary, place / cache.name)
-            return Kept(cache, _fingerprint(manifest))
+            return Kept(cache, _manifest_fingerprint(manifest))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -225,7 +225,7 @@ def _is_own_folder(name: str, inside: int) -> bool:
         OSError: there is something else, such as a link, in whose place nothing is put.
     """
     try:
-        with seal.folder(name, inside=inside):
+        with seal.open_folder(name, inside=inside):
             return True
     except FileNotFoundError:
         return False
@@ -241,7 +241,7 @@ def _as_arrow(frame: pl.DataFrame, most_bytes: int) -> bytes | None:
     return content.getvalue() if content.tell() <= most_bytes else None
 
 
-def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
+def _write_tables(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
     """Write tables and manifest into an empty folder; the manifest.
 
     Raises:
@@ -259,14 +259,14 @@ def _write(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
         file = place / f"{name}.{_PARQUET}"
         frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
         file.chmod(rundir.FILE_MODE)
-        digests[file.name] = seal.digest(file.name, inside)
+        digests[file.name] = seal.file_digest(file.name, inside)
     if small:
         index = json.dumps({name: len(stream) for name, stream in small.items()}).encode()
         content = b"".join((index, b"\n", *small.values()))
         _write_file(place / _SMALL, content)
         digests[_SMALL] = [len(content), hashlib.sha256(content).hexdigest()]
     manifest_content = json.dumps({**made_of, "tables": digests}).encode()
-    mark = seal.seal(_SEALED, manifest_content)
+    mark = seal.compute_seal(_SEALED, manifest_content)
     if mark is None:
         raise OSError("there is no secret any more")
     manifest = _sealed_text(mark.hex().encode(), manifest_content)

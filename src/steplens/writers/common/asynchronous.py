@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from steplens.trace.building.nesting import innermost, nest
+from steplens.trace.building.nesting import innermost_calls, nest_calls
 from steplens.trace.schema import CORE_CPU
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import device_kind
@@ -62,12 +62,12 @@ def _has_crossing_calls(others: pl.DataFrame, mine: pl.DataFrame) -> bool:
     if others.is_empty() or mine.is_empty():
         return False
     start, end = others["start_ns"].to_numpy(), others["end_ns"].to_numpy()
-    parent = nest(np.zeros(len(start), dtype=np.int64), start, end).parent
+    parent = nest_calls(np.zeros(len(start), dtype=np.int64), start, end).parent
     first, last = mine["start_ns"].to_numpy(), mine["end_ns"].to_numpy()
-    before = innermost(start, end, parent, first - 1)
+    before = innermost_calls(start, end, parent, first - 1)
     ends = end[np.maximum(before, 0)]
     ends_behind = (before >= 0) & (first < ends) & (ends < last)
-    after = innermost(start, end, parent, last)
+    after = innermost_calls(start, end, parent, last)
     starts, ends = start[np.maximum(after, 0)], end[np.maximum(after, 0)]
     ends_inside = (after >= 0) & (first < starts) & (starts < last) & (last < ends)
     return bool((ends_behind | ends_inside).any())

@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.analysis.tools.names import each
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.building.devices import NPU
-from steplens.trace.building.extents import extents
+from steplens.trace.building.extents import table_extents
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
 
 #: tasks below that are mostly start-up, whatever they do
@@ -80,7 +80,7 @@ def matching_rows(rows: pl.DataFrame, pattern: str, column: str = "name") -> pl.
 
 def has_communication(facts: Sequence[Facts]) -> bool:
     """Whether any communication was recorded."""
-    return any(extent.rows for part in facts if (extent := extents(part.trace).get("communication")) is not None)
+    return any(extent.rows for part in facts if (extent := table_extents(part.trace).get("communication")) is not None)
 
 
 def is_significant(facts: Facts, length_ns: float) -> bool:

@@ -78,7 +78,7 @@ class WindowCapture:
         from steplens.collect.pytorch.profiler import profile
         from steplens.collect.pytorch.schedule import schedule
 
-        folder = rundir.make_directory(rundir.absolute(settings.prof_dir))
+        folder = rundir.make_directory(rundir.absolute_path(settings.prof_dir))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise OSError(f"{folder} cannot be written")
         recorded: dict[str, Any] = dict(settings.recorded)

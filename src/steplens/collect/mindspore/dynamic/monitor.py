@@ -51,7 +51,7 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         if kwargs:
             log.warning(f"{', '.join(sorted(kwargs))}: without effect.")
         install_hooks()
-        self._form = MindsporeForm(rundir.absolute(output_path))
+        self._form = MindsporeForm(rundir.absolute_path(output_path))
         self._in_step = False
         #: number of the step that runs; 0 before the first
         self._count = 0

@@ -46,7 +46,7 @@ class tensorboard_trace_handler:
         ):
             log.warning(f"worker_name should be a text of at most {rundir.WORKER_BYTES} bytes; the host's name is used.")
             worker_name = None
-        self.directory = rundir.absolute(dir_name or _DEFAULT_DIRECTORY)
+        self.directory = rundir.absolute_path(dir_name or _DEFAULT_DIRECTORY)
         self.worker_name = worker_name
         self._analyse = boolean_or_default("analyse_flag", analyse_flag, True)
         self._wait = not boolean_or_default("async_mode", async_mode, False)

@@ -53,7 +53,7 @@ class Profiler:
         unused = parameters.without_effect(kwargs, values)
         if unused:
             log.warning(f"{', '.join(unused)}: nothing of that can be recorded on a CPU.")
-        self._top = rundir.absolute(values["output_path"])
+        self._top = rundir.absolute_path(values["output_path"])
         self._directory = self._top / rundir.PROFILER_DIRECTORY
         self._metadata = Metadata(TOTAL_LIMIT_2_4)
         self._window: Window | None = None

@@ -9,7 +9,7 @@ from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NOT
 from steplens.readers.ascend.ascend_link import scope_of
 from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of, whole_table, with_valid_times
 from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.trace.building.nesting import lanes, nest
+from steplens.trace.building.nesting import lane_numbers, nest_calls
 from steplens.trace.building.stacks import STACK_LIMIT
 from steplens.trace.health import (
     CALL_STACKS,
@@ -118,8 +118,8 @@ def _python_frames(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
         return pl.DataFrame()
     frames = calls.select(name="text", start_ns="startNs", end_ns=pl.max_horizontal("startNs", "endNs"), pid="pid", tid="tid")
     frames = frames.sort("pid", "tid", "start_ns", "end_ns", descending=[False, False, False, True], maintain_order=True)
-    lane = lanes(frames["pid"].to_numpy(), frames["tid"].to_numpy())
-    parent = pl.Series(nest(lane, frames["start_ns"].to_numpy(), frames["end_ns"].to_numpy()).parent)
+    lane = lane_numbers(frames["pid"].to_numpy(), frames["tid"].to_numpy())
+    parent = pl.Series(nest_calls(lane, frames["start_ns"].to_numpy(), frames["end_ns"].to_numpy()).parent)
     return frames.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64), parent=parent.set(parent < 0, None))
 
 

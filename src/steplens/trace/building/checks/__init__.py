@@ -50,12 +50,12 @@ ACROSS: tuple[Callable[[Sequence[tuple[Path, Trace]]], Iterable[HealthFinding]],
 )
 
 
-def run(tables: Tables, health: HealthLog) -> None:
+def check_tables(tables: Tables, health: HealthLog) -> None:
     """Check the linked tables of one trace, all with the columns of the schema, and add what is found."""
     for check in CHECKS:
         health.extend(check(tables))
 
 
-def across(traces: Sequence[tuple[Path, Trace]]) -> list[HealthFinding]:
+def compare_traces(traces: Sequence[tuple[Path, Trace]]) -> list[HealthFinding]:
     """Check the traces of one run, each with the path it comes from, against each other."""
     return [item for check in ACROSS for item in check(traces)]

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from steplens.trace.building.checks.common import Tables, device_tasks, int64, launched_tasks, length, named, resolution
+from steplens.trace.building.checks.common import (
+    Tables,
+    device_tasks,
+    format_duration,
+    launched_tasks,
+    rows_matching_name,
+    time_resolution,
+    to_int64_array,
+)
 from steplens.trace.health import (
     ERROR,
     EVERYTHING,
@@ -51,18 +59,18 @@ def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
     if tasks is None:
         return
     tasks = tasks.select("start_ns", "launch_ns").drop_nulls()
-    allowed = _JITTER_NS + max(resolution(tasks["start_ns"]), resolution(tasks["launch_ns"]))
+    allowed = _JITTER_NS + max(time_resolution(tasks["start_ns"]), time_resolution(tasks["launch_ns"]))
     early = (tasks["launch_ns"] - tasks["start_ns"]).filter(tasks["start_ns"] < tasks["launch_ns"] - allowed)
     if not len(early):
         return
-    most = _ns(early.max())
+    most = _format_aggregate(early.max())
     if int(early.max()) < _SMALL_NS and len(early) < _FEW_SHARE * tasks.height:
         severity, so = INFO, f"by up to {most}: the clocks of host and device agree to about that"
     else:
         severity = ERROR if 2 * len(early) > tasks.height else WARNING
         so = (
-            f"by {_ns(early.median())} in the middle and {most} at most: the clock of the device is early by at least that, or "
-            "they are linked to the wrong calls"
+            f"by {_format_aggregate(early.median())} in the middle and {most} at most: the clock of the device is "
+            "early by at least that, or they are linked to the wrong calls"
         )
     message = f"{len(early)} of {tasks.height} device tasks start before the call that launched them, {so}"
     yield finding("tasks_before_launch", severity, len(early), message, KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
@@ -86,23 +94,23 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
         return
     unsafe = (KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
     if api is not None and devices == 1 and api["pid"].n_unique() == 1:
-        late = _behind_synchronization(tasks, named(api, _WAIT_FOR_DEVICE))
+        late = _behind_synchronization(tasks, rows_matching_name(api, _WAIT_FOR_DEVICE))
         if len(late):
             message = (
-                f"{len(late)} calls that wait for the device return up to {length(late.max())} before its last task ends: "
-                "the clock of the device is late by at least that, or they are linked to the wrong calls"
+                f"{len(late)} calls that wait for the device return up to {format_duration(late.max())} before its last "
+                "task ends: the clock of the device is late by at least that, or they are linked to the wrong calls"
             )
             yield finding("device_clock_late", ERROR, len(late), message, *unsafe)
             return
     tasks = tasks.sort("start_ns")
-    end = np.maximum.accumulate(int64(tasks["end_ns"]))
-    idle = int64(tasks["launch_ns"])[1:] > end[:-1] + _JITTER_NS
-    wait = (int64(tasks["start_ns"]) - int64(tasks["launch_ns"]))[1:][idle]
+    end = np.maximum.accumulate(to_int64_array(tasks["end_ns"]))
+    idle = to_int64_array(tasks["launch_ns"])[1:] > end[:-1] + _JITTER_NS
+    wait = (to_int64_array(tasks["start_ns"]) - to_int64_array(tasks["launch_ns"]))[1:][idle]
     if len(wait) >= _LATE_LEAST and wait.min() > _LATE_START_NS:
         message = (
             f"{len(wait)} tasks were launched while the device had nothing to do, and none of them starts "
-            f"within {length(wait.min())}: the clock of the device is late by nearly that, or something that was not recorded "
-            "kept it busy"
+            f"within {format_duration(wait.min())}: the clock of the device is late by nearly that, or something that "
+            "was not recorded kept it busy"
         )
         yield finding("device_clock_late", WARNING, len(wait), message, *unsafe)
 
@@ -111,15 +119,15 @@ def _behind_synchronization(tasks: pl.DataFrame, waiting: pl.DataFrame) -> np.ty
     """How far behind the end of each waiting call the last task ends that was launched before it; only where it does, ns."""
     waiting = waiting.sort("start_ns")
     tasks = tasks.sort("launch_ns")
-    last_end = np.maximum.accumulate(int64(tasks["end_ns"]))
-    launched = np.searchsorted(int64(tasks["launch_ns"]), int64(waiting["start_ns"]))
-    behind = last_end[np.maximum(launched - 1, 0)] - int64(waiting["end_ns"])
+    last_end = np.maximum.accumulate(to_int64_array(tasks["end_ns"]))
+    launched = np.searchsorted(to_int64_array(tasks["launch_ns"]), to_int64_array(waiting["start_ns"]))
+    behind = last_end[np.maximum(launched - 1, 0)] - to_int64_array(waiting["end_ns"])
     return behind[(launched > 0) & (behind > _SYNCHRONIZATION_SLACK_NS)]
 
 
 def out_of_range(tables: Tables) -> Iterator[HealthFinding]:
     """All times lie within a day of each other."""
-    middle = _middle(tables)
+    middle = _middle_time(tables)
     if middle is None:
         return
     for name, frame in tables.items():
@@ -135,7 +143,7 @@ def out_of_range(tables: Tables) -> Iterator[HealthFinding]:
         yield finding("out_of_range", ERROR, count, f"{count} rows of {name} lie more than a day away from the rest", EVERYTHING)
 
 
-def _middle(tables: Tables) -> int | None:
+def _middle_time(tables: Tables) -> int | None:
     """A time in the middle of the largest table of events."""
     frames = [frame for name in ("ops", "kernels", "api") if (frame := tables.get(name)) is not None]
     if not frames:
@@ -151,13 +159,15 @@ def timestamp_precision(tables: Tables) -> Iterator[HealthFinding]:
     tasks = device_tasks(tables)
     coarse: dict[int, list[str]] = {}
     for side, columns in (("the host", host), ("the device", [] if tasks is None else [tasks["start_ns"]])):
-        finest = min((step for column in columns if (step := resolution(column)) > 1), default=1)
-        if finest >= _COARSE_NS and all(resolution(column) > 1 or len(column) < _FEW for column in columns):
+        finest = min((step for column in columns if (step := time_resolution(column)) > 1), default=1)
+        if finest >= _COARSE_NS and all(time_resolution(column) > 1 or len(column) < _FEW for column in columns):
             coarse.setdefault(finest, []).append(side)
     if coarse:
-        message = ", ".join(f"times of {' and '.join(of)} are multiples of {length(step)}" for step, of in coarse.items())
+        message = ", ".join(
+            f"times of {' and '.join(of)} are multiples of {format_duration(step)}" for step, of in coarse.items()
+        )
         yield finding("timestamp_precision", INFO, 1, f"{message}; lengths of about that say little", SHORT_TIMES)
 
 
-def _ns(value: object) -> str:
-    return length(float(value))  # type: ignore[arg-type]
+def _format_aggregate(value: object) -> str:
+    return format_duration(float(value))  # type: ignore[arg-type]

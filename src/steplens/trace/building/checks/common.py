@@ -18,7 +18,7 @@ _SAMPLE = 4096
 _LEAST = 32
 
 
-def resolution(times: pl.Series) -> int:
+def time_resolution(times: pl.Series) -> int:
     """The largest number of ns that all times are apart by multiples of, from an even sample; 1 where they are too few."""
     times = times.drop_nulls() if times.null_count() else times
     if len(times) < _LEAST:
@@ -27,7 +27,7 @@ def resolution(times: pl.Series) -> int:
     return max(int(np.gcd.reduce(sample - sample.min())), 1)
 
 
-def named(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
+def rows_matching_name(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
     """The rows whose name matches a regular expression; it is tried once per distinct name."""
     names = frame["name"].unique()
     matching = names.filter(names.cast(pl.String).str.contains(pattern).fill_null(False))
@@ -58,13 +58,13 @@ def launched_tasks(tables: Tables) -> pl.DataFrame | None:
     return tasks if tasks.height else None
 
 
-def int64(column: pl.Series) -> Int64Array:
+def to_int64_array(column: pl.Series) -> Int64Array:
     """A column of integers without nulls as an array."""
     array: Int64Array = column.to_numpy()
     return array
 
 
-def length(ns: float) -> str:
+def format_duration(ns: float) -> str:
     """A length of time for a message: ``3.2 us``, ``5 ms``."""
     for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (3600e9, 1e9, "s")):
         if abs(ns) < limit:

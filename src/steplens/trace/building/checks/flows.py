@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from steplens.trace.building.checks.common import Tables, length, resolution
+from steplens.trace.building.checks.common import Tables, format_duration, time_resolution
 from steplens.trace.health import FLOWS, HOST_AGAINST_DEVICE, WARNING, HealthFinding, finding
 
 _JITTER_NS = 1_000
@@ -47,8 +47,8 @@ def backward_flows(tables: Tables) -> Iterator[HealthFinding]:
         return
     flows = flows[["from_ns", "to_ns"]]
     flows = flows.drop_nulls() if any(column.null_count() for column in flows.get_columns()) else flows
-    allowed = _JITTER_NS + resolution(flows["from_ns"])
+    allowed = _JITTER_NS + time_resolution(flows["from_ns"])
     back = (flows["from_ns"] - flows["to_ns"]).filter(flows["to_ns"] < flows["from_ns"] - allowed)
     if len(back):
-        message = f"{len(back)} of {flows.height} arrows between events lead back in time, by up to {length(back.max())}"
+        message = f"{len(back)} of {flows.height} arrows between events lead back in time, by up to {format_duration(back.max())}"
         yield finding("backward_flows", WARNING, len(back), message, FLOWS, HOST_AGAINST_DEVICE)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from steplens.trace.building.checks.common import Tables, device_tasks, launched_tasks, named
+from steplens.trace.building.checks.common import Tables, device_tasks, launched_tasks, rows_matching_name
 from steplens.trace.health import (
     ERROR,
     INFO,
@@ -30,7 +30,7 @@ _OF_DEVICE = (KERNEL_CALLS, KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_D
 
 def launches_device_work(api: pl.DataFrame | None) -> bool:
     """Whether any of these calls launches work on an accelerator."""
-    return api is not None and api.height > 0 and named(api, _LAUNCH).height > 0
+    return api is not None and api.height > 0 and rows_matching_name(api, _LAUNCH).height > 0
 
 
 def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
@@ -43,7 +43,7 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
     if api is None:
         return
     api = api.select("name", "correlation", "start_ns").drop_nulls("correlation")
-    launches, copies = named(api, _LAUNCH), named(api, _COPY)
+    launches, copies = rows_matching_name(api, _LAUNCH), rows_matching_name(api, _COPY)
     tasks = device_tasks(tables)
     if tasks is None:
         if launches.height:

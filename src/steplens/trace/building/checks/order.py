@@ -10,7 +10,7 @@ from operator import or_
 import numpy as np
 import polars as pl
 
-from steplens.trace.building.checks.common import Tables, device_tasks, int64, length, resolution
+from steplens.trace.building.checks.common import Tables, device_tasks, format_duration, time_resolution, to_int64_array
 from steplens.trace.building.nesting import Int64Array, Nesting
 from steplens.trace.health import (
     CALL_STACKS,
@@ -142,10 +142,10 @@ def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end
         return
     out = int((end[following] - end[call])[overlap].max())
     count = int(overlap.sum())
-    message = f"{count} calls begin inside another call of their thread and end behind it, by up to {length(out)}"
-    step = resolution(pl.Series(start))
+    message = f"{count} calls begin inside another call of their thread and end behind it, by up to {format_duration(out)}"
+    step = time_resolution(pl.Series(start))
     if step >= out:
-        message += f" (all times are multiples of {length(step)})"
+        message += f" (all times are multiples of {format_duration(step)})"
     yield finding("overlapping_calls", WARNING, count, message, OPERATOR_SELF_TIMES)
 
 
@@ -158,7 +158,7 @@ def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
     tasks = tasks.sort("device", "stream", "start_ns", "end_ns")
     same_stream = (tasks["stream"] == tasks["stream"].shift()) & tasks["device"].eq_missing(tasks["device"].shift())
     same_launch = (tasks["correlation"] == tasks["correlation"].shift()).fill_null(False)
-    allowed = _JITTER_NS + resolution(tasks["start_ns"])
+    allowed = _JITTER_NS + time_resolution(tasks["start_ns"])
     reach = tasks.select(pl.col("end_ns").cum_max().over("device", "stream")).to_series()
     overlap = reach.shift() - tasks["start_ns"]
     lengths = tasks["end_ns"] - tasks["start_ns"]
@@ -168,7 +168,8 @@ def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
     busy = int(lengths.sum())
     total = int(pl.select(pl.min_horizontal(overlap, lengths)).to_series().filter(is_overlapping).sum())
     count = int(is_overlapping.sum())
-    message = f"{count} tasks overlap the one before them on their stream, by {length(total)} of {length(busy)} of device time"
+    share = f"{format_duration(total)} of {format_duration(busy)}"
+    message = f"{count} tasks overlap the one before them on their stream, by {share} of device time"
     severity, unsafe = (WARNING, (KERNEL_TIMES, OVERLAP)) if total > _MUCH * busy else (INFO, ())
     yield finding("overlapping_tasks", severity, count, message, *unsafe)
 
@@ -181,11 +182,11 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
         if frame is None:
             continue
         frame = frame[list(events.identity)]
-        rows = _suspects(frame, events.times)
+        rows = _rows_with_repeated_times(frame, events.times)
         if not len(rows):
             continue
         suspects = frame[rows]
-        if resolution(frame[events.times[0]]) >= _COARSE_NS:
+        if time_resolution(frame[events.times[0]]) >= _COARSE_NS:
             if not events.number:
                 continue
             suspects = suspects.drop_nulls(events.number)
@@ -195,10 +196,10 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
             yield finding("duplicated_events", ERROR, copies, message, *events.unsafe)
 
 
-def _suspects(frame: pl.DataFrame, times: tuple[str, ...]) -> np.typing.NDArray[np.int64]:
+def _rows_with_repeated_times(frame: pl.DataFrame, times: tuple[str, ...]) -> np.typing.NDArray[np.int64]:
     """Rows whose times occur more than once, by a hash of them (and by nothing else, so these are candidates only)."""
     columns = (frame[times[0]], frame[times[-1]])
-    start, end = (int64(column.fill_null(-1) if column.null_count() else column) for column in columns)
+    start, end = (to_int64_array(column.fill_null(-1) if column.null_count() else column) for column in columns)
     if (start[1:] > start[:-1]).all():
         return np.empty(0, dtype=np.int64)
     # odd constants spread the bits; nothing depends on which

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from steplens.common import json_text
-from steplens.trace.building.checks.common import Tables, length
+from steplens.trace.building.checks.common import Tables, format_duration
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
     INFO,
@@ -62,7 +62,7 @@ def rank_unknown(tables: Tables) -> Iterator[HealthFinding]:
     values: dict[str, Any] = {}
     if meta is not None:
         rank_values = meta.filter(pl.col("key").is_in(["rank", "world_size", "distributedInfo"]))
-        values = {key: _decoded(value) for key, value in rank_values.iter_rows()}
+        values = {key: _decode_json(value) for key, value in rank_values.iter_rows()}
     rank = values.get("rank")
     if isinstance(rank, int) and rank >= 0:
         return
@@ -180,14 +180,14 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
     reference = min(by_rank)
     ends = _collective_ends(by_rank[reference])
     for rank in sorted(by_rank)[1:]:
-        distance = _distances(ends, _collective_ends(by_rank[rank]))
+        distance = _collective_end_offsets(ends, _collective_ends(by_rank[rank]))
         if len(distance) >= _LEAST:
-            offset, width, agreeing = _agreed(distance)
+            offset, width, agreeing = _densest_interval(distance)
             tolerance = clock_tolerance_ns(by_rank[reference][0], by_rank[rank][0])
             if abs(offset) > tolerance and width <= max(tolerance, _SCATTER * abs(offset)):
                 message = (
-                    f"{agreeing} collectives end {_apart(offset)} on rank {rank} than on rank {reference}, where they should end "
-                    "together: their clocks differ by that"
+                    f"{agreeing} collectives end {_describe_offset(offset)} on rank {rank} than on rank {reference}, where they "
+                    "should end together: their clocks differ by that"
                 )
                 if not all(of[0].has_accelerator for of in (by_rank[reference], by_rank[rank])):
                     # processes that communicate themselves hear of the end when their host lets them run
@@ -198,15 +198,15 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
 
 
 def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int, rank: int) -> Iterator[HealthFinding]:
-    both = _steps(other).join(_steps(reference), on="id", suffix="_reference")
+    both = _concatenate_steps(other).join(_concatenate_steps(reference), on="id", suffix="_reference")
     if not both.height:
         return
-    offset = _median(both["start_ns"] - both["start_ns_reference"])
-    usual = _median(both["end_ns_reference"] - both["start_ns_reference"])
+    offset = _median_value(both["start_ns"] - both["start_ns_reference"])
+    usual = _median_value(both["end_ns_reference"] - both["start_ns_reference"])
     if abs(offset) > max(usual / 2, _OFFSET_NS):
         message = (
-            f"{both.height} steps begin {_apart(offset)} on rank {rank} than on rank {reference_rank}, and last {length(usual)}: "
-            "the clocks differ, or the ranks do not take their steps together"
+            f"{both.height} steps begin {_describe_offset(offset)} on rank {rank} than on rank {reference_rank}, "
+            f"and last {format_duration(usual)}: the clocks differ, or the ranks do not take their steps together"
         )
         yield finding("rank_clock_offset", WARNING, both.height, message, RANK_COMPARISON)
 
@@ -215,7 +215,7 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindi
     """All traces come from the same versions and were captured with the same options."""
     if len(traces) < 2:
         return
-    described = [_description(trace) for _, trace in traces]
+    described = [_describe_recording(trace) for _, trace in traces]
     differing = []
     for key in sorted({key for description in described for key in description}):
         compared = described
@@ -234,7 +234,7 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindi
         yield finding("mixed_captures", WARNING, len(differing), message, RANK_COMPARISON, RUN_OPTIONS)
 
 
-def _description(trace: Trace) -> dict[str, Any]:
+def _describe_recording(trace: Trace) -> dict[str, Any]:
     values = trace.meta_values()
     description = {key: values[key] for key in _COMMON if key in values}
     config = values.get("config")
@@ -254,7 +254,7 @@ def _collective_ends(traces: list[Trace]) -> pl.DataFrame:
     return pl.concat(frames).with_columns(pl.col("name").cast(pl.String)).drop_nulls("end_ns").sort("start_ns").drop("start_ns")
 
 
-def _distances(reference: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
+def _collective_end_offsets(reference: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
     """How much later each collective ends on the other rank, ns."""
     distance = pl.Series(dtype=pl.Int64)
     for of in (["step", "name"], ["name"]):
@@ -268,7 +268,7 @@ def _distances(reference: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
     return distance
 
 
-def _agreed(distance: pl.Series) -> tuple[float, int, int]:
+def _densest_interval(distance: pl.Series) -> tuple[float, int, int]:
     """Middle and width (ns) of the shortest interval that holds the agreeing share of the distances, and how many it holds."""
     values = distance.sort().to_numpy()
     held = max(int(np.ceil(_AGREEING * len(values))), _LEAST)
@@ -277,19 +277,19 @@ def _agreed(distance: pl.Series) -> tuple[float, int, int]:
     return float(values[first : first + held].mean()), int(width[first]), held
 
 
-def _steps(traces: list[Trace]) -> pl.DataFrame:
+def _concatenate_steps(traces: list[Trace]) -> pl.DataFrame:
     return pl.concat([trace.required("steps").select("id", "start_ns", "end_ns").collect() for trace in traces])
 
 
-def _median(values: pl.Series) -> float:
+def _median_value(values: pl.Series) -> float:
     return float(values.median())  # type: ignore[arg-type]
 
 
-def _apart(offset: float) -> str:
-    return f"{length(abs(offset))} {'later' if offset > 0 else 'earlier'}"
+def _describe_offset(offset: float) -> str:
+    return f"{format_duration(abs(offset))} {'later' if offset > 0 else 'earlier'}"
 
 
-def _decoded(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     try:
         return json_text.loads_stored(text)
     except ValueError:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from steplens.trace.building.checks.common import Tables, device_tasks, length
+from steplens.trace.building.checks.common import Tables, device_tasks, format_duration
 from steplens.trace.building.steps import step_of
 from steplens.trace.health import (
     KERNEL_CALLS,
@@ -73,8 +73,8 @@ def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
     slow = durations[0] > _SLOW * later_median and durations[0] - later_median > _SLOW_LEAST_NS
     if slow and durations[0] > _UNLIKE * max(later):
         message = (
-            f"the first recorded step ({steps['id'][0]}) takes {length(durations[0])}, the others {length(later_median)}: "
-            "it may hold warm-up, or work that is done once"
+            f"the first recorded step ({steps['id'][0]}) takes {format_duration(durations[0])}, "
+            f"the others {format_duration(later_median)}: it may hold warm-up, or work that is done once"
         )
         yield finding("slow_first_step", WARNING, 1, message, STEP_AVERAGES)
 
@@ -107,7 +107,7 @@ def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
     steps = tables.get("steps")
     if steps is None or steps.height < 2:
         return
-    whole_steps = _whole(tables)
+    whole_steps = _are_cut_steps_recorded(tables)
     counts = _tasks_per_step(tables, steps, launches_suffice=whole_steps)
     durations = (steps["end_ns"] - steps["start_ns"]).to_list()
     number = steps["id"].to_list()
@@ -119,16 +119,18 @@ def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
             if whole_steps
             else f"recording {happened} inside it, or it does less"
         )
-        durations_without = _without(durations, row)
+        durations_without = _drop_end_step(durations, row)
         if counts is not None and steps.height > 2:
-            usual = _usual(_without(counts, row))
+            usual = _lower_median(_drop_end_step(counts, row))
             if counts[row] < _PART * usual:
                 message = f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual}: {cut}"
                 yield PartOfStep(number[row], check, message, (STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS))
                 continue
-        if row == -1 and not whole_steps and durations[row] < _STUB * _usual(durations_without):
-            others_take = length(_usual(durations_without))
-            message = f"the last recorded step ({number[row]}) takes {length(durations[row])}, the others {others_take}: {cut}"
+        if row == -1 and not whole_steps and durations[row] < _STUB * _lower_median(durations_without):
+            others_take = format_duration(_lower_median(durations_without))
+            message = (
+                f"the last recorded step ({number[row]}) takes {format_duration(durations[row])}, the others {others_take}: {cut}"
+            )
             yield PartOfStep(number[row], check, message, (STEP_TIMES, STEP_AVERAGES))
 
 
@@ -138,7 +140,7 @@ def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
         yield finding(part.check, WARNING, 1, part.message, *part.unsafe)
 
 
-def _whole(tables: Tables) -> bool:
+def _are_cut_steps_recorded(tables: Tables) -> bool:
     """Whether the recorder says that no step was cut, or which."""
     meta = tables.get("meta")
     is_whole = ((pl.col("key") == WHOLE_STEPS) & (pl.col("value") == "true")) | (pl.col("key") == PARTIAL_STEPS)
@@ -161,10 +163,10 @@ def _tasks_per_step(tables: Tables, steps: pl.DataFrame, *, launches_suffice: bo
     return [of_step.get(number, 0) for number in steps["id"].to_list()]
 
 
-def _without(values: list[int], row: int) -> list[int]:
+def _drop_end_step(values: list[int], row: int) -> list[int]:
     return values[1:] if row == 0 else values[:-1]
 
 
-def _usual(values: list[int]) -> int:
+def _lower_median(values: list[int]) -> int:
     """Median, of an even number the lower one in the middle: of two others, one may hold an evaluation."""
     return sorted(values)[(len(values) - 1) // 2]
