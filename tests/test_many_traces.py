@@ -25,11 +25,8 @@ from steplens.analysis.cluster import communication_operations as operations
 from steplens.analysis.cluster.rank_communication import rank_operations
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.cli.open_ import describe_trace
-from steplens.report.write import Options, write
-from steplens.run import Run, Source
-from steplens.cli.open_ import describe
 from steplens.report.write import Options, write_report
-from steplens.trace.run import Run, Source
+from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 from steplens.worker_processes import SharedTasks
 

@@ -25,7 +25,6 @@ from steplens.advice.rules.parallelism import (
 from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
 from steplens.run import Run, Source
-from steplens.trace.building.build import conform
 from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import STEP_DEVICE_TIMES, WARNING, HealthFinding, frame_of
 from steplens.trace.schema import SCHEMA

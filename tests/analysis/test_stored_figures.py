@@ -16,7 +16,6 @@ from steplens import rundir
 from steplens.analysis.stored_figures import CONTRADICTED, find_contradictions
 from steplens.readers.ascend.text import ascend_text
 from steplens.run import Run, Source
-from steplens.trace.building.build import conform
 from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import WARNING, HealthFinding
 from steplens.trace.trace import Trace

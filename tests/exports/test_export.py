@@ -20,10 +20,8 @@ import steplens
 from steplens.errors import InputError, SteplensError
 from steplens.exports.export import export
 from steplens.exports.formats import FORMATS
-from steplens.exports.subject import Subject, subjects
-from steplens.run import open_run
 from steplens.exports.subject import Subject, list_subjects
-from steplens.trace.run import open_run
+from steplens.run import open_run
 from steplens.trace.trace import Trace
 
 from ..readers.ascend_fixture import write_golden

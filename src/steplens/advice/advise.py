@@ -17,7 +17,6 @@ from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.run import Run
-from steplens.trace.building.framework import UNKNOWN, framework
 from steplens.trace.building.framework import UNKNOWN, trace_framework
 from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
 

@@ -24,8 +24,6 @@ from steplens.report.parts import LeftOut, Parts
 from steplens.report.window import Window
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.search import searchable_entries
-from steplens.worker_processes import SharedTasks, serve
-from steplens.server.search import entries
 from steplens.worker_processes import SharedTasks, serve_tasks
 
 #: runs of which every two are compared

@@ -25,9 +25,7 @@ from steplens.timeline import timeline_file
 from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import RECORDED, SOURCES
-from steplens.timeline.time_origin import origins
 from steplens.timeline.time_origin import trace_origins
-from steplens.trace.run import Run, open_draft, open_run
 from steplens.trace.trace import Trace
 
 _LOG = logging.getLogger("steplens.server")

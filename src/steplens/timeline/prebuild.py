@@ -9,8 +9,6 @@ from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import SOURCES
 from steplens.timeline.time_origin import trace_origins
-from steplens.trace.building.extents import extents
-from steplens.timeline.time_origin import origins
 from steplens.trace.building.extents import table_extents
 from steplens.trace.trace import Trace
 
