@@ -18,7 +18,7 @@ from steplens.worker_processes import SharedTasks, is_worker, start_worker
 #: a worker whose answers are what ``ANSWER`` says
 WORKER = """
 import os, sys, time
-from steplens.worker_processes import serve
+from steplens.worker_processes import serve_tasks
 
 def start(request):
     def answer(number):
@@ -27,7 +27,7 @@ def start(request):
     return answer
 
 if __name__ == "__main__":
-    serve(start)
+    serve_tasks(start)
 """
 
 

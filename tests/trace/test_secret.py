@@ -69,7 +69,7 @@ def test_folders_above_it_that_are_missing_are_closed_to_others(
 
 
 def test_processes_that_begin_at_once_agree(state: Path) -> None:
-    code = "import sys; sys.stdin.read(); from steplens.trace.cache.secret import secret; print(secret().hex())"
+    code = "import sys; sys.stdin.read(); from steplens.trace.cache.secret import user_secret; print(user_secret().hex())"
     started = [
         subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
     ]

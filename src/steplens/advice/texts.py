@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from steplens.common import json_text
 from steplens.trace.building.framework import MINDSPORE, PYTORCH
 
 ENGLISH, CHINESE = "en", "zh"
@@ -95,7 +96,8 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _read_catalogue(language: str) -> Catalogue:
-    return msgspec.json.decode((Path(__file__).parent / "words" / f"{language}.json").read_bytes(), type=Catalogue)
+    words = json_text.loads_stored((Path(__file__).parent / "words" / f"{language}.json").read_bytes())
+    return msgspec.convert(words, Catalogue)
 
 
 CATALOGUES: Mapping[str, Catalogue] = {language: _read_catalogue(language) for language in LANGUAGES}

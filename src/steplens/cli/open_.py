@@ -27,7 +27,7 @@ class Opened:
     """One trace of a path.
 
     Attributes:
-        path, format, reason, ignored: see ``trace.run.Source``.
+        path, format, reason, ignored: see ``run.Source``.
         rank: of the process in its job; None when the source does not say.
         devices: what ran the device tasks ("CUDA 0", "CPU 0"), with the product's name where the source knows it.
         steps: their numbers, in order.
