@@ -23,7 +23,7 @@ PLACES = (
     "readers/common/side_files.py",
     "readers/steplens_run/run_directory.py",
     "rundir.py",
-    "links.py",
+    "common/links.py",
 )
 #: stands for what is put into a sentence
 VALUE = "…"

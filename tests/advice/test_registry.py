@@ -46,7 +46,7 @@ wrong = Text("", "", "")
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def installed(tmp_path: Path) -> Iterator[None]:
     """A package ``house-rules`` on the path: a rule, one without words, one in place of ours, and something that is no rule."""
     (tmp_path / "house_rules.py").write_text(PACKAGE)
     information = tmp_path / "house_rules-1.0.dist-info"
@@ -56,10 +56,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (information / "entry_points.txt").write_text(
         "\n".join(["[steplens.rules]", *(f"{name} = house_rules:{name}" for name in names)])
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    load_extensions.cache_clear()
-    all_rules.cache_clear()
-    yield
+    # the path ends before the caches do: whatever asks for rules behind this test gets ours alone
+    with pytest.MonkeyPatch.context() as path:
+        path.syspath_prepend(tmp_path)
+        load_extensions.cache_clear()
+        all_rules.cache_clear()
+        yield
     load_extensions.cache_clear()
     all_rules.cache_clear()
 

@@ -16,7 +16,6 @@ from steplens.collect.common import log
 from steplens.collect.dynamic.launched_processes import FORWARD, OPTIMIZER, Order, read_answers
 from steplens.collect.handoff import upload
 from steplens.common import json_text
-from steplens.readers.common.side_files import read_json
 
 #: how steps are called, and why there are none
 _STEPS = {
@@ -128,6 +127,7 @@ def _read_event(path: Path) -> dict[str, Any]:
 
 def _why_lost(directory: Path) -> str:
     """What whoever opens the run directory is told of it."""
+    from steplens.readers.common.side_files import read_json
     from steplens.readers.steplens_run import run_directory
 
     state = read_json(directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE)
