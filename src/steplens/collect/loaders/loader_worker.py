@@ -248,7 +248,7 @@ def _wrap_error(original: Any, exc_info: Any = None, where: str = "in background
 _current: Observed | None = None
 
 
-def attach_observer(task: tuple[Any, ...], terms: dict[str, Any]) -> tuple[Any, ...]:
+def attach(task: tuple[Any, ...], terms: dict[str, Any]) -> tuple[Any, ...]:
     """Observe the loop that unpickles this; returns its task. Called by nobody else."""
     global _current
     try:
