@@ -382,7 +382,7 @@ def test_a_timeline_with_our_seal_is_believed(capture: Path) -> None:
     """The forgery above fails by its seal alone."""
     true = picture(capture)
     (file,) = cache_of(capture).glob("timeline_*.bin")
-    change_timeline(file, lambda text: timeline_file.seal.seal("timeline", text) or b"")
+    change_timeline(file, lambda text: timeline_file.seal.compute_seal("timeline", text) or b"")
     assert picture(capture) != true
 
 

@@ -44,7 +44,7 @@ def messages(look, run):
 )
 def test_why_a_thread_is_not_recorded(monkeypatch, capfd, cpu, controlled, reason):
     pytest.importorskip("torch")
-    if child_threads.torch_threads.load() is None:
+    if child_threads.torch_threads.load_thread_calls() is None:
         pytest.skip("this PyTorch does not let threads join")
     health = Health()
     window = SimpleNamespace(process=os.getpid(), options={"cpu": cpu}, all_threads=False, owner=0, health=health)
