@@ -101,8 +101,8 @@ def test_no_files_and_none_kept(train, look, capfd, monkeypatch):
 STAGES = {
     "the trace": (saving, "save_trace", "failed"),
     "what is beside it": (saving, "write_side_files", "collected"),
-    "a small file": (saving.metadata, "versions", "collected"),
-    "the name": (saving.rundir, "publish", "failed"),
+    "a small file": (saving.metadata, "software_versions", "collected"),
+    "the name": (saving.rundir, "publish_file", "failed"),
 }
 
 

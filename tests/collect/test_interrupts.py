@@ -147,7 +147,7 @@ def test_ctrl_c_at_any_point_of_saving(save, points, train, look, tmp_path):
 @pytest.mark.parametrize("save", [save_in_step, save_in_stop])
 def test_an_interrupt_that_no_signal_brings(save, train, look, tmp_path, monkeypatch):
     """As of PyThreadState_SetAsyncExc: every call of the action table is cut off in the middle, and is made again."""
-    for module, name in ((saving, "_check_complete"), (saving, "write_side_files"), (saving.metadata, "versions")):
+    for module, name in ((saving, "_check_complete"), (saving, "write_side_files"), (saving.metadata, "software_versions")):
         original, left = getattr(module, name), ["before", "after"]
 
         def cut_off(*arguments, original=original, left=left):
