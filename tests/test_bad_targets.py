@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 import steplens
-from steplens import rundir
-from steplens.errors import InputError, SteplensError
-from steplens.exports.export import export
-from steplens.exports.formats import FORMATS
+from steplens.common import rundir
+from steplens.common.errors import InputError, SteplensError
 from steplens.writers import result
 from steplens.writers.common.output import LEVEL1, Output, time_base_ns
+from steplens.writers.exports.export import export
+from steplens.writers.exports.formats import FORMATS
 
 from .writers.ascend import ascend_run
 from .writers.builder import build, op, synthetic

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.extensions import load_extensions
+from steplens.common.extensions import load_extensions
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens import offline, rundir
+from steplens import offline
 from steplens.cli.main import main
+from steplens.common import rundir
 from steplens.readers import detect
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import build_tile

@@ -25,10 +25,10 @@ from steplens.analysis.cluster import communication_operations as operations
 from steplens.analysis.cluster.rank_communication import rank_operations
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.cli.open_ import describe_trace
+from steplens.common.worker_processes import SharedTasks
 from steplens.report.write import Options, write_report
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace
-from steplens.worker_processes import SharedTasks
 
 from .report.conftest import PAGE, Held
 from .writers.builder import BASE_NS, MAIN, PID, build, op

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.extensions import ANALYSES, READERS, RULES, WRITERS
+from steplens.common.extensions import ANALYSES, READERS, RULES, WRITERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = re.compile(r"`((?:src/steplens/|steplens/|web/|tests/|tools/|benchmarks/)?[\w./]+\.(?:py|ts|json|toml))`")

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import steplens
-from steplens import offline, rundir
-from steplens.errors import InputError
+from steplens import offline
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.offline import processes
 from steplens.offline.__main__ import main as command_line
 from steplens.writers import result

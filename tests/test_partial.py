@@ -12,18 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from steplens import rundir
 from steplens.collect.handoff import upload
-from steplens.common import partial
-from steplens.exports.target import new_folder
+from steplens.common import partial, rundir
+from steplens.writers.exports.target import new_folder
 
 _FILE = "with rundir.atomic_path(path) as temporary:\n    temporary.write_text('half')\n"
 _FOLDER = "with new_folder(path) as temporary:\n    (temporary / 'a').mkdir()\n    (temporary / 'a' / 'b').write_text('half')\n"
 _WRITER = """
 import sys, time
 from pathlib import Path
-from steplens import rundir
-from steplens.exports.target import new_folder
+from steplens.common import rundir
+from steplens.writers.exports.target import new_folder
 path = Path(sys.argv[1])
 {write}
     print("written", flush=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens import offline, rundir
+from steplens import offline
+from steplens.common import rundir
 from steplens.offline.recompute import Comparison, _compare_frames, _compare_json
 
 from .shared_data import shared

@@ -13,7 +13,6 @@ import pytest
 import steplens
 from steplens import offline
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
-from steplens.exports.formats import FORMATS
 from steplens.offline import settings
 from steplens.offline.simplify import recorded_option, simplify
 from steplens.readers import detect
@@ -22,6 +21,7 @@ from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.msprof_command import export_device_data
 from steplens.readers.ascend.text import ascend_text
 from steplens.run import open_run
+from steplens.writers.exports.formats import FORMATS
 
 from .readers.ascend_fixture import PROF_NAME, write_golden, write_msprof
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from steplens import worker_processes
-from steplens.worker_processes import SharedTasks, is_worker, start_worker
+from steplens.common import worker_processes
+from steplens.common.worker_processes import SharedTasks, is_worker, start_worker
 
 #: a worker whose answers are what ``ANSWER`` says
 WORKER = """
 import os, sys, time
-from steplens.worker_processes import serve_tasks
+from steplens.common.worker_processes import serve_tasks
 
 def start(request):
     def answer(number):

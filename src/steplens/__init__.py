@@ -21,47 +21,47 @@ if TYPE_CHECKING:
     from steplens.collect.pytorch.profiler import _KinetoProfile as _KinetoProfile
     from steplens.collect.pytorch.profiler import profile as profile
     from steplens.collect.pytorch.schedule import schedule as schedule
-    from steplens.exports.export import export as export
-    from steplens.exports.export import export_chrome_trace as export_chrome_trace
-    from steplens.exports.export import export_memory_timeline as export_memory_timeline
-    from steplens.exports.export import export_stacks as export_stacks
+    from steplens.common.options import AiCMetrics as AiCMetrics
+    from steplens.common.options import ExportType as ExportType
+    from steplens.common.options import HostSystem as HostSystem
+    from steplens.common.options import ProfilerActivity as ProfilerActivity
+    from steplens.common.options import ProfilerLevel as ProfilerLevel
+    from steplens.common.options import supported_ai_core_metrics as supported_ai_core_metrics
+    from steplens.common.options import supported_export_type as supported_export_type
+    from steplens.common.options import supported_profiler_level as supported_profiler_level
     from steplens.offline import analyse as analyse
-    from steplens.options import AiCMetrics as AiCMetrics
-    from steplens.options import ExportType as ExportType
-    from steplens.options import HostSystem as HostSystem
-    from steplens.options import ProfilerActivity as ProfilerActivity
-    from steplens.options import ProfilerLevel as ProfilerLevel
-    from steplens.options import supported_ai_core_metrics as supported_ai_core_metrics
-    from steplens.options import supported_export_type as supported_export_type
-    from steplens.options import supported_profiler_level as supported_profiler_level
     from steplens.run import open_run as open
+    from steplens.writers.exports.export import export as export
+    from steplens.writers.exports.export import export_chrome_trace as export_chrome_trace
+    from steplens.writers.exports.export import export_memory_timeline as export_memory_timeline
+    from steplens.writers.exports.export import export_stacks as export_stacks
 
 #: public modules, imported when they are first used
 _MODULES = ("dynamic_profile", "mstx", "profiler")
 
 #: public name -> the module that defines it, or module:name where it is called differently there
 _EXPORTS = {
-    "AiCMetrics": "steplens.options",
+    "AiCMetrics": "steplens.common.options",
     "BlackBox": "steplens.collect.black_box.black_box",
-    "ExportType": "steplens.options",
-    "HostSystem": "steplens.options",
+    "ExportType": "steplens.common.options",
+    "HostSystem": "steplens.common.options",
     "ProfilerAction": "steplens.collect.pytorch.actions",
-    "ProfilerActivity": "steplens.options",
-    "ProfilerLevel": "steplens.options",
+    "ProfilerActivity": "steplens.common.options",
+    "ProfilerLevel": "steplens.common.options",
     "_ExperimentalConfig": "steplens.collect.common.experimental_config",
     "_KinetoProfile": "steplens.collect.pytorch.profiler",
     "analyse": "steplens.offline",
-    "export": "steplens.exports.export",
-    "export_chrome_trace": "steplens.exports.export",
-    "export_memory_timeline": "steplens.exports.export",
-    "export_stacks": "steplens.exports.export",
+    "export": "steplens.writers.exports.export",
+    "export_chrome_trace": "steplens.writers.exports.export",
+    "export_memory_timeline": "steplens.writers.exports.export",
+    "export_stacks": "steplens.writers.exports.export",
     "open": "steplens.run:open_run",
     "profile": "steplens.collect.pytorch.profiler",
     "schedule": "steplens.collect.pytorch.schedule",
     "supported_activities": "steplens.collect.pytorch.activities",
-    "supported_ai_core_metrics": "steplens.options",
-    "supported_export_type": "steplens.options",
-    "supported_profiler_level": "steplens.options",
+    "supported_ai_core_metrics": "steplens.common.options",
+    "supported_export_type": "steplens.common.options",
+    "supported_profiler_level": "steplens.common.options",
     "tensorboard_trace_handler": "steplens.collect.handoff.handler",
 }
 

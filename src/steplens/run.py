@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.trace.building import checks
 from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
 from steplens.trace.schema import SCHEMA

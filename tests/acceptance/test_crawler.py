@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from steplens.analysis.catalogue import ANALYSES
 from steplens.cli.main import app
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 from steplens.report import answers
 from steplens.report.ask import InProcessClient
 from steplens.run import Run, Source

@@ -18,7 +18,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.texts import CATALOGUES, LANGUAGES, TEXTS
 from steplens.advice.user_rules import load_rules
 from steplens.advice.words import Words
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.run import Run, Source
 from steplens.trace.health import MEMORY, STEP_DEVICE_TIMES, STEP_PHASES, WARNING, finding, frame_of
 from steplens.trace.trace import Trace

@@ -15,7 +15,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster import slow_link
 from steplens.advice.texts import TEXTS
 from steplens.advice.words import Words
-from steplens.extensions import load_extensions
+from steplens.common.extensions import load_extensions
 from steplens.run import Run, Source
 
 from ..writers.builder import build

@@ -17,7 +17,7 @@ from steplens.analysis import verdict as verdicts
 from steplens.analysis.catalogue import ANALYSES, Analysis, analyses, find_analysis
 from steplens.cli.main import main
 from steplens.cli.table import rows_of_table
-from steplens.extensions import load_extensions
+from steplens.common.extensions import load_extensions
 from steplens.run import Run, Source, open_run
 from steplens.server.tables import tables
 from steplens.server.tables.tables import STORED_PREFIX, every_table

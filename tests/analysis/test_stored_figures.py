@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens import rundir
 from steplens.analysis.stored_figures import CONTRADICTED, find_contradictions
+from steplens.common import rundir
 from steplens.readers.ascend.text import ascend_text
 from steplens.run import Run, Source
 from steplens.trace.building.build import conform_to_schema

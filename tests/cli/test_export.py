@@ -98,8 +98,8 @@ def test_bad_input(
 
 def test_help_names_every_format(traced: Cli) -> None:
     from steplens.cli.export import Metric, To
-    from steplens.exports.flame.stacks import METRICS
-    from steplens.exports.formats import FORMATS
+    from steplens.writers.exports.flame.stacks import METRICS
+    from steplens.writers.exports.formats import FORMATS
 
     assert [item.value for item in To] == list(FORMATS)
     assert [item.value for item in Metric] == list(METRICS)

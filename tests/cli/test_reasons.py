@@ -18,7 +18,7 @@ from steplens.cli.recording import script, status
 from steplens.cli.summary import summary, summary_text
 from steplens.cli.summary.summary import LIMITED
 from steplens.cli.text import pipeline_text
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 from steplens.offline.recompute import Comparison
 
 

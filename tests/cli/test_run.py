@@ -112,7 +112,7 @@ def test_a_stderr_that_takes_nothing_changes_nothing(cli: Any, stderr: str) -> N
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
         ("import os; os._exit(5)", 5, ""),
         ("def broken(", 1, "SyntaxError"),
-        ("from steplens.errors import InputError; raise InputError('mine', 'is mine')", 1, "mine: is mine"),
+        ("from steplens.common.errors import InputError; raise InputError('mine', 'is mine')", 1, "mine: is mine"),
         ("raise BrokenPipeError", 1, "BrokenPipeError"),
     ],
 )
@@ -381,7 +381,7 @@ def test_windows_repeat(cli: Any, recorded: Any) -> None:
 
 
 def test_every_option_of_profile_is_a_flag(cli: Any) -> None:
-    from steplens.options import OPTIONS
+    from steplens.common.options import OPTIONS
 
     text = cli.run("run", "--help", env={"COLUMNS": "300"}).stdout
     for option in OPTIONS:

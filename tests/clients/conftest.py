@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.exports.export import export
+from steplens.writers.exports.export import export
 
 from ..once import once, run_program, torchrun
 from ..shared_data import shared

@@ -13,9 +13,9 @@ import steplens
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.overlap import merged, subtract
-from steplens.exports.export import export
 from steplens.run import open_run
 from steplens.trace.trace import Trace
+from steplens.writers.exports.export import export
 
 from ..shared_data import shared
 from . import msprof, runs

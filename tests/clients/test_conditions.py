@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from steplens.exports.export import export
 from steplens.run import open_run
+from steplens.writers.exports.export import export
 
 from ..command_line import run_command
 from ..shared_data import shared

@@ -17,7 +17,7 @@ from steplens.collect.ascend import frameworks, library
 from steplens.collect.ascend.device_session import DeviceSession, State
 from steplens.collect.ascend.settings import DeviceOptions
 from steplens.collect.common.health import Health
-from steplens.options import AiCMetrics, HostSystem, ProfilerLevel
+from steplens.common.options import AiCMetrics, HostSystem, ProfilerLevel
 from steplens.trace.health import CONCLUSIONS
 
 from .ascend_library.build import Stand

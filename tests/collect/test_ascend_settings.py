@@ -6,7 +6,7 @@ import pytest
 
 from steplens import _ExperimentalConfig
 from steplens.collect.ascend.settings import ConfigType, Data, DeviceOptions, plan_recording
-from steplens.options import AiCMetrics, HostSystem, ProfilerLevel
+from steplens.common.options import AiCMetrics, HostSystem, ProfilerLevel
 
 LEVEL0, LEVEL1, LEVEL2 = 0x801, 0x27, 0x12F
 

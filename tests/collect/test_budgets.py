@@ -209,7 +209,7 @@ def test_a_wrong_limit_is_reset(capfd, name, value):
 
 
 def test_a_window_that_does_not_fit_is_not_opened(look, tmp_path, monkeypatch, capfd):
-    from steplens import rundir
+    from steplens.common import rundir
 
     calls = []
     free = iter([10**9, 1000, 10**9])

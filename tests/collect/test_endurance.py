@@ -150,7 +150,7 @@ def test_an_analysis_that_was_killed_half_way_is_done_again(tmp_path, train):
     code = f"""
 import os, signal, steplens
 from pathlib import Path
-from steplens import rundir
+from steplens.common import rundir
 write = rundir.write_json
 def killed(path, *arguments, **options):
     if (Path(path).parent / "trace_view.json").exists():

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from steplens import BlackBox, profile, rundir, schedule, tensorboard_trace_handler
+from steplens import BlackBox, profile, schedule, tensorboard_trace_handler
 from steplens.collect.common import exception_text, spare_files
 from steplens.collect.pytorch import kineto, saving
-from steplens.common import partial
-from steplens.errors import InputError
+from steplens.common import partial, rundir
+from steplens.common.errors import InputError
 from steplens.readers.steplens_run import run_directory
 
 ONE_WINDOW = schedule(wait=0, warmup=1, active=1, repeat=1)

@@ -313,7 +313,7 @@ import sys, time
 from pathlib import Path
 from steplens.collect.common.health import Health
 from steplens.collect.host.host_sampler import HostSampler
-from steplens.options import HostSystem
+from steplens.common.options import HostSystem
 sampler = HostSampler([HostSystem(name) for name in sys.argv[1].split(",")], Path("."), Health())
 sampler._process.stdout.readline()
 sampler.start()

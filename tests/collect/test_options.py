@@ -5,7 +5,8 @@ import inspect
 import pytest
 
 import steplens
-from steplens import AiCMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel, _ExperimentalConfig, options
+from steplens import AiCMetrics, ExportType, HostSystem, ProfilerActivity, ProfilerLevel, _ExperimentalConfig
+from steplens.common import options
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import os
 import pytest
 
 import steplens
-from steplens import rundir
 from steplens.collect.common import paths
+from steplens.common import rundir
 
 
 @pytest.fixture(autouse=True)

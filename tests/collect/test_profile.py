@@ -445,7 +445,7 @@ def test_public_names():
     assert set(steplens.__all__) <= set(dir(steplens))
     for name, target in steplens._EXPORTS.items():
         module, _, attribute = target.partition(":")
-        if module.startswith("steplens.collect") or module == "steplens.options":
+        if module.startswith("steplens.collect") or module == "steplens.common.options":
             assert getattr(steplens, name) is getattr(importlib.import_module(module), attribute or name)
     with pytest.raises(AttributeError):
         steplens.nothing  # noqa: B018

@@ -142,7 +142,7 @@ def kineto(folder: Path) -> list[Seed]:
 
 def run_directory(folder: Path) -> list[Seed]:
     """A run directory of steplens: the raw trace and what lies beside it."""
-    from steplens import rundir
+    from steplens.common import rundir
 
     run = folder / "host_1_20260101000000000_ascend_pt"
     raw = run / rundir.RAW_DIRECTORY

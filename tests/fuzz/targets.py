@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from steplens.errors import DefectError, InputError
+from steplens.common.errors import DefectError, InputError
 from steplens.readers import detect
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import steplens
-from steplens import rundir
 from steplens.cli.main import app
+from steplens.common import rundir
 
 from ..shared_data import shared
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.trace.health import ERROR, INFO, WARNING
 
 from .ascend_results import OUTPUT, copied, read_database, sql

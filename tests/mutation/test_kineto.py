@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.kineto import kineto
 from steplens.run import open_run
 from steplens.trace.health import ERROR, INFO, WARNING

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats.ascend_database import FRAMEWORK_TABLES
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.contents import contents_of

@@ -16,7 +16,7 @@ import pytest
 from steplens.analysis.device.kernels import core_self_ns, subtree_total_ns
 from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.capture.ascend_raw import read_trace, sources
 from steplens.readers.contents import contents_of

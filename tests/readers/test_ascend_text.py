@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from steplens import rundir
 from steplens.analysis.device.kernels import core_self_ns, op_statistic, subtree_total_ns
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.readers.ascend.text import ascend_text
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace

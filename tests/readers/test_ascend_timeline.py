@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.ascend.timeline.ascend_timeline_events import TimelineColumns

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.ascend.database import cann_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
 from steplens.trace.building.build import build_trace

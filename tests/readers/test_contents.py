@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import steplens
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.readers import contents, detect, search
 from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.database import ascend_db

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import steplens
-from steplens import expansion
 from steplens.cli import opening
 from steplens.cli.main import main
-from steplens.errors import InputError, SteplensError
+from steplens.common import expansion
+from steplens.common.errors import InputError, SteplensError
 from steplens.readers.common import reading
 from steplens.readers.mindspore.results import mindspore_timeline
 from steplens.run import Run

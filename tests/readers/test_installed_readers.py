@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import steplens
 from steplens.cli.main import app
-from steplens.errors import DefectError, InputError
-from steplens.extensions import load_extensions
+from steplens.common.errors import DefectError, InputError
+from steplens.common.extensions import load_extensions
 from steplens.readers import detect
 
 #: what docs/extending.md shows

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.common.json_events import JsonEventFile, event_ends
 from steplens.readers.kineto import kineto, two_processes
 from steplens.readers.kineto.kineto_events import EventColumns

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.cluster.cluster_steps import stored_parts
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.mindspore.device_logs import legacy_device, legacy_framework, legacy_hwts, legacy_step_trace
 from steplens.readers.mindspore.legacy_files import find_logs, join_slices
 from steplens.readers.mindspore.results import mindspore_flat

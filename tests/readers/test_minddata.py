@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.data_loading import data_pipeline
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.mindspore import minddata
 from steplens.readers.mindspore.minddata_cpu import cpu_samples
 from steplens.trace.health import HealthLog

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.common.milliseconds import ms_text_ns
 from steplens.readers.mindspore.results import mindspore_flat
 from steplens.readers.mindspore.windows.mindspore_cpu import read_launches, read_shapes

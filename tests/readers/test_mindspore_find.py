@@ -15,7 +15,7 @@ import steplens
 from steplens import offline
 from steplens.cli.main import app
 from steplens.common import partial
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.offline.mindspore.ranks import analyse_all_ranks, analyse_source
 from steplens.offline.mindspore.settings import Options
 from steplens.offline.mindspore.sources import is_complete

@@ -14,7 +14,7 @@ import pytest
 
 from steplens.analysis.data_loading.data_pipeline import operations
 from steplens.analysis.step_trace.step_trace import averages, detail_table, step_trace
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.mindspore.mindspore_folder import open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_steps, mindspore_tables
 from steplens.readers.mindspore.results.mindspore_dynamic_shape import SUMS

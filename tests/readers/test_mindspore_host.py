@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.mindspore_folder import open_folder
 from steplens.readers.mindspore.mindspore_host import is_host_file, read_host_records

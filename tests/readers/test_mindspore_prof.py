@@ -15,7 +15,7 @@ import pytest
 
 from steplens.analysis.step_trace.step_trace import averages, step_trace
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.mindspore.results import mindspore_prof
 from steplens.trace.trace import Trace
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.ascend import msprof_command
 from steplens.readers.ascend.msprof_command import export_device_data, find_msprof
 

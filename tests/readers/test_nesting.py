@@ -14,12 +14,11 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens import rundir
 from steplens.cli.main import main
 from steplens.collect.dynamic import watched_file
 from steplens.collect.dynamic.job import job_folder
-from steplens.common import json_text
-from steplens.errors import SteplensError
+from steplens.common import json_text, rundir
+from steplens.common.errors import SteplensError
 from steplens.readers.common import json_decoder
 from steplens.readers.mindspore.results import mindspore_timeline
 from steplens.trace.health import HealthLog

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import steplens
 from steplens.cli.main import app, main
-from steplens.errors import DefectError, InputError
+from steplens.common.errors import DefectError, InputError
 from steplens.readers.kineto import kineto
 from steplens.readers.mindspore.results import mindspore_cluster
 from steplens.run import Run

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import steplens
 from steplens.cli.main import app
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.ascend.text import ascend_text
 
 from ..shared_data import shared

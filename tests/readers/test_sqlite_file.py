@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.common import sqlite_file
 from steplens.readers.common.sqlite_file import TEXT_LIMIT, SqliteFile
 from steplens.trace.health import HealthLog

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.report.redaction import redact
 from steplens.report.redaction.pseudonyms import Pseudonyms
 from steplens.report.redaction.redact import trace_of

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steplens import rundir
 from steplens.cli.main import main
-from steplens.errors import InputError, SteplensError
+from steplens.common import rundir
+from steplens.common.errors import InputError, SteplensError
 from steplens.report import answers, page, window
 from steplens.report.ask import InProcessClient
 from steplens.server.runs import RunLibrary

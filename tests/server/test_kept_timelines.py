@@ -266,7 +266,7 @@ def test_little_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 10 * EVENTS)
     assert timeline_file.save_timeline(Pyramid(build_timeline(trace, origin)), place) is None
     monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1)
-    monkeypatch.setattr("steplens.rundir.free_bytes", lambda _: 1000)
+    monkeypatch.setattr("steplens.common.rundir.free_bytes", lambda _: 1000)
     assert timeline_file.save_timeline(Pyramid(build_timeline(trace, origin)), place) is None
 
 

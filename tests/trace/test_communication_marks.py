@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens import rundir
 from steplens.analysis.device.breakdown import temporal_breakdown
+from steplens.common import rundir
 from steplens.readers.ascend.text import ascend_text
 from steplens.trace.building.communication_marks import LIBRARY_KERNEL, is_collective, is_part
 from steplens.trace.trace import Trace

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers import detect
 from steplens.run import open_run
 from steplens.trace.cache import seal, secret

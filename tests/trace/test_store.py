@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers import detect
 from steplens.run import open_run
 from steplens.trace.cache import store

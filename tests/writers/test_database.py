@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens import rundir
 from steplens.analysis.cluster.communication import group_hash
+from steplens.common import rundir
 from steplens.formats.ascend_database import PROFILER_TABLES
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output

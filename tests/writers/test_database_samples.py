@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import steplens
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers.ascend.database import ascend_db
 from steplens.trace.health import HealthLog
 from steplens.writers.common.output import LEVEL1, Output, time_base_ns

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text
 from steplens.trace.trace import Trace

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.writers import result
 from steplens.writers.result import DATABASE, DONE, OUTPUT_FILES, SKIPPED, TEXT, Settings, why_not_due, write_result
 

@@ -28,9 +28,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens import rundir
 from steplens.analysis.memory.memory_categories import CREATE, DESTROY, PREEXISTING, uncategorised_events
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
+from steplens.common import rundir
 from steplens.readers.kineto import kineto
 from steplens.run import open_run
 from steplens.trace.trace import Trace

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers.kineto import kineto
 from steplens.run import open_run
 from steplens.trace.trace import Trace

@@ -23,9 +23,9 @@ from steplens.advice.registry import built_in_rules
 from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
+from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.trace import Trace
-from steplens.worker_processes import SharedTasks, serve_tasks
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64

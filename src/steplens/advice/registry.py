@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from steplens.advice import rules
 from steplens.advice.rule import Rule
 from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Text
-from steplens.extensions import RULES, load_extensions
+from steplens.common.extensions import RULES, load_extensions
 
 _LOG = logging.getLogger("steplens.advice")
 

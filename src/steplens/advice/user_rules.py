@@ -9,7 +9,7 @@ from pathlib import Path
 
 from steplens.advice.rule import Rule
 from steplens.advice.texts import ENGLISH, Text
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 
 
 def load_rules(folder: Path) -> tuple[list[Rule], dict[str, Mapping[str, Text]]]:

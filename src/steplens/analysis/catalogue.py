@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from steplens import extensions
+from steplens.common import extensions
 from steplens.trace.columns import MOMENT
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steplens import rundir
 from steplens.cli.text.text import console, plain, print_json
+from steplens.common import rundir
 
 if TYPE_CHECKING:
     from steplens.offline import RunResult

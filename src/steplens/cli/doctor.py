@@ -16,11 +16,10 @@ from typing import Annotated, Any
 
 import typer
 
-from steplens import rundir
 from steplens.cli.text.text import console, plain, print_json, size
 from steplens.collect.ascend import installation, library
 from steplens.collect.common import profiler_environment
-from steplens.common import json_text
+from steplens.common import json_text, rundir
 
 LOW_SPACE_BYTES = 1 << 30
 PROBE_SECONDS = 60

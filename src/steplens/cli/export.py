@@ -10,14 +10,14 @@ import typer
 
 from steplens.cli.opening import open_with_progress
 from steplens.cli.text.text import console, plain, print_json
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 
 #: some of the traces in a folder could not be read or written
 EXIT_PARTIAL = 3
 
 
 class To(str, enum.Enum):
-    """The formats; ``steplens.exports.formats`` describes them."""
+    """The formats; ``steplens.writers.exports.formats`` describes them."""
 
     kineto = "kineto"
     chrome = "chrome"
@@ -44,7 +44,7 @@ _NAMES = f"<{'|'.join(item.value for item in To)}>"
 def _format_name(text: str) -> str:
     """A format of steplens, or of an installed package; those are loaded only where somebody asks for one."""
     if text not in [item.value for item in To]:
-        from steplens.exports.formats import all_formats
+        from steplens.writers.exports.formats import all_formats
 
         formats = all_formats()
         if text not in formats:
@@ -79,8 +79,8 @@ def export(
 
     Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read or written.
     """
-    from steplens.exports.export import export as export_traces
-    from steplens.exports.formats import all_formats
+    from steplens.writers.exports.export import export as export_traces
+    from steplens.writers.exports.formats import all_formats
 
     run = open_with_progress(path)
     out = console()

@@ -16,7 +16,7 @@ from steplens.cli.recording import run, script, status, trigger
 from steplens.cli.summary import summary
 from steplens.cli.text.text import clean
 from steplens.collect.common import log
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 
 EXIT_NOT_WRITTEN = 1
 EXIT_INTERRUPTED = 130

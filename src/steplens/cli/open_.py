@@ -12,7 +12,7 @@ import typer
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import open_with_progress
 from steplens.cli.text.text import console, duration, plain, print_json
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 
 if TYPE_CHECKING:
     from steplens.run import Run, Source

@@ -10,7 +10,7 @@ import typer
 
 from steplens.cli.shown_runs import Paths, check_paths, needing_the_extra
 from steplens.cli.text.text import console, plain, size
-from steplens.errors import InputError, SteplensError
+from steplens.common.errors import InputError, SteplensError
 
 
 class Lang(str, enum.Enum):

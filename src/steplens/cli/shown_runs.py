@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from steplens.errors import SteplensError, check_exists
+from steplens.common.errors import SteplensError, check_exists
 
 Paths = Annotated[
     list[Path],

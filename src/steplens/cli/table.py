@@ -10,7 +10,7 @@ import typer
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import open_with_progress
 from steplens.cli.text.text import console, plain, print_json
-from steplens.errors import InputError, SteplensError
+from steplens.common.errors import InputError, SteplensError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -119,7 +119,7 @@ def _list_tables(*, json: bool) -> None:
 def _write_csv(found: pl.DataFrame, path: Path) -> None:
     import polars as pl
 
-    from steplens import rundir
+    from steplens.common import rundir
     from steplens.writers.common import text
 
     if not path.parent.is_dir():

@@ -10,7 +10,7 @@ from steplens.cli.recording.status import describe_process
 from steplens.cli.recording.trigger import merge_configuration
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.job import job_folder
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 
 #: folders below a run in which a configuration is looked for
 _MOST_FOLDERS = 200

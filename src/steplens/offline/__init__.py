@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from steplens import rundir
 from steplens.collect.common import log, paths
-from steplens.errors import InputError, check_exists
+from steplens.common import rundir
+from steplens.common.errors import InputError, check_exists
 from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code

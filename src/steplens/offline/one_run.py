@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from steplens import rundir
 from steplens.analysis.stored_figures import find_contradictions
-from steplens.errors import DefectError, InputError
+from steplens.common import rundir
+from steplens.common.errors import DefectError, InputError
 from steplens.offline.outcome import RunResult, one_line, polars_panic
 from steplens.offline.recompute import compare_results
 from steplens.offline.run_log import run_log

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 from steplens.offline.recompute import Comparison
 from steplens.trace.health import HealthFinding
 from steplens.writers.result import DONE, OutputStatus

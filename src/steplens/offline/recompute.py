@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens import rundir
 from steplens.analysis.stored_figures import is_contradiction
-from steplens.common import json_text
+from steplens.common import json_text, rundir
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.contents import Contents

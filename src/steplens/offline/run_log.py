@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 
 _LOG_BYTES = 10 * 1024 * 1024
 _LOG_BACKUPS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers.common.run_info import info_files
 from steplens.readers.common.side_files import read_json
 from steplens.trace.cache import own_results

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.formats.ascend_capture import ANALYSIS_DIRECTORY, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY
 from steplens.readers.ascend.msprof_command import find_msprof
 from steplens.readers.ascend.prof_directory import find_prof

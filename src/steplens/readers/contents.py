@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from steplens import expansion, rundir
+from steplens.common import expansion, rundir
 from steplens.formats.ascend_capture import EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
 from steplens.formats.ascend_database import ANALYSIS_DATABASE
 

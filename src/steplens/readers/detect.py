@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from steplens import extensions, rundir
-from steplens.errors import InputError
+from steplens.common import extensions, rundir
+from steplens.common.errors import InputError
 from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text

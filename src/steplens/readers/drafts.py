@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 from steplens.readers.common.json_sample import Sample, write_sample
 from steplens.readers.detect import cache_of, find_traces, is_kept
 from steplens.readers.reader import AnyCapture

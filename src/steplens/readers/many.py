@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
+from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.readers.detect import find_traces, is_kept, load, sources
 from steplens.readers.kineto.two_processes import PARALLEL_BYTES
 from steplens.readers.reader import AnyCapture
 from steplens.trace.trace import Trace
-from steplens.worker_processes import SharedTasks, serve_tasks
 
 #: so many take longer to read than a process takes to start
 _MANY = 100

@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import polars as pl
 
-from steplens.errors import DefectError, SteplensError
-from steplens.extensions import package_of
+from steplens.common.errors import DefectError, SteplensError
+from steplens.common.extensions import package_of
 from steplens.readers.contents import Contents
 from steplens.trace.trace import Trace
 

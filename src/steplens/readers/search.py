@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steplens.errors import DefectError, InputError, SteplensError, check_exists
+from steplens.common.errors import DefectError, InputError, SteplensError, check_exists
 from steplens.readers.contents import is_part, is_trace_file, read_head, runs_in
 from steplens.readers.reader import AnyCapture, AnyReader, guard_reader
 from steplens.readers.unread import CLOSED, LINK, TOO_DEEP, Unread

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steplens import expansion
+from steplens.common import expansion
 
 LINK = "a link, and links are not followed"
 CLOSED = "a folder that may not be listed"

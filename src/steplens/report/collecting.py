@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
+from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.report import answers, plans, shapes, strategy, tables, timeline
 from steplens.report.answers import AddressAnswers, Values
 from steplens.report.ask import InProcessClient
@@ -24,7 +25,6 @@ from steplens.report.parts import LeftOut, Parts
 from steplens.report.window import Window
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.search import searchable_entries
-from steplens.worker_processes import SharedTasks, serve_tasks
 
 #: runs of which every two are compared
 _MOST_COMPARED = 4

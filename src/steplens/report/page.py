@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 
 _SCRIPT = re.compile(r'<script type="module"[^>]* src="\./([^"]+)"></script>')
 _STYLES = re.compile(r'<link rel="stylesheet"[^>]* href="\./([^"]+)">')

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 
 
 @dataclass(frozen=True)

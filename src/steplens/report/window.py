@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.errors import InputError, SteplensError
+from steplens.common.errors import InputError, SteplensError
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import tables
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from steplens import rundir
 from steplens.advice.prepare import prepare_answers
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.report import page, window
 from steplens.report.ask import InProcessClient
 from steplens.report.collecting import Collector, Job, collect_report

@@ -13,13 +13,13 @@ from fastapi import APIRouter, Query
 from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from steplens.exports.export import export
-from steplens.exports.merged import Member, write_merged
-from steplens.exports.subject import list_subjects
 from steplens.server.http.errors import Refusal
 from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment_headers
 from steplens.server.runs import OpenedRun
 from steplens.trace.window import trace_window
+from steplens.writers.exports.export import export
+from steplens.writers.exports.merged import Member, write_merged
+from steplens.writers.exports.subject import list_subjects
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["download"], responses=PROBLEMS)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from steplens import rundir
+from steplens.common import rundir
 
 Files = Mapping[str, tuple[int, int]]
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import polars as pl
 
 from steplens.analysis.cluster.strategy import stage_ranks
-from steplens.errors import DefectError, SteplensError
+from steplens.common.errors import DefectError, SteplensError
 from steplens.run import Run, open_draft, open_run
 from steplens.server import live
 from steplens.server.http import errors

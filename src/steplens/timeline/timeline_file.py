@@ -22,8 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from steplens import rundir
-from steplens.common import json_text, partial
+from steplens.common import json_text, partial, rundir
 from steplens.timeline.items import TYPES, Items
 from steplens.timeline.layout import Lane, Timeline
 from steplens.timeline.pyramid import Level, Pyramid

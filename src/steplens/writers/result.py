@@ -17,9 +17,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
-from steplens.common import json_text
-from steplens.errors import InputError
+from steplens.common import json_text, rundir
+from steplens.common.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.trace import Trace
 from steplens.writers.common import source_table

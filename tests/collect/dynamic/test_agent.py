@@ -20,7 +20,7 @@ from steplens.collect.dynamic.job.agreement import Decision
 from steplens.collect.dynamic.job.ledger import Request
 from steplens.collect.dynamic.job.shared_board import STEP, Board
 from steplens.collect.dynamic.plan import EDIT, Plan
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 
 from . import fake_job
 from .jobs import PATIENCE_S, until

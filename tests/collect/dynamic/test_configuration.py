@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.dynamic.configuration import TEMPLATE, Settings, read_plan
-from steplens.options import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
+from steplens.common.options import AiCMetrics, ExportType, ProfilerActivity, ProfilerLevel
 
 
 def settings_of(**fields: Any) -> Settings:

@@ -1,4 +1,4 @@
-"""Options of the table ``steplens.options`` as flags of the command line: flag name = argument name."""
+"""Options of the table ``steplens.common.options`` as flags of the command line: flag name = argument name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from steplens import options
+from steplens.common import options
 
 _SCALARS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 

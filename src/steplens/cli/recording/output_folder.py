@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 
 
 def check_can_hold(folder: Path) -> None:

@@ -9,13 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.cli.text.text import clean
 from steplens.collect.black_box.black_box_event import EVENT_FILE
 from steplens.collect.common import log
 from steplens.collect.dynamic.launched_processes import FORWARD, OPTIMIZER, Order, read_answers
 from steplens.collect.handoff import upload
-from steplens.common import json_text
+from steplens.common import json_text, rundir
 
 #: how steps are called, and why there are none
 _STEPS = {

@@ -1,6 +1,6 @@
 """``steplens run``: profile a script, or the processes of a command, that know nothing of steplens.
 
-The options are generated from ``steplens.options``, so each argument of ``profile()`` and of what belongs to it is a
+The options are generated from ``steplens.common.options``, so each argument of ``profile()`` and of what belongs to it is a
 flag of the same name. Nothing heavy is imported before the script runs.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from steplens import options, rundir
 from steplens.cli.recording import flags, output_folder, recording, run_answers, run_command, script
 from steplens.collect.dynamic import launched_processes
 from steplens.collect.handoff import upload
-from steplens.errors import SteplensError
+from steplens.common import options, rundir
+from steplens.common.errors import SteplensError
 
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything
 SCHEDULE_DEFAULTS = {"wait": 1, "warmup": 1, "active": 3, "repeat": 1}

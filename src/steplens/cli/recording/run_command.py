@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 
 #: what is passed on to the command
 _FORWARDED = frozenset(

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from types import TracebackType
 
-from steplens.errors import InputError, SteplensError
+from steplens.common.errors import InputError, SteplensError
 
 EXIT_EXCEPTION = 1
 

@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from steplens import rundir
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.client import Participant
 from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.plan import DONE, RECORDING, SAVING, SCHEDULED, SEEN, steps_text
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 
 #: requests that are shown, the newest
 _SHOWN_REQUESTS = 5

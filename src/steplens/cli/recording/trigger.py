@@ -12,7 +12,6 @@ from typing import Any
 
 import typer
 
-from steplens import options
 from steplens.cli.recording import flags
 from steplens.cli.recording.status import describe_process, existing_directory, request_text
 from steplens.cli.text.text import console, duration, plain, print_json
@@ -20,7 +19,8 @@ from steplens.collect.dynamic import client, configuration
 from steplens.collect.dynamic.client import Participant
 from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.plan import DONE, ENDED, NEXT, REFUSED, SEEN
-from steplens.errors import InputError, SteplensError
+from steplens.common import options
+from steplens.common.errors import InputError, SteplensError
 
 #: the request reached the job, but not every process that takes part has a result
 EXIT_PARTIAL = 3

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens import rundir
 from steplens.cli.kept_timelines import keep_timelines
 from steplens.cli.opening import open_with_progress
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
-from steplens.errors import InputError, SteplensError
+from steplens.common import rundir
+from steplens.common.errors import InputError, SteplensError
 
 if TYPE_CHECKING:
     import polars as pl

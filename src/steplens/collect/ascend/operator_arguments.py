@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.ascend import codes, library
 from steplens.collect.common import log
 from steplens.collect.common.health import WARNING
+from steplens.common import rundir
 
 NAME = "libascend_dump.so"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.options import AiCMetrics, HostSystem, ProfilerLevel
+from steplens.common.options import AiCMetrics, HostSystem, ProfilerLevel
 
 
 class Data(IntFlag):

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from steplens import options, rundir
 from steplens.collect.black_box import black_box_event
 from steplens.collect.black_box.ring_session import RingSession
 from steplens.collect.black_box.step_history import StepHistory
@@ -28,7 +27,8 @@ from steplens.collect.handoff import handler
 from steplens.collect.loaders import loader
 from steplens.collect.pytorch.activities import choose_activities
 from steplens.collect.pytorch.kineto_profile import STEP_PREFIX
-from steplens.options import ProfilerActivity
+from steplens.common import options, rundir
+from steplens.common.options import ProfilerActivity
 
 SLOW_STEP, EXCEPTION, SIGNAL, NAN_LOSS, REQUEST = "slow_step", "exception", "signal", "nan_loss", "request"
 

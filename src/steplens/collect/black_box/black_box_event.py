@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import clock, metadata
+from steplens.common import rundir
 
 EVENT_FILE = "black_box.json"
 EVENT_VERSION = 1

@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window
 from steplens.collect.torch_internals import other_profilers
+from steplens.common import rundir
 
 
 class RingSession(KinetoSession):

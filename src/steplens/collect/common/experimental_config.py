@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from steplens import options
 from steplens.collect.common import log
+from steplens.common import options
 
 _UNSET: Any = object()
 

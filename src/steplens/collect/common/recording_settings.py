@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from steplens import options
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.options import ProfilerActivity
+from steplens.common import options
+from steplens.common.options import ProfilerActivity
 
 
 @dataclass(frozen=True)

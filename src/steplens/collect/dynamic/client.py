@@ -15,12 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.dynamic.job import job_folder, shared_board
 from steplens.collect.dynamic.job.agreement import Seat
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.service import ASK_LOOK, ASK_STATUS
-from steplens.common import json_text
+from steplens.common import json_text, rundir
 
 _ANSWER_S = 0.5
 _LARGEST_ANSWER = 1 << 22

@@ -7,9 +7,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from steplens import options
 from steplens.collect.dynamic.plan import Plan
-from steplens.options import ProfilerActivity
+from steplens.common import options
+from steplens.common.options import ProfilerActivity
 
 #: the extended options that a new file has, in its order
 _EXPERIMENTAL = (

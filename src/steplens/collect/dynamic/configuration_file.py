@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.dynamic.job import job_folder
-from steplens.common import partial
+from steplens.common import partial, rundir
 
 
 def create_configuration(directory: Path, content: Mapping[str, Any]) -> None:

@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import options, rundir
 from steplens.collect.common import exception_text, interrupts, log
 from steplens.collect.dynamic.launchers import is_worker
-from steplens.common import json_text
+from steplens.common import json_text, options, rundir
 
 #: holds the order, as JSON
 VARIABLE = "STEPLENS_RUN"

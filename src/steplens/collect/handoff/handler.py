@@ -12,10 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from steplens import options, rundir
 from steplens.collect.common import interrupts, log, paths
 from steplens.collect.handoff import upload
-from steplens.common import parent
+from steplens.common import options, parent, rundir
 
 
 class WindowProfiler(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from steplens import rundir
 from steplens.collect.common import paths
+from steplens.common import rundir
 
 
 class ProfPathCreator:

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from steplens import rundir
 from steplens.collect.common import exception_text, log
 from steplens.collect.common.health import ERROR
-from steplens.common import json_text, partial
+from steplens.common import json_text, partial, rundir
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:]+)*://")
 

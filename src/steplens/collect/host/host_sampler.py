@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import clock, log
 from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.handoff import handler
 from steplens.collect.host import osrt
-from steplens.common import json_text
-from steplens.options import HostSystem
+from steplens.common import json_text, rundir
+from steplens.common.options import HostSystem
 
 #: how long the end of a window waits for the samples to be written: after a short window on a busy machine the process that
 #: writes them is still starting

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.host.host_sources import (
     Disk,
     Memory,
@@ -30,6 +29,7 @@ from steplens.collect.host.host_sources import (
     Source,
 )
 from steplens.collect.host.osrt import SystemCalls
+from steplens.common import rundir
 
 #: CANN's own rate, and the slowest
 INTERVAL_NS = 20_000_000

@@ -14,7 +14,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from steplens import rundir
+from steplens.common import rundir
 
 #: strace is ended when its file is as large as this
 LIMIT_BYTES = 64 << 20

@@ -13,12 +13,12 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import clock, exception_text, log
 from steplens.collect.common.health import WARNING, Health
 from steplens.collect.loaders.loader_arena import CAPACITY, Slot
 from steplens.collect.loaders.loader_ring import ATTACHED_NS, BATCH_COLUMNS, COUNT, STAGE_COLUMNS
 from steplens.collect.loaders.loader_watch import Delivery, LoaderWatch
+from steplens.common import rundir
 
 #: what findings call the tables
 _DATA_LOADING = "data loading"

@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import clock, log
 from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.common.plain_text import plain_text
 from steplens.collect.marks.stream_marks import StreamMarks
+from steplens.common import rundir
 
 DEFAULT_DOMAIN = "default"
 

@@ -6,7 +6,7 @@ from steplens.collect.ascend import frameworks, library
 from steplens.collect.ascend.device_session import MISSING, NO_DEVICE
 from steplens.collect.common import log
 from steplens.collect.common.health import INFO, WARNING, Health
-from steplens.options import ProfilerActivity
+from steplens.common.options import ProfilerActivity
 
 
 def supported_activities() -> set[ProfilerActivity]:

@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import exception_text, log, paths
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.handoff import handler
 from steplens.collect.pytorch import kineto
 from steplens.collect.torch_internals import memory_categories, torch_events
+from steplens.common import rundir
 
 SELF_CPU = "self_cpu_time_total"
 STACK_METRICS = (SELF_CPU, "self_npu_time_total", "self_cuda_time_total")
@@ -238,7 +238,7 @@ def _export_run(to: str, run_directory: Path, target: Path, *options: str) -> st
     Returns:
         what went wrong, in one sentence; empty when nothing did.
     """
-    command = [sys.executable, "-m", "steplens.exports", to, str(run_directory), str(target), *options]
+    command = [sys.executable, "-m", "steplens.writers.exports", to, str(run_directory), str(target), *options]
     done = subprocess.run(
         command,
         env=handler.offline_environment(),

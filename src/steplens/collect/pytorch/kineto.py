@@ -17,7 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.common import clock, exception_text, log, metadata
@@ -31,8 +30,8 @@ from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
 from steplens.collect.pytorch.window import Span, Window, WindowState
 from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals import backward, child_threads, other_profilers
-from steplens.common import json_text, partial
-from steplens.options import ProfilerActivity
+from steplens.common import json_text, partial, rundir
+from steplens.common.options import ProfilerActivity
 
 #: A window that did not end well: its raw data is not complete on disk.
 STATE_FAILED = "failed"

@@ -13,7 +13,7 @@ from steplens.collect.common.health import WARNING, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.window import Window
 from steplens.collect.torch_internals import child_threads, other_profilers
-from steplens.options import ProfilerActivity
+from steplens.common.options import ProfilerActivity
 
 #: What Kineto does not get of an id: it reads the id as a line of its configuration, where a line break or "=" ends the program,
 #: and writes it into its file as it is. The files of steplens have the whole id.

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from steplens import options, rundir
 from steplens.collect.ascend import pytorch
 from steplens.collect.common import exception_text, interrupts, log, metadata, profiler_environment
 from steplens.collect.common.experimental_config import _ExperimentalConfig
@@ -43,7 +42,8 @@ from steplens.collect.pytorch.export_methods import ExportMethods
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.schedule_text import describe_schedule, size_text
 from steplens.collect.torch_internals import backward, child_threads
-from steplens.options import ProfilerActivity
+from steplens.common import options, rundir
+from steplens.common.options import ProfilerActivity
 
 #: name of the range around a step
 STEP_PREFIX = "ProfilerStep#"

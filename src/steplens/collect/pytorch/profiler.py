@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from steplens import options
 from steplens.collect.common import interrupts, log
 from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import WARNING
@@ -16,7 +15,8 @@ from steplens.collect.common.never_raise import never_raise
 from steplens.collect.pytorch.actions import RECORDING, ProfilerAction
 from steplens.collect.pytorch.kineto_profile import _KinetoProfile as _KinetoProfile
 from steplens.collect.torch_internals import backward, child_threads
-from steplens.options import ProfilerActivity
+from steplens.common import options
+from steplens.common.options import ProfilerActivity
 
 
 class profile(_KinetoProfile):

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.ascend import installation
 from steplens.collect.common import clock, exception_text, log, metadata
 from steplens.collect.common.health import ERROR, INFO, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.schedule_text import size_text
 from steplens.collect.pytorch.window import Window
+from steplens.common import rundir
 
 #: How a complete file of Kineto ends; Kineto itself does not tell when a write failed.
 _TRACE_END = b'"traceName"'

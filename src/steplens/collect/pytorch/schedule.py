@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steplens import options
 from steplens.collect.common import log
 from steplens.collect.pytorch.actions import ProfilerAction
+from steplens.common import options
 
 
 class schedule:

@@ -14,7 +14,7 @@ from steplens.collect.marks import marks
 from steplens.collect.marks.automatic_marks import AutomaticMarks
 from steplens.collect.torch_internals.gc_detector import GcDetector
 from steplens.collect.torch_internals.modules import ModuleHooks
-from steplens.options import ProfilerActivity
+from steplens.common.options import ProfilerActivity
 
 
 class WindowRecorders:

@@ -11,7 +11,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens.common import rundir
 
 FILE = "memory_categories.json"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
 from steplens.readers.mindspore.mindspore_host import HostRecords

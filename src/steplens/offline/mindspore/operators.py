@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.readers.mindspore import mindspore_find
 from steplens.writers.common.output import NothingToWriteError
 from steplens.writers.mindspore import mindspore_operators

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from steplens import rundir
-from steplens.errors import InputError, SteplensError
+from steplens.common import rundir
+from steplens.common.errors import InputError, SteplensError
 from steplens.offline.mindspore import host, sources, windows
 from steplens.offline.mindspore.settings import Options
 from steplens.offline.one_run import LEFT_ALONE, RECOMPUTED

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from steplens import rundir
-from steplens.common import json_text
+from steplens.common import json_text, rundir
 from steplens.writers.result import DONE, OutputStatus
 
 

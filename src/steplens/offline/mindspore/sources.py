@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.readers.common.side_files import read_json
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from steplens import rundir
 from steplens.analysis.step_trace.step_trace import points_of
+from steplens.common import rundir
 from steplens.offline.mindspore.settings import Options
 from steplens.readers.common.side_files import read_json
 from steplens.readers.mindspore.mindspore_find import MindSporeSource

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from steplens.errors import InputError
-from steplens.expansion import DamagedGzipError, ExpandingStream, is_compressed
+from steplens.common.errors import InputError
+from steplens.common.expansion import DamagedGzipError, ExpandingStream, is_compressed
 from steplens.readers.common import json_decoder
 from steplens.readers.common.reading import tell
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding, finding

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers.common.side_files import read_json
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUN_OPTIONS, HealthLog
 from steplens.trace.recorded_options import RecordedOptions, options_of

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.trace.health import ERROR, EVERYTHING, INFO, WARNING, HealthLog
 
 _DAMAGED = "damaged_database"

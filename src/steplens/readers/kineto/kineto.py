@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.trace_rows import merged_meta
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables

@@ -15,10 +15,10 @@ from pathlib import Path
 import polars as pl
 
 from steplens.common import json_text, parent
-from steplens.errors import check_exists
+from steplens.common.errors import check_exists
+from steplens.common.worker_processes import is_worker, start_worker
 from steplens.readers.common.json_events import JsonEventFile, kineto_split
 from steplens.readers.kineto.kineto_events import EventColumns
-from steplens.worker_processes import is_worker, start_worker
 
 #: below this size the second process takes longer to start than it saves
 PARALLEL_BYTES = 96 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.trace.health import HealthLog
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text
 from steplens.readers.common.side_files import read_json

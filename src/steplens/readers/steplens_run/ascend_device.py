@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.prof_directory import find_prof
 from steplens.trace.health import ERROR, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, STEP_DEVICE_TIMES, HealthLog

@@ -25,7 +25,7 @@ from typing import Annotated
 import msgspec
 import polars as pl
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, operation_of
 from steplens.trace.building.cpu_device import DEFAULT_GROUP

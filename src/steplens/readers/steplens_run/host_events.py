@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import polars as pl
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.formats.ascend_terms import OS_LAYER
 from steplens.readers.common.side_files import as_list, read_json
 from steplens.readers.common.trace_rows import meta_rows

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens import rundir
+from steplens.common import rundir
 from steplens.readers.common.side_files import as_list, read_json
 from steplens.trace.health import DATA_LOADING, INFO, WARNING, HealthLog
 from steplens.trace.schema import NAME, SCHEMA

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from steplens import rundir
-from steplens.errors import InputError
+from steplens.common import rundir
+from steplens.common.errors import InputError
 from steplens.readers.common import json_decoder
 from steplens.trace.trace import Trace
 

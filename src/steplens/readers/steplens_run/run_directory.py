@@ -8,9 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from steplens import rundir
-from steplens.common import partial
-from steplens.errors import InputError
+from steplens.common import partial, rundir
+from steplens.common.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.common.run_info import info_files, read_info, read_metadata

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common import json_text
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.steplens_run import memory_categories
 from steplens.report.redaction import public
 from steplens.report.redaction.pseudonyms import Pseudonyms, Replace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:

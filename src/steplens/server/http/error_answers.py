@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from steplens.errors import SteplensError
+from steplens.common.errors import SteplensError
 from steplens.server.http.errors import OPENING, Problem, Refusal, of_input
 
 

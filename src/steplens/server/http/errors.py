@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from steplens.errors import InputError, SteplensError
+from steplens.common.errors import InputError, SteplensError
 
 OPENING = 503
 

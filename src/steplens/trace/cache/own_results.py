@@ -11,8 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from steplens import rundir
-from steplens.common import json_text
+from steplens.common import json_text, rundir
 from steplens.trace.cache import seal
 
 _KIND = "results"

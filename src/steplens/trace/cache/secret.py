@@ -14,7 +14,7 @@ import pwd
 import stat
 from pathlib import Path
 
-from steplens import rundir
+from steplens.common import rundir
 
 NAME = "cache_secret"
 SIZE = 32

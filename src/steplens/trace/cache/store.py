@@ -22,8 +22,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens import expansion, rundir
-from steplens.common import json_text, partial
+from steplens.common import expansion, json_text, partial, rundir
 from steplens.trace.cache import seal
 from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
 from steplens.trace.trace import Kept, Trace

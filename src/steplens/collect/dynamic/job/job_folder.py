@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.dynamic.job import process
 from steplens.collect.dynamic.job.process import Process
-from steplens.common import json_text
-from steplens.errors import InputError
+from steplens.common import json_text, rundir
+from steplens.common.errors import InputError
 
 CONFIGURATION_FILE = "profiler_config.json"
 REQUEST_FILE = "profiler_request.json"

@@ -13,8 +13,8 @@ from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from steplens import rundir
 from steplens.collect.dynamic.job import job_folder
+from steplens.common import rundir
 
 LARGEST_BYTES = 200 * 1024
 BACKUPS = 1

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import metadata, profiler_environment
 from steplens.collect.dynamic import configuration
 from steplens.collect.dynamic.configuration import Settings
 from steplens.collect.dynamic.job import process
 from steplens.collect.dynamic.plan import Identity, Outcome, Plan
+from steplens.common import rundir
 
 #: what makes processes ranks of one job, as launchers set it
 _JOB_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID")

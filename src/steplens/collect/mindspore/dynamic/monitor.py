@@ -8,12 +8,12 @@ from typing import Any
 
 from mindspore.train import Callback
 
-from steplens import rundir
 from steplens.collect.common import log
 from steplens.collect.dynamic import process_agent
 from steplens.collect.mindspore.dynamic.form import MindsporeForm
 from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.steps import install_hooks, steps
+from steplens.common import rundir
 
 _OUTPUT = "./dyn_profile_data"
 _POLL_S = 2

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import log
 from steplens.collect.mindspore.interfaces import analysis
 from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig, boolean_or_default
@@ -19,6 +18,7 @@ from steplens.collect.mindspore.interfaces.schedule import ProfilerAction
 from steplens.collect.mindspore.recording.pipeline import pipeline
 from steplens.collect.mindspore.recording.steps import install_hooks, steps
 from steplens.collect.mindspore.recording.window import Window
+from steplens.common import rundir
 
 _DEFAULT_DIRECTORY = "data"
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import log
 from steplens.collect.common.health import WARNING, Health
 from steplens.collect.mindspore.interfaces import analysis, parameters
@@ -17,6 +16,7 @@ from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.pipeline import pipeline
 from steplens.collect.mindspore.recording.steps import install_hooks
 from steplens.collect.mindspore.recording.window import RAW_DIRECTORY, Window
+from steplens.common import rundir
 
 _SYNC, _ASYNC = "sync", "async"
 #: how many windows this process has recorded into a directory, by any profiler

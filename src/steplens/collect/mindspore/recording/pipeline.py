@@ -18,9 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import clock, log
 from steplens.collect.mindspore.recording import framework
+from steplens.common import rundir
 
 PIPELINE_FILE = "pipeline.json"
 #: ms between samples of queues and processors; MindSpore's own 1000 ms take one sample in a short run

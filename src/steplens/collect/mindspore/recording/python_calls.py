@@ -16,8 +16,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import log
+from steplens.common import rundir
 
 #: pairs of 8 byte numbers, little endian: Unix ns, and twice the index of a name, one more for a return; -1 ends the recording
 CALLS_FILE = "python_calls.bin"

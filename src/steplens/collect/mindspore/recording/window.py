@@ -15,14 +15,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens import rundir
 from steplens.collect.common import log
 from steplens.collect.common.health import WARNING, Health
 from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.pipeline import pipeline
 from steplens.collect.mindspore.recording.python_calls import PythonCalls
 from steplens.collect.mindspore.recording.steps import install_hooks, steps
-from steplens.common import partial
+from steplens.common import partial, rundir
 from steplens.common.step_points import recorded_options
 
 RAW_DIRECTORY = "FRAMEWORK"

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY, MEMORY_RECORD, MSPROF, NPU_MEM, OP_SUMMARY, OPERATOR_MEMORY
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX, TIME_BASE_KEY

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats.ascend_database import (
     ANALYSIS_DATABASE,
     CANN_TABLES,

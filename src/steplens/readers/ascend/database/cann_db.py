@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common import json_text
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats.ascend_database import CANN_TABLES, DEVICE_TABLES, INNER_ENUMS, INNER_TASKS, NO_MARK_CONNECTION
 from steplens.formats.ascend_terms import ACL, LAUNCH, MARKER_EX, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
 from steplens.readers.ascend.database import cann_samples, cann_tasks

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common import json_text
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_capture import EXPORT_DIRECTORY
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE

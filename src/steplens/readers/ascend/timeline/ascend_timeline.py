@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats import trace_view
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON

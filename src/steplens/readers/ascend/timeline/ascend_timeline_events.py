@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.formats.trace_view import COLLECTION
 from steplens.readers.ascend.timeline.ascend_timeline_structs import (

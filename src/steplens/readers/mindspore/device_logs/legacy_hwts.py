@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.mindspore.legacy_files import LATEST_TICK, TICK_NS, read_up_to
 from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_TIMES, WARNING, HealthLog
 

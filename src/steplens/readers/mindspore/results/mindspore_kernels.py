@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
 from steplens.readers.common.milliseconds import ms_text_ns
 from steplens.readers.mindspore.device_logs import legacy_hwts

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats.ascend_capture import EXPORT_DIRECTORY, PROF_NAME
 from steplens.readers.ascend.prof_directory import device_info, open_prof
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline

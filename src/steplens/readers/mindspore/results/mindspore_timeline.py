@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.microseconds import float_ns

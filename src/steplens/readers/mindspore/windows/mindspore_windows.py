@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common import json_text
-from steplens.errors import InputError
+from steplens.common.errors import InputError
 from steplens.formats.mindspore import FILES
 from steplens.formats.mindspore import PIPELINE_FILE as PIPELINE_FILE
 from steplens.formats.mindspore import RAW_DIRECTORY as RAW_DIRECTORY
