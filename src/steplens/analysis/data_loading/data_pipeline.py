@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns
 from steplens.trace.trace import Trace
 
 #: usage of a queue from which on it counts as full, and below which it counts as empty
@@ -96,9 +97,7 @@ def operations(trace: Trace) -> pl.DataFrame:
     )
     table = table.join(sizes, left_on="id", right_on="op", how="left", maintain_order="left")
     capacity = pl.when(pl.col("queue_capacity") > 0).then("queue_capacity")
-    return table.with_columns(usage=pl.col("mean_size") / capacity).select(
-        pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items()
-    )
+    return table.with_columns(usage=pl.col("mean_size") / capacity).select(cast_columns(OPERATIONS))
 
 
 def _with_queue(number: int, rows: dict[int, dict[str, object]], below: dict[int | None, list[int]], seen: set[int]) -> list[int]:

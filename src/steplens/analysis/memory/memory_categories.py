@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE
 from steplens.trace.trace import Trace
 
@@ -36,14 +37,7 @@ ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 #: time of what was allocated before the window
 BEFORE = -1
 
-EVENTS: dict[str, pl.DataType] = {
-    "time_ns": pl.Int64(),
-    "action": pl.Int8(),
-    "bytes": pl.Int64(),
-    "category": pl.Int8(),
-    "device_type": pl.String(),
-    "device": pl.Int32(),
-}
+EVENTS = table_schema("time_ns, action: Int8, bytes, category: Int8, device_type: String, device: Int32")
 
 _SPACE = ["device_type", "device", "address"]
 
@@ -86,7 +80,7 @@ def uncategorised_events(trace: Trace) -> pl.DataFrame:
     events = pl.concat([before, uncategorised.select(before.columns), within.select(before.columns)], how="vertical_relaxed")
     gain = pl.when(pl.col("action") == DESTROY).then(-pl.col("size")).otherwise(pl.col("size"))
     events = events.with_columns(bytes=gain, category=UNKNOWN).sort("time_ns", "action", maintain_order=True)
-    return events.select(pl.col(name).cast(dtype) for name, dtype in EVENTS.items())
+    return events.select(cast_columns(EVENTS))
 
 
 def _component_name() -> pl.Expr:

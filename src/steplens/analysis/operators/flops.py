@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +11,7 @@ from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_formulas import NAMES, work_of
 from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.names import of_calls
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.cpu_device import TYPE_BYTES
 from steplens.trace.trace import Trace
@@ -19,36 +19,18 @@ from steplens.trace.trace import Trace
 _KEYS = {"name": ["name"], "shape": ["name", "input_shapes", "dtype"], "module": ["module"], "line": ["line"], "step": ["step"]}
 
 #: one call that did arithmetic
-CALLS: dict[str, Any] = {
-    "op": pl.Int32(),
-    "name": pl.String(),
-    "input_shapes": pl.String(),
-    "dtype": pl.String(),
-    "module": pl.String(),
-    "line": pl.String(),
-    "step": pl.Int64(),
-    "flops": pl.Int64(),
-    "bytes": pl.Int64(),
-    "time_ns": pl.Int64(),
-    "source": pl.String(),
-}
+CALLS = table_schema(
+    "op: Int32, name: String, input_shapes: String, dtype: String, module: String, line: String, step, flops, bytes, time_ns, "
+    "source: String"
+)
 
 #: "compute" or "memory": which of the two a group of calls can be limited by
 COMPUTE, MEMORY = "compute", "memory"
 
-COLUMNS: dict[str, Any] = {
-    "calls": pl.Int64(),
-    "flops": pl.Int64(),
-    "flops_percent": pl.Float64(),
-    "bytes": pl.Int64(),
-    "time_ns": pl.Int64(),
-    "flops_per_second": pl.Float64(),
-    "best_percent": pl.Float64(),
-    "flops_per_byte": pl.Float64(),
-    "attainable_flops_per_second": pl.Float64(),
-    "attained_percent": pl.Float64(),
-    "limit": pl.String(),
-}
+COLUMNS = table_schema(
+    "calls, flops, flops_percent: Float64, bytes, time_ns, flops_per_second: Float64, best_percent: Float64, "
+    "flops_per_byte: Float64, attainable_flops_per_second: Float64, attained_percent: Float64, limit: String"
+)
 
 
 def counted_calls(trace: Trace) -> pl.DataFrame:
@@ -81,7 +63,7 @@ def _counted_calls(trace: Trace) -> pl.DataFrame:
         source=pl.when("recorded").then(pl.lit("recorded")).otherwise(pl.lit("shapes")),
     ).with_columns(
         bytes=pl.col("bytes") * pl.col("dtype").replace_strict(TYPE_BYTES, default=None, return_dtype=pl.Int64)
-    ).select(pl.col(name).cast(dtype) for name, dtype in CALLS.items())  # fmt: skip
+    ).select(cast_columns(CALLS))  # fmt: skip
 
 
 def flops_of_steps(trace: Trace) -> pl.DataFrame:

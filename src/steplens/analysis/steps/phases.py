@@ -11,6 +11,7 @@ from steplens.analysis.steps.backward import backward_passes
 from steplens.analysis.steps.device_work import COMMUNICATION, device_work
 from steplens.analysis.steps.host_calls import HostCalls, host_calls, outermost_calls, synchronising_calls
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merged, subtract, union
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.steps import step_of
 from steplens.trace.schema import SCOPE_BACKWARD
 from steplens.trace.trace import Trace
@@ -29,7 +30,7 @@ COLUMNS = dict.fromkeys(("step", "start_ns", "duration_ns", *FIGURES), pl.Int64)
 
 _ORDER = (DATA, FORWARD, BACKWARD, OPTIMIZER, DEVICE_WAIT, BETWEEN)
 
-NAMES = {"step": pl.Int64, "phase": pl.String, "name": pl.String, "calls": pl.Int64, "time_ns": pl.Int64}
+NAMES = table_schema("step, phase: String, name: String, calls, time_ns")
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _host_phases(trace: Trace) -> pl.DataFrame:
     frame = pl.DataFrame({"step": steps["id"], "start_ns": start, "duration_ns": end - start})
     missing = pl.lit(None, dtype=pl.Int64)
     values = [missing.alias(name) if length is None else pl.Series(name, length) for name, length in lengths.items()]
-    return frame.with_columns(values).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return frame.with_columns(values).select(cast_columns(COLUMNS))
 
 
 def _phase_intervals(trace: Trace) -> HostPhases | None:
@@ -180,7 +181,7 @@ def host_phase_names(trace: Trace) -> pl.DataFrame:
         .group_by("step", "phase", "name")
         .agg(calls=pl.len().cast(pl.Int64), time_ns=pl.col("time_ns").sum())
         .sort("step", "phase", "time_ns", "name", descending=[False, False, True, False])
-        .select(pl.col(name).cast(dtype) for name, dtype in NAMES.items())
+        .select(cast_columns(NAMES))
         .collect()
     )
 

@@ -12,6 +12,7 @@ from steplens.analysis.steps.given_steps import given_steps
 from steplens.analysis.steps.phases import FIGURES as HOST_FIGURES
 from steplens.analysis.steps.phases import PHASES, host_phases, phase_intervals
 from steplens.analysis.tools.overlap import length_inside
+from steplens.analysis.tools.schemas import cast_columns
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -105,7 +106,7 @@ def times_of_steps(trace: Trace) -> pl.DataFrame:
         step_time_ns=step_time_ns,
         complete=~pl.col("step").is_in(incomplete).fill_null(False),
         chosen=pl.col("step").is_in(list(step_numbers)).fill_null(False),
-    ).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    ).select(cast_columns(COLUMNS))
 
 
 def _runs_behind(trace: Trace) -> bool:
