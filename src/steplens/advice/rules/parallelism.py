@@ -193,11 +193,6 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
     More than 10 % of the time of all ranks are receives that nothing covers.
 
     A step becomes shorter only by what the stage waits that computes longest; the others wait for that one.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the steps.
     """
     exposed = Exposed(run, facts)
     rate = exposed.rates.between_stages if exposed.distributed and exposed.job.mode == PIPELINE_PARALLEL else None
@@ -231,11 +226,6 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
     Stages in which more than 10 % of the time is collectives that no computing covers, every one of them.
 
     A step becomes shorter only where the stage that computes longest does; elsewhere the time goes to waiting for it.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the steps.
     """
     exposed = Exposed(run, facts)
     if not exposed.distributed or exposed.job.mode != PIPELINE_PARALLEL:
@@ -274,11 +264,6 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
 
     With equal stages the largest would compute in mean / largest of its time. Layers cannot be cut at will, so half of that is
     likely.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the mean.
     """
     job = job_of(facts)
     table = analyse_once(work, facts, traces_of(facts))

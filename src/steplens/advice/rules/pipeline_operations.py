@@ -57,13 +57,13 @@ def _queue_rule(name: str, kind: str) -> Rule:
         if not mine.height:
             return
         names = names_of(table, mine["id"].to_list())
-        yield Finding(
-            rule=name,
-            subject="/".join(names),
+        values = {"operations": ", ".join(names), "workers": ", ".join(str(count) for count in mine["workers"].to_list())}
+        yield facts.finding(
+            name,
+            [*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)],
             confidence=0.7,
-            evidence=(*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)),
-            step_ns=facts.step_ns,
-            values={"operations": ", ".join(names), "workers": ", ".join(str(count) for count in mine["workers"].to_list())},
+            subject="/".join(names),
+            values=values,
             urgency=pipeline_pressure(facts),
         )
 
@@ -97,10 +97,6 @@ def queue_drop(facts: Facts, *, least: float = DROP) -> Iterator[Finding]:
     More than 10 points of usage between input and output queue, of operations that the strict rules do not name.
 
     Of a pipeline that keeps up no drop matters.
-
-    Args:
-        facts: one trace.
-        least: share of the capacity above which to speak.
     """
     if keeps_up(facts.trace):
         return
@@ -115,14 +111,8 @@ def queue_drop(facts: Facts, *, least: float = DROP) -> Iterator[Finding]:
         Evidence("usage_drop", 100 * drop, "%", places=(name,), per_step=False)
         for name, drop in zip(names, dropped["drop"].to_list(), strict=True)
     ]
-    yield Finding(
-        rule=queue_drop.name,
-        subject="/".join(names),
-        confidence=0.3,
-        evidence=tuple(evidence),
-        step_ns=facts.step_ns,
-        values={"operations": ", ".join(names)},
-        urgency=LOW,
+    yield facts.finding(
+        queue_drop.name, evidence, confidence=0.3, subject="/".join(names), values={"operations": ", ".join(names)}
     )
 
 
@@ -170,14 +160,14 @@ def _load_rule(name: str, kind: str) -> Rule:
             operation_names = [operation_name(load.type, load.id) for load in mine if load.id == slowest]
             evidence.append(Evidence("slowest_operation", 0, "", places=tuple(operation_names), per_step=False))
         names = ", ".join(operation_name(load.type, load.id) for load in mine)
-        yield Finding(
-            rule=name,
-            subject=names.replace(", ", "/"),
+        urgency = at_most(pipeline_pressure(facts), _LIMIT[kind])
+        yield facts.finding(
+            name,
+            evidence,
             confidence=0.7 if is_slowest else 0.5,
-            evidence=tuple(evidence),
-            step_ns=facts.step_ns,
+            subject=names.replace(", ", "/"),
             values={"operations": names},
-            urgency=at_most(pipeline_pressure(facts), _LIMIT[kind]),
+            urgency=urgency,
         )
 
     return Rule(name, judge, (STEP_PHASES,), framework=MINDSPORE)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import LOW, Evidence, Finding, Saving
+from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.device.operator_patterns import (
     FUSED_ELSEWHERE,
@@ -23,7 +23,7 @@ from steplens.advice.rules.device.operator_patterns import (
 )
 from steplens.advice.rules.optimizers import costliest_optimizer
 from steplens.advice.rules.tools.task_rows import Rows, row_findings
-from steplens.advice.rules.tools.tasks import is_significant, steps_of, top_values
+from steplens.advice.rules.tools.tasks import costliest_lines, is_significant, steps_of
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.analysis.tools.groups import are_among
 from steplens.analysis.tools.names import looked_up
@@ -100,23 +100,17 @@ def _sequence_finding(
     priced = has_times and is_significant(facts, saved)
     if not priced and facts.device != NPU:
         return
-    evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), _costliest_lines(rows))]
+    evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), costliest_lines(rows))]
     if has_times:
         spent = facts.typical_ns(rows.select("step", length=pl.Series(length)), "length")
         evidence.append(Evidence("in_unfused_sequences", spent, "ns"))
     example = " > ".join(
         LETTERS[letter].split()[0] for letter in code[: len(members[0])].tobytes().decode("ascii") if letter in LETTERS
     )
-    yield Finding(
-        rule=unfused_operators.name,
-        subject=name,
-        confidence=0.7,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(saved) if priced else None,
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"sequence": example, "fused": pattern.fused_on(facts.device)},
-        urgency=LOW,
+    saving = Saving.up_to(saved) if priced else None
+    values = {"sequence": example, "fused": pattern.fused_on(facts.device)}
+    yield facts.finding(
+        unfused_operators.name, evidence, saving, confidence=0.7, subject=name, part="computing_ns", values=values
     )
 
 
@@ -143,16 +137,10 @@ def _find_unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     if has_times:
         evidence.append(Evidence("in_unfused_sequences", length, "ns"))
     fused = f"torch_npu.optim.NpuFused{name}" if facts.device == NPU else f"torch.optim.{name}(..., fused=True)"
-    yield Finding(
-        rule=unfused_operators.name,
-        subject="optimizer",
-        confidence=0.8,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(saved) if priced else None,
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"sequence": f"{name}.step", "fused": fused},
-        urgency=LOW,
+    saving = Saving.up_to(saved) if priced else None
+    values = {"sequence": f"{name}.step", "fused": fused}
+    yield facts.finding(
+        unfused_operators.name, evidence, saving, confidence=0.8, subject="optimizer", part="computing_ns", values=values
     )
 
 
@@ -163,12 +151,6 @@ def _outermost_calls(facts: Facts) -> pl.DataFrame:
     outermost = functions.filter(pl.Series(~within) & ~pl.col("name").is_in(list(TRANSPARENT)))
     columns = ["name", "step", "pid", "tid", "start_ns", "duration_ns", "device_total_ns", "stack"]
     return in_order(outermost.select(columns), "pid", "tid", "start_ns")
-
-
-def _costliest_lines(rows: pl.DataFrame) -> tuple[str, ...]:
-    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
-    located = rows.drop_nulls("stack").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
-    return top_values(located, "line")
 
 
 @rule(rests_on=(KERNEL_CALLS, KERNEL_TIMES), devices=EVERY_ACCELERATOR)
