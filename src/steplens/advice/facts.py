@@ -283,7 +283,7 @@ class Facts:
         tables = (self.trace.health, frame_of(find_contradictions(self.trace)))
         return all(health is None or unsafe(health, conclusion, least=WARNING).is_empty() for health in tables)
 
-    def finding(
+    def make_finding(
         self,
         rule: str,
         evidence: Iterable[Evidence],

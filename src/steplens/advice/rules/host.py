@@ -60,7 +60,7 @@ def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterato
     evidence += [Evidence(_HOST[cause], length_ns, "ns") for cause, length_ns in sorted(parts.items(), key=lambda part: -part[1])]
     evidence.append(Evidence("device_tasks", float(tasks["count"][0]), "count"))
     evidence.append(Evidence("task_length", float(tasks["median_ns"][0] or 0), "ns", per_step=False))
-    yield facts.finding(
+    yield facts.make_finding(
         device_waits_for_host.name, evidence, Saving(total / 2, 0.8 * total, total), confidence=0.8, part="idle_ns"
     )
 
@@ -104,7 +104,7 @@ def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
         remaining = min(size / _COPY_RATE * 1e9 / each, 1.0)
     # copying to the host may be ten times as fast, and a third as fast
     saving = Saving(max(1 - 3 * remaining, 0.0) * total, (1 - remaining) * total, (1 - remaining / 10) * total)
-    yield facts.finding(checkpoint_stalls.name, evidence, saving, confidence=0.9)
+    yield facts.make_finding(checkpoint_stalls.name, evidence, saving, confidence=0.9)
 
 
 @rule(rests_on=(GARBAGE_COLLECTION,))
@@ -128,7 +128,9 @@ def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[F
     count = sum(number for _, number, _ in pauses) / len(pauses)
     evidence = Evidence("collecting", total, "ns", tuple(step for step, number, _ in pauses if number))
     saving = Saving(0.7 * total, 0.95 * total, total)
-    yield facts.finding(garbage_collection.name, [evidence, Evidence("collections", count, "count")], saving, confidence=0.95)
+    yield facts.make_finding(
+        garbage_collection.name, [evidence, Evidence("collections", count, "count")], saving, confidence=0.95
+    )
 
 
 #: Python between two operators takes some 10 us as a rule; this long it does something of its own
@@ -176,7 +178,7 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         Evidence("stretches", stretches.height / facts.steps.height, "count"),
     ]
     saving = Saving(total / 2, likely, total)
-    yield facts.finding(
+    yield facts.make_finding(
         python_in_the_loop.name, evidence, saving, confidence=0.7, part="" if facts.device == CORE_CPU else "idle_ns"
     )
 
@@ -288,4 +290,4 @@ def recompilation(facts: Facts, *, least_steps: int = 2, least_share: float = 0.
         Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list())),
         Evidence("compiled_versions", compiled.height, "count", places=tuple(compiled["name"].head(3)), per_step=False),
     ]
-    yield facts.finding(recompilation.name, evidence, Saving(0.8 * total, total, total), confidence=0.95)
+    yield facts.make_finding(recompilation.name, evidence, Saving(0.8 * total, total, total), confidence=0.95)

@@ -147,7 +147,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     if available is not None and available <= workers:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
     saving = Saving(likely / 2, likely, loading)
-    yield facts.finding(
+    yield facts.make_finding(
         loader_without_workers.name, evidence, saving, confidence=0.95, part="data_wait_ns", values={"workers": workers}
     )
 
@@ -194,7 +194,7 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
         if enough > verdict.workers:
             evidence += worker_evidence(facts, verdict, enough)
     saving = Saving(waiting / 2, waiting, waiting)
-    yield facts.finding(
+    yield facts.make_finding(
         loader_too_slow.name, evidence, saving, confidence=0.9, part="data_wait_ns", values={"faster": round(faster, 1)}
     )
 
@@ -223,7 +223,9 @@ def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[
         Evidence("waiting_for_workers", waiting, "ns", facts.numbers, (name_of(verdict),)),
         *stage_evidence(verdict),
     ]
-    yield facts.finding(loader_slow_collate.name, evidence, Saving(saved / 2, saved, saved), confidence=0.85, part="data_wait_ns")
+    yield facts.make_finding(
+        loader_slow_collate.name, evidence, Saving(saved / 2, saved, saved), confidence=0.85, part="data_wait_ns"
+    )
 
 
 def _batches_per_step(facts: Facts, verdict: LoaderVerdict) -> float:
@@ -263,7 +265,9 @@ def loader_slow_start(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
         ]
         saving = Saving(saved * 0.7, saved, saved)
         values = {"workers": verdict.workers}
-        yield facts.finding(loader_slow_start.name, evidence, saving, confidence=0.9, subject=str(verdict.loader), values=values)
+        yield facts.make_finding(
+            loader_slow_start.name, evidence, saving, confidence=0.9, subject=str(verdict.loader), values=values
+        )
 
 
 #: workers that are busy less than this have little to do
@@ -312,7 +316,7 @@ def _worker_count_finding(
         evidence.append(Evidence("loader_cpu", 100 * verdict.cpu_share, "%", per_step=False))
     if available is not None:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
-    return facts.finding(
+    return facts.make_finding(
         loader_too_many_workers.name,
         evidence,
         confidence=0.8,
@@ -336,7 +340,7 @@ def loader_slow_pin(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
         return
     likely = min(waiting, verdict.stage_ns)
     saving = Saving(0.0, likely, waiting)
-    yield facts.finding(
+    yield facts.make_finding(
         loader_slow_pin.name,
         [Evidence("waiting_for_workers", waiting, "ns", facts.numbers), *stage_evidence(verdict)],
         saving,
@@ -370,4 +374,4 @@ def loader_without_pinning(facts: Facts, *, least_share: float = 0.01) -> Iterat
         Evidence("pageable_bytes", float(copies["bytes"].sum()) / facts.steps.height, "bytes"),
     ]
     saving = Saving(0.0, (1 - _REMAINING) * spent, spent)
-    yield facts.finding(loader_without_pinning.name, evidence, saving, confidence=0.6, part="exposed_copy_ns")
+    yield facts.make_finding(loader_without_pinning.name, evidence, saving, confidence=0.6, part="exposed_copy_ns")

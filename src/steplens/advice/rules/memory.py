@@ -34,7 +34,7 @@ def allocation_stalls(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fi
         return
     saving = Saving(0.7 * total, total, total)
     values = {"change": growing_segments(facts.device)}
-    yield facts.finding(
+    yield facts.make_finding(
         allocation_stalls.name,
         [Evidence("idle_allocation", total, "ns", tuple(causes["step"].to_list()))],
         saving,
@@ -80,7 +80,7 @@ def large_blocks(facts: Facts, *, least_share: float = 0.1) -> Iterator[Finding]
         Evidence("bytes_of_large_blocks", float(blocks_of_operators["bytes"].sum()) / facts.steps.height, "bytes"),
         Evidence("operators_of_large_blocks", time, "ns"),
     ]
-    yield facts.finding(
+    yield facts.make_finding(
         large_blocks.name, evidence, confidence=0.6, urgency=MEDIUM if time >= _LARGE_SHARE * facts.step_ns else LOW
     )
 
@@ -127,7 +127,7 @@ def memory_growth(facts: Facts, *, least_steps: int = 5, least_bytes: int = 16 <
         ]
         subject = name.lower().replace(" ", "")
         urgency = HIGH if slope * _CENTURY > _HIGH_GROWTH * level else MEDIUM
-        yield facts.finding(
+        yield facts.make_finding(
             memory_growth.name,
             evidence,
             confidence=min(0.5 + 0.08 * len(growth), 0.95),

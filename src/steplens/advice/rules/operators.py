@@ -81,7 +81,7 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         Evidence("storms", total, "ns", steps_of(storms), places),
         Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count"),
     ]
-    yield facts.finding(
+    yield facts.make_finding(
         tiny_operators.name, evidence, Saving(0.6 * total, likely, total), confidence=0.8, values={"operator": common[0]}
     )
 
@@ -167,7 +167,7 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
         Evidence("new_shapes", new.height / judged, "count"),
     ]
     values = {"steps": len(steps), "of": facts.steps.height}
-    yield facts.finding(
+    yield facts.make_finding(
         changing_shapes.name, evidence, saving if priced else None, confidence=0.7 if priced else 0.5, values=values
     )
 
@@ -217,7 +217,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
     ]
     saving = Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most))
-    yield facts.finding(
+    yield facts.make_finding(
         float32_matmul.name, evidence, saving, confidence=0.7, part="computing_ns", values={"feature": feature.upper()}
     )
 

@@ -148,7 +148,7 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
     ]
     saving = Saving(likely / 2, likely, _MOST_SAVED * total)
     values: dict[str, str | int | float] = {"optimizer": update.name, "parameters": round(parameters)}
-    yield facts.finding(single_tensor_optimizer.name, evidence, saving, confidence=0.85, part="optimizer_ns", values=values)
+    yield facts.make_finding(single_tensor_optimizer.name, evidence, saving, confidence=0.85, part="optimizer_ns", values=values)
 
 
 def _costliest_calls(calls: pl.DataFrame) -> list[str]:
@@ -194,7 +194,7 @@ def gradient_zeroing(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fin
         Evidence("zeroing_gradients", zeroing, "ns", steps, (ranges["name"][0].removeprefix(_RANGE),)),
         Evidence("adding_to_zeros", adding, "ns", steps),
     ]
-    yield facts.finding(gradient_zeroing.name, evidence, Saving(total / 2, total, _MOST * total), confidence=0.9)
+    yield facts.make_finding(gradient_zeroing.name, evidence, Saving(total / 2, total, _MOST * total), confidence=0.9)
 
 
 def _gradient_additions(facts: Facts) -> pl.DataFrame:
@@ -272,7 +272,7 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
     ]
     saving = Saving(low * saved if measured else 0.0, saved, alone)
     values = {"bucket": max(round(size / buckets / (1 << 20)), 1)}
-    return facts.finding(
+    return facts.make_finding(
         exposed_gradients.name,
         evidence,
         saving,

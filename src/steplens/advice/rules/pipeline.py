@@ -84,7 +84,7 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
     hidden = received is not None and not received.empty
     level = pipeline_pressure(facts)
     urgency = LOW if hidden else level if queue.batches >= _SURE_BATCHES else at_most(level, MEDIUM)
-    yield facts.finding(
+    yield facts.make_finding(
         data_processing.name, evidence, confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6, urgency=urgency
     )
 
@@ -127,7 +127,7 @@ def data_transfer(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator[F
         evidence.append(Evidence("device_waits_for_batch", float(moved["wait"]), "ns"))
     enough = received.batches >= _SURE_BATCHES
     urgency = LOW if share < MATTERS_MUCH or not enough else HIGH if share > most_empty else MEDIUM
-    yield facts.finding(data_transfer.name, evidence, confidence=0.7 if enough else 0.4, urgency=urgency)
+    yield facts.make_finding(data_transfer.name, evidence, confidence=0.7 if enough else 0.4, urgency=urgency)
 
 
 @rule()
@@ -152,7 +152,7 @@ def data_pipeline_healthy(facts: Facts, *, most_empty: float = MOST_EMPTY) -> It
     usage = mindspore_operations(facts).drop_nulls("usage")
     if usage.height:
         evidence.append(Evidence("last_queue_usage", 100 * usage["usage"][0], "%", per_step=False))
-    yield facts.finding(data_pipeline_healthy.name, evidence, confidence=0.9)
+    yield facts.make_finding(data_pipeline_healthy.name, evidence, confidence=0.9)
 
 
 #: share of the processors that should be idle
@@ -184,7 +184,7 @@ def busy_host(facts: Facts, *, least_idle: float = LEAST_IDLE) -> Iterator[Findi
         parts.append(Evidence("process_time", float(process[0]), "%", per_step=False))
     values = {"percent": f"{100 - idle:.0f}"}
     urgency = at_most(pipeline_pressure(facts), MEDIUM)
-    yield facts.finding(
+    yield facts.make_finding(
         busy_host.name,
         [Evidence("busy_time", 100 - idle, "%", per_step=False), *parts],
         confidence=0.5,

@@ -58,7 +58,7 @@ def _queue_rule(name: str, kind: str) -> Rule:
             return
         names = names_of(table, mine["id"].to_list())
         values = {"operations": ", ".join(names), "workers": ", ".join(str(count) for count in mine["workers"].to_list())}
-        yield facts.finding(
+        yield facts.make_finding(
             name,
             [*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)],
             confidence=0.7,
@@ -111,7 +111,7 @@ def queue_drop(facts: Facts, *, least: float = DROP) -> Iterator[Finding]:
         Evidence("usage_drop", 100 * drop, "%", places=(name,), per_step=False)
         for name, drop in zip(names, dropped["drop"].to_list(), strict=True)
     ]
-    yield facts.finding(
+    yield facts.make_finding(
         queue_drop.name, evidence, confidence=0.3, subject="/".join(names), values={"operations": ", ".join(names)}
     )
 
@@ -161,7 +161,7 @@ def _load_rule(name: str, kind: str) -> Rule:
             evidence.append(Evidence("slowest_operation", 0, "", places=tuple(operation_names), per_step=False))
         names = ", ".join(operation_name(load.type, load.id) for load in mine)
         urgency = at_most(pipeline_pressure(facts), _LIMIT[kind])
-        yield facts.finding(
+        yield facts.make_finding(
             name,
             evidence,
             confidence=0.7 if is_slowest else 0.5,

@@ -68,7 +68,7 @@ def first_steps(facts: Facts) -> Iterator[Finding]:
     ]
     values = {"count": count, "percent": round(100 * excess)}
     urgency = MEDIUM if excess >= _MISLEADING else LOW
-    yield facts.finding(first_steps.name, evidence, confidence=0.9 if added else 0.6, values=values, urgency=urgency)
+    yield facts.make_finding(first_steps.name, evidence, confidence=0.9 if added else 0.6, values=values, urgency=urgency)
 
 
 def _added_work(facts: Facts, steps: list[int], excess_ns: float) -> Evidence | None:
@@ -165,7 +165,7 @@ def outlier_steps(facts: Facts, *, least_steps: int = 8, least_share: float = 0.
     ]
     saving = Saving(0.0, 0.9 * share * per_step, per_step) if sure else None
     values = {"count": len(outliers), "of": steps.height, "times": round(float(lengths[long].mean()) / median, 1)}
-    yield facts.finding(outlier_steps.name, evidence, saving, confidence=0.7 if sure else 0.4, values=values)
+    yield facts.make_finding(outlier_steps.name, evidence, saving, confidence=0.7 if sure else 0.4, values=values)
 
 
 def _times_by_cause(facts: Facts, steps: pl.DataFrame) -> dict[str, Int64Array]:

@@ -73,7 +73,7 @@ def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding
     if on_device:
         evidence.append(Evidence("waiting_in_reads", facts.typical_ns(reads), "ns"))
     saving = Saving(total / 2, total, 1.2 * total)
-    yield facts.finding(
+    yield facts.make_finding(
         scalar_reads.name, evidence, saving, confidence=0.8 if on_device else 0.9, part="idle_ns" if on_device else ""
     )
 
@@ -151,7 +151,7 @@ def synchronising_calls(facts: Facts, *, least_share: float = 0.01) -> Iterator[
         ]
         saving = Saving(idle / 2, 0.9 * idle, idle)
         subject = caller.removeprefix("aten::")
-        yield facts.finding(
+        yield facts.make_finding(
             synchronising_calls.name, evidence, saving, confidence=0.8, subject=subject, part="idle_ns", values={"call": caller}
         )
 

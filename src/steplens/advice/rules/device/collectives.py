@@ -53,7 +53,7 @@ def byte_alignment(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     worth = lost >= least_share * facts.step_ns > 0
     saving = Saving(0, lost, per_step(facts, odd)) if worth else None
     urgency = LOW if share < _FEW or lost <= 0 < even.height else HIGH if share >= _MANY else MEDIUM
-    yield facts.finding(
+    yield facts.make_finding(
         byte_alignment.name,
         evidence,
         saving,
@@ -162,7 +162,7 @@ def _small_operations_finding(facts: Facts, transport: str, limit: float, sent: 
         evidence.append(Evidence("large_bandwidth", reference, "GB/s", per_step=False))
     saving = Saving.up_to(lost_ns) if priced else None
     values = {"limit": f"{transport} < {limit:.0f} MB"}
-    return facts.finding(
+    return facts.make_finding(
         small_packets.name, evidence, saving, confidence=0.7, subject=transport, part="exposed_communication_ns", values=values
     )
 
@@ -190,7 +190,7 @@ def _find_small_collectives(facts: Facts) -> Iterator[Finding]:
         Evidence("in_small_operations", length, "ns"),
     ]
     urgency = MEDIUM if length >= 10 * _OF_A_STEP * facts.step_ns else LOW
-    yield facts.finding(
+    yield facts.make_finding(
         small_packets.name,
         evidence,
         confidence=0.5,
@@ -230,4 +230,4 @@ def synchronized_batchnorm(facts: Facts, *, least_calls: int = 20, least_share: 
         Evidence("batchnorm_collectives", total, "ns"),
     ]
     saving = Saving.up_to(total) if priced else None
-    yield facts.finding(synchronized_batchnorm.name, evidence, saving, confidence=0.8, part="exposed_communication_ns")
+    yield facts.make_finding(synchronized_batchnorm.name, evidence, saving, confidence=0.8, part="exposed_communication_ns")

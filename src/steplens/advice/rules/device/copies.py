@@ -54,7 +54,7 @@ def exposed_copies(facts: Facts, *, least_share: float = 0.03) -> Iterator[Findi
     ]
     saving = Saving(0.0, 0.8 * hidden, hidden)
     values = {"module": torch_module(facts.device)}
-    yield facts.finding(exposed_copies.name, evidence, saving, confidence=0.7, part="exposed_copy_ns", values=values)
+    yield facts.make_finding(exposed_copies.name, evidence, saving, confidence=0.7, part="exposed_copy_ns", values=values)
 
 
 _PAGEABLE_TO_DEVICE = "HtoD (Pageable"
@@ -85,7 +85,7 @@ def pageable_copies(facts: Facts, *, least_share: float = 0.01) -> Iterator[Find
         length = int(rows["duration_ns"].sum())
         if length:
             evidence.append(Evidence(evidence_name, int(rows["bytes"].sum()) / length, "GB/s", per_step=False))
-    yield facts.finding(pageable_copies.name, evidence, Saving.up_to(alone), confidence=0.85, part="exposed_copy_ns")
+    yield facts.make_finding(pageable_copies.name, evidence, Saving.up_to(alone), confidence=0.85, part="exposed_copy_ns")
 
 
 #: a copy of this size takes hardly longer than an empty one
@@ -124,4 +124,4 @@ def small_copies(facts: Facts, *, least_copies: int = 16, least_share: float = 0
         Evidence("copies", small.height / facts.steps.height, "count"),
         Evidence("bytes_of_a_copy", float(small["bytes"].median() or 0), "bytes", per_step=False),  # type: ignore[arg-type]
     ]
-    yield facts.finding(small_copies.name, evidence, Saving(likely / 2, likely, total), confidence=0.7)
+    yield facts.make_finding(small_copies.name, evidence, Saving(likely / 2, likely, total), confidence=0.7)

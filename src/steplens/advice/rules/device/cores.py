@@ -47,7 +47,7 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
         evidence.append(Evidence("aicpu_wide_types", share, "%", places=top_values(wide, "input_types"), per_step=False))
     saving = Saving.up_to(facts.typical_length_ns(alone))
     values = {"operators": ", ".join(top_values(slow, "type"))}
-    yield facts.finding(aicpu_operators.name, evidence, saving, confidence=0.9, part="computing_ns", values=values)
+    yield facts.make_finding(aicpu_operators.name, evidence, saving, confidence=0.9, part="computing_ns", values=values)
 
 
 _COUNTER = "AI Core Freq"
@@ -86,7 +86,7 @@ def core_frequency(facts: Facts, *, least_drop: float = 0.05) -> Iterator[Findin
     ]
     saving = Saving.up_to(per_step(facts, slow, "lost_ns"))
     values = {"percent": round(100 * (1 - mean / rated))}
-    yield facts.finding(
+    yield facts.make_finding(
         core_frequency.name,
         evidence,
         saving,
@@ -126,7 +126,7 @@ def low_occupancy(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
         Evidence("kernels_of_few_blocks", few.height / facts.steps.height, "count"),
         Evidence("occupancy", occupancy, "%", per_step=False),
     ]
-    yield facts.finding(low_occupancy.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns")
+    yield facts.make_finding(low_occupancy.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns")
 
 
 _CUBE, _VECTOR, _MIXED = ("AI_CORE", "MIX_AIC"), ("AI_VECTOR_CORE",), "MIX_AIC"
@@ -161,4 +161,4 @@ def uneven_blocks(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
         Evidence("uneven_tasks", uneven.height / facts.steps.height, "count"),
     ]
     values = {"cores": cube, "vector_cores": facts.profile.vector_cores or cube}
-    yield facts.finding(uneven_blocks.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns", values=values)
+    yield facts.make_finding(uneven_blocks.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns", values=values)

@@ -63,7 +63,7 @@ def environment_variables(facts: Facts) -> Iterator[Finding]:
             continue
         assignment = f"{name}={value.strip()[:_LONGEST]}"
         values = {"variable": name, "change": check.change}
-        yield facts.finding(
+        yield facts.make_finding(
             environment_variables.name,
             [Evidence(f"variable_{name.lower()}", 0, "", places=(assignment,), per_step=False)],
             confidence=0.9,

@@ -109,7 +109,7 @@ def _sequence_finding(
     )
     saving = Saving.up_to(saved) if priced else None
     values = {"sequence": example, "fused": pattern.fused_on(facts.device)}
-    yield facts.finding(
+    yield facts.make_finding(
         unfused_operators.name, evidence, saving, confidence=0.7, subject=name, part="computing_ns", values=values
     )
 
@@ -139,7 +139,7 @@ def _find_unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     fused = f"torch_npu.optim.NpuFused{name}" if facts.device == NPU else f"torch.optim.{name}(..., fused=True)"
     saving = Saving.up_to(saved) if priced else None
     values = {"sequence": f"{name}.step", "fused": fused}
-    yield facts.finding(
+    yield facts.make_finding(
         unfused_operators.name, evidence, saving, confidence=0.8, subject="optimizer", part="computing_ns", values=values
     )
 

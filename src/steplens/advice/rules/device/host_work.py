@@ -51,7 +51,7 @@ def allocation_calls(facts: Facts, *, least_ns: int = 10_000_000, least_share: f
     ]
     saving = Saving(idle / 2, idle, idle) if priced else None
     values = {"change": growing_segments(facts.device)}
-    yield facts.finding(allocation_calls.name, evidence, saving, confidence=0.8, part="idle_ns", values=values)
+    yield facts.make_finding(allocation_calls.name, evidence, saving, confidence=0.8, part="idle_ns", values=values)
 
 
 _STATIC, _DYNAMIC = "(?i)^static$", "(?i)^dynamic$"
@@ -77,7 +77,9 @@ def dynamic_shapes(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     if calls.height:
         evidence.append(Evidence("preparing_operators", per_step(facts, calls), "ns", places=top_values(calls, "name")))
     priced = idle >= least_share * facts.step_ns > 0
-    yield facts.finding(dynamic_shapes.name, evidence, Saving.up_to(idle) if priced else None, confidence=0.7, part="idle_ns")
+    yield facts.make_finding(
+        dynamic_shapes.name, evidence, Saving.up_to(idle) if priced else None, confidence=0.7, part="idle_ns"
+    )
 
 
 _COMPILING = r"^(AscendCL@)?aclopCompileAndExecute"
@@ -101,7 +103,7 @@ def operator_compilation(facts: Facts, *, least_calls: int = 20, least_share: fl
         Evidence("in_compiling_calls", per_step(facts, calls), "ns"),
         Evidence("idle_while_compiling", idle, "ns"),
     ]
-    yield facts.finding(
+    yield facts.make_finding(
         operator_compilation.name, evidence, Saving.up_to(idle) if priced else None, confidence=0.8, part="idle_ns"
     )
 
@@ -145,7 +147,7 @@ def slow_fetches(facts: Facts, *, least_ns: int = 10_000_000, least_share: float
         Evidence("slow_fetches", slow.height, "count", per_step=False),
         Evidence("usual_fetch", usual, "ns", per_step=False),
     ]
-    yield facts.finding(slow_fetches.name, evidence, Saving(beyond / 2, beyond, beyond), confidence=0.7)
+    yield facts.make_finding(slow_fetches.name, evidence, Saving(beyond / 2, beyond, beyond), confidence=0.7)
 
 
 #: share of such a stretch that calls may take, and calls per ns in it
@@ -190,4 +192,4 @@ def suspected_collections(facts: Facts, *, least_ns: int = 200_000_000) -> Itera
         Evidence("quiet_stretches", total, "ns", tuple(sorted(numbers))),
         Evidence("number_of_stretches", int(quiet.sum()), "count", per_step=False),
     ]
-    yield facts.finding(suspected_collections.name, evidence, Saving.up_to(total), confidence=0.4)
+    yield facts.make_finding(suspected_collections.name, evidence, Saving.up_to(total), confidence=0.4)

@@ -52,7 +52,7 @@ def blocking_launches(facts: Facts, *, least_share: float = 0.5, least_launches:
         Evidence("waits_after_launches", blocking.height / facts.steps.height, "count", places=top_values(blocking, "name")),
         Evidence("idle_behind_waits", idle, "ns"),
     ]
-    yield facts.finding(
+    yield facts.make_finding(
         blocking_launches.name, evidence, Saving(idle / 2, (1 - _GAPS_REMAIN) * idle, idle), confidence=0.9, part="idle_ns"
     )
 
@@ -152,7 +152,9 @@ def launch_bound(facts: Facts, *, least_tasks: int = 20, least_share: float = 0.
         Evidence("task_length", float(np.median(lengths)), "ns", per_step=False),
     ]
     saving = Saving(total / 2, 0.8 * total, total)
-    yield facts.finding(launch_bound.name, evidence, saving, confidence=0.8 if facts.steps.height > 1 else 0.5, part="idle_ns")
+    yield facts.make_finding(
+        launch_bound.name, evidence, saving, confidence=0.8 if facts.steps.height > 1 else 0.5, part="idle_ns"
+    )
 
 
 def _ends_before(device: Int64Array, end: Int64Array) -> Int64Array:

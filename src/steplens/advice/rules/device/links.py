@@ -60,7 +60,7 @@ def bandwidth_contention(facts: Facts) -> Iterator[Finding]:
         Evidence("undisturbed_bandwidth", float(slow["reference"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
     ]
     saving = Saving.up_to(per_step(facts, slow, "lost_ns"))
-    yield facts.finding(
+    yield facts.make_finding(
         bandwidth_contention.name,
         evidence,
         saving,

@@ -62,7 +62,7 @@ def contended_matmuls(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fi
         ),
         Evidence("longer_beside_communication", 100 * (times - 1), "%", per_step=False),
     ]
-    yield facts.finding(contended_matmuls.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns")
+    yield facts.make_finding(contended_matmuls.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns")
 
 
 #: kernels of the libraries that multiply in float32 outside matrix units, and those that use them
@@ -107,7 +107,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     ]
     saving = Saving(_LOW * length, _LIKELY * length, most * length)
     values = {"change": change, "type": "TF32" if takes_float32 else "float16"}
-    yield facts.finding(outside_matrix_units.name, evidence, saving, confidence=0.8, part="computing_ns", values=values)
+    yield facts.make_finding(outside_matrix_units.name, evidence, saving, confidence=0.8, part="computing_ns", values=values)
 
 
 def _capability_of_kernels(names: pl.Series) -> int | None:

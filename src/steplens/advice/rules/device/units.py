@@ -100,7 +100,7 @@ def _unit_finding(
         *more,
     ]
     values = {"operators": ", ".join(top_values(slow, "type", "lost_ns"))}
-    return facts.finding(rule, evidence, Saving.up_to(lost), confidence=confidence, part="computing_ns", values=values)
+    return facts.make_finding(rule, evidence, Saving.up_to(lost), confidence=confidence, part="computing_ns", values=values)
 
 
 def _bytes_of(tasks: pl.DataFrame) -> pl.Series:
@@ -155,7 +155,7 @@ def _slow_or_awkward(
         yield finding
     elif is_significant(facts, length):
         values = {"operators": ", ".join(top_values(awkward, "type"))}
-        yield facts.finding(
+        yield facts.make_finding(
             rule, evidence, confidence=0.5, values=values, urgency=MEDIUM if length >= _MUCH * facts.step_ns else LOW
         )
 

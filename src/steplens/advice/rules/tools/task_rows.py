@@ -109,4 +109,4 @@ def row_findings(
         Evidence("sequence_tasks", sum(row.count * row.length for row in costly) / steps, "count"),
     ]
     saving = Saving.up_to(sum(worth(rows, row) for row in costly) / steps)
-    yield facts.finding(rule, evidence, saving, confidence=confidence, part=part, values={"count": len(costly)})
+    yield facts.make_finding(rule, evidence, saving, confidence=confidence, part=part, values={"count": len(costly)})
