@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.analysis.memory.memory_categories import BEFORE, CATEGORIES
+from steplens.analysis.memory.memory_categories import BEFORE
 from steplens.analysis.tools.schemas import cast_columns, table_schema
+from steplens.formats.memory_categories import CATEGORIES
 
 COLUMNS = table_schema("device_type: String, device: Int32, peak_ns, category: String, bytes, percent: Float64")
 

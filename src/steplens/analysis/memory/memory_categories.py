@@ -14,25 +14,14 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.tools.schemas import cast_columns, table_schema
+from steplens.formats.memory_categories import ACTIONS, CATEGORIES
 from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE
 from steplens.trace.trace import Trace
 
-#: in the order in which the files of the timeline number them
-CATEGORIES = (
-    "PARAMETER",
-    "OPTIMIZER_STATE",
-    "INPUT",
-    "TEMPORARY",
-    "ACTIVATION",
-    "GRADIENT",
-    "AUTOGRAD_DETAIL",
-    "UNKNOWN",
-)
 UNKNOWN = CATEGORIES.index("UNKNOWN")
 
 #: actions; equal times are in this order
-PREEXISTING, CREATE, INCREMENT_VERSION, DESTROY = range(4)
-ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
+PREEXISTING, CREATE, INCREMENT_VERSION, DESTROY = range(len(ACTIONS))
 
 #: time of what was allocated before the window
 BEFORE = -1
