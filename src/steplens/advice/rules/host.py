@@ -16,23 +16,15 @@ from steplens.analysis.device import idle
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, of_calls
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract
+from steplens.trace import health
 from steplens.trace.building.framework import PYTORCH
-from steplens.trace.health import (
-    GARBAGE_COLLECTION,
-    HOST_AGAINST_DEVICE,
-    KERNEL_TIMES,
-    OPERATOR_CALLS,
-    OPERATOR_TIMES,
-    STEP_DEVICE_TIMES,
-    USER_MARKS,
-)
 from steplens.trace.schema import CHECKPOINT_BYTES, CORE_CPU, DATALOADER_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
 #: what the host does that a device need not wait for, and its words
 _HOST = {idle.CALLS: "idle_calls", idle.PYTHON: "idle_python", idle.LAUNCH: "idle_launch"}
 
 
-@rule(rests_on=(HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES), devices=EVERY_ACCELERATOR)
+@rule(rests_on=(health.HOST_AGAINST_DEVICE, health.KERNEL_TIMES, health.STEP_DEVICE_TIMES), devices=EVERY_ACCELERATOR)
 def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterator[Finding]:
     """The device is idle because the host launches its work too slowly: small tasks, long Python.
 
@@ -71,7 +63,7 @@ _COPY_RATE = 3e9
 _SAVING_REMAINS = 0.2
 
 
-@rule(rests_on=(USER_MARKS,))
+@rule(rests_on=(health.USER_MARKS,))
 def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Finding]:
     """Training stops while a checkpoint is written.
 
@@ -107,7 +99,7 @@ def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
     yield facts.make_finding(checkpoint_stalls.name, evidence, saving, confidence=0.9)
 
 
-@rule(rests_on=(GARBAGE_COLLECTION,))
+@rule(rests_on=(health.GARBAGE_COLLECTION,))
 def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding]:
     """Python's garbage collector stops the training loop.
 
@@ -144,7 +136,10 @@ _RANGES = rf"^{re.escape(DATALOADER_PREFIX)}|^Optimizer\.(step|zero_grad)#"
 
 
 # of an accelerator that was not recorded nobody knows that it was idle meanwhile
-@rule(rests_on=(OPERATOR_CALLS, OPERATOR_TIMES, STEP_DEVICE_TIMES), explains=("device_waits_for_host", "outlier_steps"))
+@rule(
+    rests_on=(health.OPERATOR_CALLS, health.OPERATOR_TIMES, health.STEP_DEVICE_TIMES),
+    explains=("device_waits_for_host", "outlier_steps"),
+)
 def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[Finding]:
     """The step's thread runs Python, and nothing else, while no operator works: metrics, logging, waiting, reading files.
 
@@ -262,7 +257,7 @@ _COMPILING = r"^dynamo$|\(dynamo_timed\)$"
 
 
 @rule(
-    rests_on=(OPERATOR_TIMES,),
+    rests_on=(health.OPERATOR_TIMES,),
     explains=("changing_shapes", "device_waits_for_host", "outlier_steps", "tiny_operators", "python_in_the_loop"),
     framework=PYTORCH,
 )

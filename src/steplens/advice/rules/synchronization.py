@@ -15,14 +15,7 @@ from steplens.analysis.device.idle import idle_after
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.tools.names import containing, of_runtime, with_prefix
 from steplens.analysis.tools.overlap import Intervals, length_inside, merged, subtract
-from steplens.trace.health import (
-    HOST_AGAINST_DEVICE,
-    KERNEL_TIMES,
-    OPERATOR_CALLS,
-    OPERATOR_TIMES,
-    RUNTIME_CALLS,
-    STEP_DEVICE_TIMES,
-)
+from steplens.trace import health
 from steplens.trace.schema import DATALOADER_PREFIX, OPTIMIZER_CLOSURE, SCOPE_FUNCTION
 
 READS = ("aten::item", "aten::_local_scalar_dense")
@@ -37,7 +30,7 @@ _INTERRUPTED_NS = 1_000_000
 
 # of an accelerator that was not recorded nobody knows whether it was idle after a read
 @rule(
-    rests_on=(OPERATOR_CALLS, OPERATOR_TIMES, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES),
+    rests_on=(health.OPERATOR_CALLS, health.OPERATOR_TIMES, health.HOST_AGAINST_DEVICE, health.STEP_DEVICE_TIMES),
     explains=("device_waits_for_host", "synchronising_calls"),
 )
 def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding]:
@@ -121,7 +114,7 @@ _EXPLICIT = "synchronize"
 
 
 @rule(
-    rests_on=(OPERATOR_CALLS, HOST_AGAINST_DEVICE, KERNEL_TIMES, RUNTIME_CALLS),
+    rests_on=(health.OPERATOR_CALLS, health.HOST_AGAINST_DEVICE, health.KERNEL_TIMES, health.RUNTIME_CALLS),
     devices=EVERY_ACCELERATOR,
     explains=("device_waits_for_host",),
 )
