@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 COLUMNS = table_schema(
@@ -38,6 +38,7 @@ _CHANCE = 0.05
 _FEW, _LARGE_SHARE, _DEVIATIONS = 3, 0.1, 5.0
 
 
+@once_per_run
 def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     """Every collective of which all ranks of its group were recorded, one row per rank.
 
@@ -59,10 +60,6 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
-    return once_for_traces(_arrivals_of_ranks, traces)
-
-
-def _arrivals_of_ranks(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = _collective_rows(traces)
     if rows["rank"].n_unique() < 2:
         return pl.DataFrame(schema=COLUMNS)

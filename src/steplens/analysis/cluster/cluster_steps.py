@@ -11,11 +11,11 @@ from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import device_parts
 from steplens.analysis.steps.given_steps import given_steps
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged, subtract, union
 from steplens.analysis.tools.parallel import Layout, by_rank, layout
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import RECEIVE
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 COLUMNS = table_schema(
@@ -43,6 +43,7 @@ _TICK_NS = 10
 _AVERAGE = "-"
 
 
+@once_per_run
 def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     """The steps of all ranks, one row per rank and step; columns as in ``COLUMNS``, ns, parts that nothing tells are null.
 
@@ -56,10 +57,6 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; a job of one rank is one too.
     """
-    return once_for_traces(_cluster_steps, traces)
-
-
-def _cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     job = layout(traces)
     frames = [_rank_steps(trace, job, rank) for rank, windows in by_rank(traces).items() for trace in windows]
     return pl.concat([pl.DataFrame(schema=COLUMNS), *frames]).unique(["rank", "step"], keep="first").sort("rank", "step")

@@ -11,10 +11,10 @@ import polars as pl
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.communication import communication_times, is_measured
 from steplens.analysis.steps.device_work import computing_tasks
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import COLLECTIVE
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 #: who told waiting from moving data: the arrival of the other ranks, or the communication library itself
@@ -40,6 +40,7 @@ _LIBRARY = {"library_wait_ns": "wait_ms", "library_transit_ns": "transit_ms"}
 _CALL = ["rank", "step", "group", "operation", "number"]
 
 
+@once_per_run
 def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     """Every operation of every rank, in order of rank and start; columns as in ``OPERATIONS``.
 
@@ -58,10 +59,6 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; several windows of a rank may be among them.
     """
-    return once_for_traces(_communication_operations, traces)
-
-
-def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = [_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
     if not frames:
         return pl.DataFrame(schema=OPERATIONS)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.analysis.cluster.communication import communication_times, link_transfers
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.parallel import by_rank
 from steplens.analysis.tools.schemas import cast_columns, table_schema
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 LINKS = table_schema("rank, step, source, destination, transport: String, time_ns: Float64, bytes: Float64, bytes_per_s: Float64")
@@ -17,6 +17,7 @@ COSTS = table_schema("rank, step, transit_ns: Float64, wait_ns: Float64")
 _KEY = ("source", "destination", "transport")
 
 
+@once_per_run
 def links(traces: Sequence[Trace]) -> pl.DataFrame:
     """What moved over every link in every step, columns as in ``LINKS``.
 
@@ -26,10 +27,6 @@ def links(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``communication_matrix``, the library's own measurements (1 MB = 10**6 bytes).
     """
-    return once_for_traces(_measured_links, traces)
-
-
-def _measured_links(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for rank, windows in by_rank(traces).items():
         for trace in windows:
@@ -77,15 +74,12 @@ def slow_links(means: pl.DataFrame, *, threshold: float = 0.2) -> pl.DataFrame:
     return compared.filter(pl.col("below") > threshold).sort("below", descending=True)
 
 
+@once_per_run
 def communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
     """How long every rank moved data and how long it waited, per step; columns as in ``COSTS``, ns.
 
     Source: ``communication_times``, sums over the operations of the step.
     """
-    return once_for_traces(_communication_costs, traces)
-
-
-def _communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for rank, windows in by_rank(traces).items():
         for trace in windows:

@@ -11,6 +11,7 @@ from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_formulas import NAMES, work_of
 from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.names import of_calls
+from steplens.analysis.tools.once import once_if_small
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.cpu_device import TYPE_BYTES
@@ -33,6 +34,7 @@ COLUMNS = table_schema(
 )
 
 
+@once_if_small
 def counted_calls(trace: Trace) -> pl.DataFrame:
     """The calls whose arithmetic is known, each multiplication once; columns as in ``CALLS``.
 
@@ -44,10 +46,6 @@ def counted_calls(trace: Trace) -> pl.DataFrame:
 
     Source: ``ops`` (input_shapes, input_types, arguments, flops, device_total_ns).
     """
-    return trace.once_if_small(_counted_calls)
-
-
-def _counted_calls(trace: Trace) -> pl.DataFrame:
     rows = _count_flops(trace, ["id", "name", "input_shapes", "input_types", "module", "stack", "step", "device_total_ns"])
     return rows.select(
         op="id",
@@ -66,12 +64,9 @@ def _counted_calls(trace: Trace) -> pl.DataFrame:
     ).select(cast_columns(CALLS))  # fmt: skip
 
 
+@once_if_small
 def flops_of_steps(trace: Trace) -> pl.DataFrame:
     """What ``counted_calls`` says of the arithmetic alone: step and flops of every call."""
-    return trace.once_if_small(_flops_of_steps)
-
-
-def _flops_of_steps(trace: Trace) -> pl.DataFrame:
     return _count_flops(trace, ["step"])
 
 
