@@ -18,27 +18,27 @@ def once_per_trace(make: Callable[[Trace], Made]) -> Callable[[Trace], Made]:
     """The analysis, with an answer that is kept as long as its trace (``Trace.once``)."""
 
     @functools.wraps(make)
-    def answer(trace: Trace) -> Made:
+    def answer_trace(trace: Trace) -> Made:
         return trace.once(make)
 
-    return answer
+    return answer_trace
 
 
 def once_if_small(make: Callable[[Trace], pl.DataFrame]) -> Callable[[Trace], pl.DataFrame]:
     """The same, of an answer that may be large (``Trace.once_if_small``)."""
 
     @functools.wraps(make)
-    def answer(trace: Trace) -> pl.DataFrame:
+    def answer_trace(trace: Trace) -> pl.DataFrame:
         return trace.once_if_small(make)
 
-    return answer
+    return answer_trace
 
 
 def once_per_run(make: Callable[[Sequence[Trace]], Made]) -> Callable[[Sequence[Trace]], Made]:
     """The same of several traces at once (``once_for_traces``)."""
 
     @functools.wraps(make)
-    def answer(traces: Sequence[Trace]) -> Made:
+    def answer_traces(traces: Sequence[Trace]) -> Made:
         return once_for_traces(make, traces)
 
-    return answer
+    return answer_traces
