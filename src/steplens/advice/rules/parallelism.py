@@ -178,6 +178,12 @@ model_parallel_communication = _share_rule("model_parallel_communication", paral
 unknown_parallel_communication = _share_rule("unknown_parallel_communication", parallel.UNKNOWN_PARALLEL)
 
 
+def _first_ranks(what: str, rows: pl.DataFrame, column: str) -> Iterator[Evidence]:
+    """A time of the first four ranks."""
+    for rank, length_ns in rows.select("rank", column).head(4).iter_rows():
+        yield Evidence(what, length_ns, "ns", places=(f"rank {rank}",))
+
+
 @run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)
 def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION) -> Iterator[Finding]:
     """Stages of a pipeline wait for what other stages send.
@@ -197,10 +203,7 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
         confidence=0.6,
         evidence=(
             Evidence("receive_rate", 100 * rate, "%", per_step=False),
-            *(
-                Evidence("receive_alone", alone, "ns", places=(f"rank {rank}",))
-                for rank, alone in waiting.select("rank", "receive_alone_ns").head(4).iter_rows()
-            ),
+            *_first_ranks("receive_alone", waiting, "receive_alone_ns"),
             *missing_rank_evidence(exposed.job),
         ),
         saving=exposed.saving("receive_alone_ns", threshold, critical),
@@ -233,10 +236,7 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
             confidence=0.6 if critical else 0.4,
             evidence=(
                 Evidence("collective_rate", 100 * rate, "%", per_step=False),
-                *(
-                    Evidence("collectives_alone", alone, "ns", places=(f"rank {rank}",))
-                    for rank, alone in mine.select("rank", "collective_alone_ns").head(4).iter_rows()
-                ),
+                *_first_ranks("collectives_alone", mine, "collective_alone_ns"),
                 *([] if critical else [Evidence("waits_for_stage", exposed.critical_stage, "count", per_step=False)]),
                 *missing_rank_evidence(exposed.job),
             ),

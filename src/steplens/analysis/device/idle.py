@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.device.breakdown import BUSY_KINDS
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import computing_tasks, device_parts
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
@@ -33,7 +34,6 @@ HOST_CAUSES = (GARBAGE_COLLECTION, ALLOCATION, CALLS, PYTHON, LAUNCH)
 #: runtime calls that ask the driver of the device for memory
 ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
 _NEVER = np.iinfo(np.int64).max
-_BUSY_KINDS = (schema.KIND_COMPUTE, schema.KIND_COMMUNICATION, schema.KIND_COPY)
 
 
 def idle_causes(trace: Trace) -> pl.DataFrame:
@@ -154,7 +154,7 @@ def _gap_launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArr
     ends_frame = pl.DataFrame({"start_ns": ends}).lazy()
     if trace.has_accelerator:
         columns = ["start_ns", "launch_ns"]
-        tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(_BUSY_KINDS)).select(columns)
+        tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(BUSY_KINDS)).select(columns)
         starts = pl.concat([tasks, trace.required("communication").select(columns)]).drop_nulls("start_ns")
         starts = starts.join(ends_frame.unique(), on="start_ns", how="semi").group_by("start_ns").agg(pl.col("launch_ns").min())
         launch = ends_frame.join(starts, on="start_ns", how="left", maintain_order="left").collect()["launch_ns"]

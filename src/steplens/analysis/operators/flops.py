@@ -85,18 +85,12 @@ def _count_flops(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
     number, count = number_groups(rows, keys)
     first = first_rows(number, count)
     different = rows.select(keys)[first[first >= 0]]
-    operator_flops = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
-    place = pl.Series((np.cumsum(first >= 0) - 1)[number])
+    works = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
+    place = (np.cumsum(first >= 0) - 1)[number]
     was_recorded = pl.col("flops") > 0
-    derived = pl.Series("derived", [None if work is None else work.flops for work in operator_flops], dtype=pl.Int64).gather(
-        place
-    )
-    elements = pl.Series("elements", [None if work is None else work.elements for work in operator_flops], dtype=pl.Int64).gather(
-        place
-    )
-    rows = rows.with_columns(derived, elements, recorded=was_recorded).with_columns(
-        flops=pl.when(was_recorded).then("flops").otherwise("derived")
-    )
+    derived = pl.DataFrame([work or (None, None) for work in works], schema=table_schema("derived, elements"), orient="row")
+    flops_of_call = pl.when(was_recorded).then("flops").otherwise("derived")
+    rows = rows.hstack(derived[place]).with_columns(recorded=was_recorded, flops=flops_of_call)
     rows = rows.filter(pl.col("flops").is_not_null())
     return rows.filter(~_has_inner_call(rows["id"], trace)).select(*columns, "flops", "elements", "recorded")
 
