@@ -138,13 +138,7 @@ def _reduce_confidence(finding: Finding, facts: Sequence[Facts]) -> Finding:
 
 
 def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, str]) -> Iterator[Finding]:
-    """The findings with the framework whose words they are said in, without those about another framework.
-
-    Args:
-        findings: of all rules.
-        run: the run.
-        only_of: rule -> the only framework whose programs can break it.
-    """
+    """The findings with the framework whose words they are said in, without those about another one (``Rule.framework``)."""
     frameworks_present = {trace_framework(trace) for trace in run.traces} - {UNKNOWN}
     mine = frameworks_present.pop() if len(frameworks_present) == 1 else UNKNOWN
     for finding in findings:

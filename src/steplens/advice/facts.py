@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.advice.device_profile import DeviceProfile, device_profile
+from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.analysis.device.core_utilization import core_utilization
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.steps.times import chosen_step_times, step_times
@@ -281,6 +282,21 @@ class Facts:
         """
         tables = (self.trace.health, frame_of(find_contradictions(self.trace)))
         return all(health is None or unsafe(health, conclusion, least=WARNING).is_empty() for health in tables)
+
+    def make_finding(
+        self,
+        rule: str,
+        evidence: Iterable[Evidence],
+        saving: Saving | None = None,
+        *,
+        confidence: float,
+        subject: str = "",
+        part: str = "",
+        values: Mapping[str, str | int | float] | None = None,
+        urgency: str = LOW,
+    ) -> Finding:
+        """A finding about a step of this trace; see ``Finding``."""
+        return Finding(rule, confidence, tuple(evidence), saving, self.step_ns, subject, values or {}, urgency, part=part)
 
     def starting_with(self, prefix: str) -> pl.DataFrame:
         """The calls whose names start with ``prefix``."""

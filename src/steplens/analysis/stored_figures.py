@@ -12,6 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
+from steplens.analysis.tools.once import once_per_trace
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_database import STEP_TABLE, TIME_TABLE
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthFinding, finding
@@ -63,6 +64,7 @@ def _rename_to_titles(table: pl.DataFrame) -> pl.DataFrame:
     return table.rename({column: title for title, column in results.STEP_COLUMNS.items() if column in table.columns})
 
 
+@once_per_trace
 def find_contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
     """Findings about a capture's own figures that its events contradict; none where it has no tables of its own.
 
@@ -71,10 +73,6 @@ def find_contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
     times, these are compared with each other, too, and so is the time of the collectives of each step. Sources: ``steps``,
     ``kernels``, ``communication``, ``communication_times`` and ``source_tables``.
     """
-    return trace.once(_compare_figures)
-
-
-def _compare_figures(trace: Trace) -> tuple[HealthFinding, ...]:
     findings = []
     steps = stored_steps(trace)
     if steps is not None and ("kernels" in trace or "communication" in trace):

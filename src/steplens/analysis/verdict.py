@@ -114,7 +114,7 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     parts = {name: value / whole_ns for name, value in summary.device.items()} if whole_ns else {}
     busy = parts.get("computing_ns") if summary.device else None
     if not summary.steps or not (summary.host or summary.device):
-        return _make_verdict(UNKNOWN, 0.0, of_device, None, device, summary, GUESS)
+        return Verdict(UNKNOWN, 0.0, of_device, None, device, "", 0.0, "", None, GUESS, _TABLES[UNKNOWN], summary)
     rank, hold_up = _waits_for(traces, summary)
     if of_device:
         idle = _idle_shares(traces, summary)
@@ -139,32 +139,22 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
         }
     largest = sorted(shares, key=lambda name: shares[name], reverse=True)
     confidence = _judge_confidence(traces, summary, [shares[name] for name in largest])
+
+    def make_verdict(
+        kind: str, share: float, leading: str = "", leading_share: float = 0.0, cause: str = "", rank: int | None = None
+    ) -> Verdict:
+        table = _TABLES[kind]
+        return Verdict(kind, share, of_device, busy, device, leading, leading_share, cause, rank, confidence, table, summary)
+
     if rank is not None and hold_up >= max(_HOLDS_UP, 0.5 * max(value for name, value in shares.items() if name != HOST)):
-        return _make_verdict(RANK, min(hold_up, 1.0), of_device, busy, device, summary, confidence, rank=rank)
+        return make_verdict(RANK, min(hold_up, 1.0), rank=rank)
     first = largest[0]
     if shares[first] >= _MATTERS:
-        leading, leading_share = _leading_collective(traces) if first == COMMUNICATION else ("", 0.0)
-        cause = host_cause if first == HOST else ""
-        return _make_verdict(first, shares[first], of_device, busy, device, summary, confidence, leading, leading_share, cause)
+        leading = _leading_collective(traces) if first == COMMUNICATION else ("", 0.0)
+        return make_verdict(first, shares[first], *leading, cause=host_cause if first == HOST else "")
     if busy is not None and busy >= _MOSTLY:
-        return _make_verdict(COMPUTE, busy, of_device, busy, device, summary, confidence, *_leading_category(traces))
-    return _make_verdict(NOTHING, shares[first], of_device, busy, device, summary, confidence)
-
-
-def _make_verdict(
-    kind: str,
-    share: float,
-    of_device: bool,
-    busy: float | None,
-    device: str,
-    summary: StepSummary,
-    confidence: str,
-    leading: str = "",
-    leading_share: float = 0.0,
-    cause: str = "",
-    rank: int | None = None,
-) -> Verdict:
-    return Verdict(kind, share, of_device, busy, device, leading, leading_share, cause, rank, confidence, _TABLES[kind], summary)
+        return make_verdict(COMPUTE, busy, *_leading_category(traces))
+    return make_verdict(NOTHING, shares[first])
 
 
 def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> tuple[int | None, float]:

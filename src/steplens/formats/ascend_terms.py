@@ -58,6 +58,11 @@ MARKER_EX = "marker_ex"
 
 #: the type of a collective in front of its name: ``hcom_allReduce_`` of ``hcom_allReduce__586_0_1``
 OPERATION_TYPE = r"(?i)^(hcom_[a-z]+_)"
+#: what an operation of HCCL does, by a word in its name: the leftmost counts, and of several there the longest, which stand first
+HCCL_OPERATIONS = (
+    "allgather", "allreduce", "alltoallvc", "alltoallv", "alltoall", "batchsendrecv", "broadcast", "invalid", "receive",
+    "reducescatter", "reduce", "scatter", "send",
+)  # fmt: skip
 #: begin the names of operations between two ranks, in lower case
 SEND_OPERATION, RECEIVE_OPERATION = "hcom_send", "hcom_receive"
 POINT_TO_POINT_OPERATIONS = (SEND_OPERATION, RECEIVE_OPERATION, "hcom_batchsendrecv")

@@ -65,23 +65,29 @@ class LaneSource:
     label: Callable[[Key, Labels], str]
 
 
-def _events_of_table(
-    table: str, *keys: str, name: pl.Expr | None = None, depth: bool = False
-) -> Callable[[Trace], pl.LazyFrame | None]:
+def _table_lanes(
+    id: str,
+    group: str,
+    keys: tuple[str, ...],
+    label: Callable[[Key, Labels], str],
+    *,
+    table: str = "",
+    name: pl.Expr | None = None,
+    depth: bool = False,
+) -> LaneSource:
+    """The rows of a table, by default of the name of the lanes. What the CPU computes and communicates are operator calls, which
+    lie on their threads: it has no lanes of a device.
+    """
+    table = table or id
+
     def read_events(trace: Trace) -> pl.LazyFrame | None:
-        rows = trace.lazy(table)
+        rows = None if group == DEVICE and cpu_is_device(trace) else trace.lazy(table)
         if rows is None:
             return None
-        event_name = (pl.col("name") if name is None else name).alias("name")
+        event_name = pl.col("name") if name is None else name.alias("name")
         return rows.select("start_ns", "end_ns", event_name, *keys, *(["depth"] if depth else []))
 
-    return read_events
-
-
-def _of_device(table: str, *keys: str) -> Callable[[Trace], pl.LazyFrame | None]:
-    """Rows of an accelerator. What the CPU computes and communicates are operator calls, which lie on their threads."""
-    rows = _events_of_table(table, *keys)
-    return lambda trace: None if cpu_is_device(trace) else rows(trace)
+    return LaneSource(id, table, group, keys, read_events, label)
 
 
 def _events_of_queue(end: str) -> Callable[[Trace], pl.LazyFrame | None]:
@@ -91,6 +97,10 @@ def _events_of_queue(end: str) -> Callable[[Trace], pl.LazyFrame | None]:
         return None if rows is None else rows.select("name", "pid", **{name: pl.col(column) for name, column in times.items()})
 
     return read_events
+
+
+def _queue_label(end: str) -> Callable[[Key, Labels], str]:
+    return lambda key, labels: f"{end}, {labels.thread(key)}"
 
 
 def _batch_events(trace: Trace) -> pl.LazyFrame | None:
@@ -103,15 +113,13 @@ def _batch_events(trace: Trace) -> pl.LazyFrame | None:
     return rows.select(start_ns="time_ns", end_ns=pl.col("time_ns") + length, name=name, kind="kind")
 
 
-#: place -> stage -> its ends in ``pipeline_tasks``
-_STAGES = {
-    "worker": {
-        "fetch": ("start_ns", "collate_ns"),
-        "collate": ("collate_ns", "end_ns"),
-        "pickle": ("pickle_start_ns", "pickle_end_ns"),
-    },
-    "loop": {"next batch": ("next_start_ns", "next_end_ns")},
-}
+#: place and name of a stage, and its ends in ``pipeline_tasks``
+_STAGES = (
+    ("worker", "fetch", "start_ns", "collate_ns"),
+    ("worker", "collate", "collate_ns", "end_ns"),
+    ("worker", "pickle", "pickle_start_ns", "pickle_end_ns"),
+    ("loop", "next batch", "next_start_ns", "next_end_ns"),
+)
 
 
 def _loader_stages(trace: Trace) -> pl.LazyFrame | None:
@@ -119,22 +127,13 @@ def _loader_stages(trace: Trace) -> pl.LazyFrame | None:
     rows = trace.lazy("pipeline_tasks")
     if rows is None:
         return None
-    numbered = rows.with_row_index("table_row")
     parts = []
-    for place, stages in _STAGES.items():
-        for stage, (start, end) in stages.items():
-            worker = pl.col("worker") if place == "worker" else pl.lit(None, dtype=pl.Int32)
-            parts.append(
-                numbered.filter(pl.col(start).is_not_null() & pl.col(end).is_not_null()).select(
-                    "table_row",
-                    "loader",
-                    worker.alias("worker"),
-                    start_ns=start,
-                    end_ns=end,
-                    name=pl.lit(stage).cast(pl.Categorical()),
-                    place=pl.lit(place),
-                )
-            )
+    for place, stage, start, end in _STAGES:
+        worker = pl.col("worker") if place == "worker" else pl.lit(None, dtype=pl.Int32)
+        name = pl.lit(stage).cast(pl.Categorical())
+        staged = rows.with_row_index("table_row").drop_nulls([start, end])
+        worker_and_name = (worker.alias("worker"), name.alias("name"), pl.lit(place).alias("place"))
+        parts.append(staged.select("table_row", "loader", *worker_and_name, start_ns=start, end_ns=end))
     return pl.concat(parts)
 
 
@@ -174,93 +173,38 @@ def _loader_place_label(key: Key) -> str:
 _STEP = pl.format("step {}", pl.col("id")).cast(pl.Categorical())
 _COLLECTION = pl.format("generation {}", pl.col("generation")).cast(pl.Categorical())
 
+_THREAD = ("pid", "tid")
+
 SOURCES: tuple[LaneSource, ...] = (
-    LaneSource("steps", "steps", PROGRAM, (), _events_of_table("steps", name=_STEP), lambda key, labels: "steps"),
+    _table_lanes("steps", PROGRAM, (), lambda key, labels: "steps", name=_STEP),
     LaneSource("device_states", "", PROGRAM, ("state",), _device_states, lambda key, labels: f"device: {key['state']}"),
     LaneSource(
         "batches", "pipeline_batches", PROGRAM, ("kind",), _batch_events, lambda key, labels: f"data pipeline: {key['kind']}"
     ),
     LaneSource(
-        "loader",
-        "pipeline_tasks",
-        PROGRAM,
-        ("loader", "place", "worker"),
-        _loader_stages,
+        "loader", "pipeline_tasks", PROGRAM, ("loader", "place", "worker"), _loader_stages,
         lambda key, labels: f"data loader {key['loader']}: {_loader_place_label(key)}",
     ),
-    LaneSource(
-        "marks",
-        "marks",
-        HOST,
-        ("domain", "pid", "tid", "stream"),
-        _events_of_table("marks", "domain", "pid", "tid", "stream", name=pl.col("message")),
-        lambda key, labels: labels.marks(key),
+    _table_lanes(
+        "marks", HOST, ("domain", *_THREAD, "stream"), lambda key, labels: labels.marks(key), name=pl.col("message")
     ),
-    LaneSource(
-        "operators",
-        "ops",
-        HOST,
-        ("pid", "tid"),
-        _events_of_table("ops", "pid", "tid", depth=True),
-        lambda key, labels: labels.thread(key),
+    _table_lanes("operators", HOST, _THREAD, lambda key, labels: labels.thread(key), table="ops", depth=True),
+    _table_lanes("python", HOST, _THREAD, lambda key, labels: f"Python, {labels.thread(key)}"),
+    _table_lanes(
+        "runtime", HOST, ("layer", *_THREAD), table="api",
+        label=lambda key, labels: f"{_value_or_default(key['layer'], 'runtime')}, {labels.thread(key)}",
     ),
-    LaneSource(
-        "python",
-        "python",
-        HOST,
-        ("pid", "tid"),
-        _events_of_table("python", "pid", "tid"),
-        lambda key, labels: f"Python, {labels.thread(key)}",
+    *(
+        LaneSource(end, "task_queue", HOST, _THREAD, _events_of_queue(end), _queue_label(end))
+        for end in ("enqueue", "dequeue")
     ),
-    LaneSource(
-        "runtime",
-        "api",
-        HOST,
-        ("layer", "pid", "tid"),
-        _events_of_table("api", "layer", "pid", "tid"),
-        lambda key, labels: f"{_value_or_default(key['layer'], 'runtime')}, {labels.thread(key)}",
-    ),
-    LaneSource(
-        "enqueue",
-        "task_queue",
-        HOST,
-        ("pid", "tid"),
-        _events_of_queue("enqueue"),
-        lambda key, labels: f"enqueue, {labels.thread(key)}",
-    ),
-    LaneSource(
-        "dequeue",
-        "task_queue",
-        HOST,
-        ("pid", "tid"),
-        _events_of_queue("dequeue"),
-        lambda key, labels: f"dequeue, {labels.thread(key)}",
-    ),
-    LaneSource(
-        "gc",
-        "gc",
-        HOST,
-        ("pid", "tid"),
-        _events_of_table("gc", "pid", "tid", name=_COLLECTION),
-        lambda key, labels: f"garbage collection, {labels.thread(key)}",
-    ),
-    LaneSource(
-        "kernels",
-        "kernels",
-        DEVICE,
-        ("device", "stream"),
-        _of_device("kernels", "device", "stream"),
-        lambda key, labels: labels.stream(key),
-    ),
-    LaneSource(
-        "communication",
-        "communication",
-        DEVICE,
-        ("device", "group"),
-        _of_device("communication", "device", "group"),
+    _table_lanes("gc", HOST, _THREAD, lambda key, labels: f"garbage collection, {labels.thread(key)}", name=_COLLECTION),
+    _table_lanes("kernels", DEVICE, ("device", "stream"), lambda key, labels: labels.stream(key)),
+    _table_lanes(
+        "communication", DEVICE, ("device", "group"),
         lambda key, labels: f"communication, group {_value_or_default(key['group'], '?')}",
     ),
-)
+)  # fmt: skip
 
 #: those whose events were recorded, not worked out of all others: what a draft of some events can show
 RECORDED: tuple[LaneSource, ...] = tuple(source for source in SOURCES if source.table)

@@ -108,11 +108,6 @@ def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
     Ranks whose interval is by more than 20 % longer than the mean of all; waiting as long as the mean is what is saved.
 
     The interval is the device's (means that the source keeps count, see ``cluster_steps.rank_means``), else the wait for data.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the mean.
     """
     if not are_ranks_comparable(run):
         return
@@ -165,11 +160,6 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
 
     At the mean speed a rank would compute in that share of its time; whether others wait for it is ``slow_rank``'s to say, so
     the low end is nothing.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the mean.
     """
     if not are_ranks_comparable(run):
         return
@@ -216,10 +206,6 @@ def slow_link(_: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -
 
     At the mean bandwidth the transfer would take that share less; where computing covers it, nothing is saved, so the low end
     is nothing.
-
-    Args:
-        facts: of the ranks.
-        threshold: share of the mean.
     """
     traces = traces_of(facts)
     transfers = links(traces)

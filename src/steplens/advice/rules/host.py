@@ -11,27 +11,20 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
+from steplens.advice.rules.tools.tasks import steps_of
 from steplens.analysis.device import idle
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, of_calls
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract
+from steplens.trace import health
 from steplens.trace.building.framework import PYTORCH
-from steplens.trace.health import (
-    GARBAGE_COLLECTION,
-    HOST_AGAINST_DEVICE,
-    KERNEL_TIMES,
-    OPERATOR_CALLS,
-    OPERATOR_TIMES,
-    STEP_DEVICE_TIMES,
-    USER_MARKS,
-)
 from steplens.trace.schema import CHECKPOINT_BYTES, CORE_CPU, DATALOADER_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
 #: what the host does that a device need not wait for, and its words
 _HOST = {idle.CALLS: "idle_calls", idle.PYTHON: "idle_python", idle.LAUNCH: "idle_launch"}
 
 
-@rule(rests_on=(HOST_AGAINST_DEVICE, KERNEL_TIMES, STEP_DEVICE_TIMES), devices=EVERY_ACCELERATOR)
+@rule(rests_on=(health.HOST_AGAINST_DEVICE, health.KERNEL_TIMES, health.STEP_DEVICE_TIMES), devices=EVERY_ACCELERATOR)
 def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterator[Finding]:
     """The device is idle because the host launches its work too slowly: small tasks, long Python.
 
@@ -59,13 +52,8 @@ def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterato
     evidence += [Evidence(_HOST[cause], length_ns, "ns") for cause, length_ns in sorted(parts.items(), key=lambda part: -part[1])]
     evidence.append(Evidence("device_tasks", float(tasks["count"][0]), "count"))
     evidence.append(Evidence("task_length", float(tasks["median_ns"][0] or 0), "ns", per_step=False))
-    yield Finding(
-        rule=device_waits_for_host.name,
-        confidence=0.8,
-        evidence=tuple(evidence),
-        saving=Saving(total / 2, 0.8 * total, total),
-        step_ns=facts.step_ns,
-        part="idle_ns",
+    yield facts.make_finding(
+        device_waits_for_host.name, evidence, Saving(total / 2, 0.8 * total, total), confidence=0.8, part="idle_ns"
     )
 
 
@@ -75,7 +63,7 @@ _COPY_RATE = 3e9
 _SAVING_REMAINS = 0.2
 
 
-@rule(rests_on=(USER_MARKS,))
+@rule(rests_on=(health.USER_MARKS,))
 def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Finding]:
     """Training stops while a checkpoint is written.
 
@@ -106,17 +94,12 @@ def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
     if isinstance(size, int):
         evidence.append(Evidence("checkpoint_size", float(size), "bytes", per_step=False))
         remaining = min(size / _COPY_RATE * 1e9 / each, 1.0)
-    yield Finding(
-        rule=checkpoint_stalls.name,
-        confidence=0.9,
-        evidence=tuple(evidence),
-        # copying to the host may be ten times as fast, and a third as fast
-        saving=Saving(max(1 - 3 * remaining, 0.0) * total, (1 - remaining) * total, (1 - remaining / 10) * total),
-        step_ns=facts.step_ns,
-    )
+    # copying to the host may be ten times as fast, and a third as fast
+    saving = Saving(max(1 - 3 * remaining, 0.0) * total, (1 - remaining) * total, (1 - remaining / 10) * total)
+    yield facts.make_finding(checkpoint_stalls.name, evidence, saving, confidence=0.9)
 
 
-@rule(rests_on=(GARBAGE_COLLECTION,))
+@rule(rests_on=(health.GARBAGE_COLLECTION,))
 def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding]:
     """Python's garbage collector stops the training loop.
 
@@ -136,12 +119,9 @@ def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[F
         return
     count = sum(number for _, number, _ in pauses) / len(pauses)
     evidence = Evidence("collecting", total, "ns", tuple(step for step, number, _ in pauses if number))
-    yield Finding(
-        rule=garbage_collection.name,
-        confidence=0.95,
-        evidence=(evidence, Evidence("collections", count, "count")),
-        saving=Saving(0.7 * total, 0.95 * total, total),
-        step_ns=facts.step_ns,
+    saving = Saving(0.7 * total, 0.95 * total, total)
+    yield facts.make_finding(
+        garbage_collection.name, [evidence, Evidence("collections", count, "count")], saving, confidence=0.95
     )
 
 
@@ -156,7 +136,10 @@ _RANGES = rf"^{re.escape(DATALOADER_PREFIX)}|^Optimizer\.(step|zero_grad)#"
 
 
 # of an accelerator that was not recorded nobody knows that it was idle meanwhile
-@rule(rests_on=(OPERATOR_CALLS, OPERATOR_TIMES, STEP_DEVICE_TIMES), explains=("device_waits_for_host", "outlier_steps"))
+@rule(
+    rests_on=(health.OPERATOR_CALLS, health.OPERATOR_TIMES, health.STEP_DEVICE_TIMES),
+    explains=("device_waits_for_host", "outlier_steps"),
+)
 def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[Finding]:
     """The step's thread runs Python, and nothing else, while no operator works: metrics, logging, waiting, reading files.
 
@@ -185,22 +168,13 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     if total < least_share * facts.step_ns:
         return
     likely = (1 - _PYTHON_REMAINS) * total
-    yield Finding(
-        rule=python_in_the_loop.name,
-        confidence=0.7,
-        evidence=(
-            Evidence(
-                "python_alone",
-                total,
-                "ns",
-                tuple(sorted(set(stretches["step"].to_list()))),
-                _places_of_stretches(facts, stretches),
-            ),
-            Evidence("stretches", stretches.height / facts.steps.height, "count"),
-        ),
-        saving=Saving(total / 2, likely, total),
-        step_ns=facts.step_ns,
-        part="" if facts.device == CORE_CPU else "idle_ns",
+    evidence = [
+        Evidence("python_alone", total, "ns", steps_of(stretches), _places_of_stretches(facts, stretches)),
+        Evidence("stretches", stretches.height / facts.steps.height, "count"),
+    ]
+    saving = Saving(total / 2, likely, total)
+    yield facts.make_finding(
+        python_in_the_loop.name, evidence, saving, confidence=0.7, part="" if facts.device == CORE_CPU else "idle_ns"
     )
 
 
@@ -283,7 +257,7 @@ _COMPILING = r"^dynamo$|\(dynamo_timed\)$"
 
 
 @rule(
-    rests_on=(OPERATOR_TIMES,),
+    rests_on=(health.OPERATOR_TIMES,),
     explains=("changing_shapes", "device_waits_for_host", "outlier_steps", "tiny_operators", "python_in_the_loop"),
     framework=PYTORCH,
 )
@@ -307,13 +281,8 @@ def recompilation(facts: Facts, *, least_steps: int = 2, least_share: float = 0.
     if (each > 0).sum() < least_steps or total < least_share * facts.step_ns:
         return
     compiled = facts.starting_with("Torch-Compiled Region:")["name"].value_counts(sort=True)
-    yield Finding(
-        rule=recompilation.name,
-        confidence=0.95,
-        evidence=(
-            Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list())),
-            Evidence("compiled_versions", compiled.height, "count", places=tuple(compiled["name"].head(3)), per_step=False),
-        ),
-        saving=Saving(0.8 * total, total, total),
-        step_ns=facts.step_ns,
-    )
+    evidence = [
+        Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list())),
+        Evidence("compiled_versions", compiled.height, "count", places=tuple(compiled["name"].head(3)), per_step=False),
+    ]
+    yield facts.make_finding(recompilation.name, evidence, Saving(0.8 * total, total, total), confidence=0.95)

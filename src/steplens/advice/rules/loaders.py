@@ -146,14 +146,9 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     available = processor_count(facts)
     if available is not None and available <= workers:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
-    yield Finding(
-        rule=loader_without_workers.name,
-        confidence=0.95,
-        evidence=tuple(evidence),
-        saving=Saving(likely / 2, likely, loading),
-        step_ns=facts.step_ns,
-        part="data_wait_ns",
-        values={"workers": workers},
+    saving = Saving(likely / 2, likely, loading)
+    yield facts.make_finding(
+        loader_without_workers.name, evidence, saving, confidence=0.95, part="data_wait_ns", values={"workers": workers}
     )
 
 
@@ -198,14 +193,9 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
         enough = enough_workers(verdict, facts.step_ns - waiting)
         if enough > verdict.workers:
             evidence += worker_evidence(facts, verdict, enough)
-    yield Finding(
-        rule=loader_too_slow.name,
-        confidence=0.9,
-        evidence=tuple(evidence),
-        saving=Saving(waiting / 2, waiting, waiting),
-        step_ns=facts.step_ns,
-        part="data_wait_ns",
-        values={"faster": round(faster, 1)},
+    saving = Saving(waiting / 2, waiting, waiting)
+    yield facts.make_finding(
+        loader_too_slow.name, evidence, saving, confidence=0.9, part="data_wait_ns", values={"faster": round(faster, 1)}
     )
 
 
@@ -229,16 +219,12 @@ def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[
     saved = min(waiting, max(facts.step_ns - without, 0.0), verdict.stage_ns * batches / verdict.workers)
     if saved < least_share * facts.step_ns:
         return
-    yield Finding(
-        rule=loader_slow_collate.name,
-        confidence=0.85,
-        evidence=(
-            Evidence("waiting_for_workers", waiting, "ns", facts.numbers, (name_of(verdict),)),
-            *stage_evidence(verdict),
-        ),
-        saving=Saving(saved / 2, saved, saved),
-        step_ns=facts.step_ns,
-        part="data_wait_ns",
+    evidence = [
+        Evidence("waiting_for_workers", waiting, "ns", facts.numbers, (name_of(verdict),)),
+        *stage_evidence(verdict),
+    ]
+    yield facts.make_finding(
+        loader_slow_collate.name, evidence, Saving(saved / 2, saved, saved), confidence=0.85, part="data_wait_ns"
     )
 
 
@@ -272,20 +258,15 @@ def loader_slow_start(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
         saved = max(delay - left, 0.0) * starts_inside.height / steps.height
         if saved < least_share * facts.step_ns:
             continue
-        yield Finding(
-            rule=loader_slow_start.name,
-            subject=str(verdict.loader),
-            confidence=0.9,
-            evidence=(
-                Evidence("loader_first_batch", delay, "ns", places=(name_of(verdict),), per_step=False),
-                Evidence(
-                    "loader_starting", float(starts_inside["workers_ns"].sum()) / starts_inside.height, "ns", per_step=False
-                ),
-                Evidence("loader_epochs", starts_inside.height, "count", per_step=False),
-            ),
-            saving=Saving(saved * 0.7, saved, saved),
-            step_ns=facts.step_ns,
-            values={"workers": verdict.workers},
+        evidence = [
+            Evidence("loader_first_batch", delay, "ns", places=(name_of(verdict),), per_step=False),
+            Evidence("loader_starting", float(starts_inside["workers_ns"].sum()) / starts_inside.height, "ns", per_step=False),
+            Evidence("loader_epochs", starts_inside.height, "count", per_step=False),
+        ]
+        saving = Saving(saved * 0.7, saved, saved)
+        values = {"workers": verdict.workers}
+        yield facts.make_finding(
+            loader_slow_start.name, evidence, saving, confidence=0.9, subject=str(verdict.loader), values=values
         )
 
 
@@ -335,12 +316,11 @@ def _worker_count_finding(
         evidence.append(Evidence("loader_cpu", 100 * verdict.cpu_share, "%", per_step=False))
     if available is not None:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
-    return Finding(
-        rule=loader_too_many_workers.name,
-        subject=str(verdict.loader),
+    return facts.make_finding(
+        loader_too_many_workers.name,
+        evidence,
         confidence=0.8,
-        evidence=tuple(evidence),
-        step_ns=facts.step_ns,
+        subject=str(verdict.loader),
         values={"workers": enough},
         urgency=urgency,
     )
@@ -359,12 +339,12 @@ def loader_slow_pin(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     if waiting < least_share * facts.step_ns:
         return
     likely = min(waiting, verdict.stage_ns)
-    yield Finding(
-        rule=loader_slow_pin.name,
+    saving = Saving(0.0, likely, waiting)
+    yield facts.make_finding(
+        loader_slow_pin.name,
+        [Evidence("waiting_for_workers", waiting, "ns", facts.numbers), *stage_evidence(verdict)],
+        saving,
         confidence=0.7,
-        evidence=(Evidence("waiting_for_workers", waiting, "ns", facts.numbers), *stage_evidence(verdict)),
-        saving=Saving(0.0, likely, waiting),
-        step_ns=facts.step_ns,
         part="data_wait_ns",
     )
 
@@ -389,14 +369,9 @@ def loader_without_pinning(facts: Facts, *, least_share: float = 0.01) -> Iterat
     spent = facts.typical_ns(copies, on_device=True)
     if spent < least_share * facts.step_ns:
         return
-    yield Finding(
-        rule=loader_without_pinning.name,
-        confidence=0.6,
-        evidence=(
-            Evidence("pageable_copies", spent, "ns", facts.numbers, tuple(map(name_of, unpinned))),
-            Evidence("pageable_bytes", float(copies["bytes"].sum()) / facts.steps.height, "bytes"),
-        ),
-        saving=Saving(0.0, (1 - _REMAINING) * spent, spent),
-        step_ns=facts.step_ns,
-        part="exposed_copy_ns",
-    )
+    evidence = [
+        Evidence("pageable_copies", spent, "ns", facts.numbers, tuple(map(name_of, unpinned))),
+        Evidence("pageable_bytes", float(copies["bytes"].sum()) / facts.steps.height, "bytes"),
+    ]
+    saving = Saving(0.0, (1 - _REMAINING) * spent, spent)
+    yield facts.make_finding(loader_without_pinning.name, evidence, saving, confidence=0.6, part="exposed_copy_ns")

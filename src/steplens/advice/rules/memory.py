@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule, run_rule
-from steplens.advice.rules.tools.tasks import growing_segments
+from steplens.advice.rules.tools.tasks import growing_segments, steps_of
 from steplens.analysis.device import idle
 from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.tools.groups import first_rows, number_groups
@@ -32,14 +32,15 @@ def allocation_stalls(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fi
     total = facts.typical_ns(causes, "idle_ns", on_device=True)
     if total < least_share * facts.step_ns:
         return
-    yield Finding(
-        rule=allocation_stalls.name,
+    saving = Saving(0.7 * total, total, total)
+    values = {"change": growing_segments(facts.device)}
+    yield facts.make_finding(
+        allocation_stalls.name,
+        [Evidence("idle_allocation", total, "ns", tuple(causes["step"].to_list()))],
+        saving,
         confidence=0.8,
-        evidence=(Evidence("idle_allocation", total, "ns", tuple(causes["step"].to_list())),),
-        saving=Saving(0.7 * total, total, total),
-        step_ns=facts.step_ns,
         part="idle_ns",
-        values={"change": growing_segments(facts.device)},
+        values=values,
     )
 
 
@@ -64,7 +65,7 @@ def large_blocks(facts: Facts, *, least_share: float = 0.1) -> Iterator[Finding]
         return
     ops = facts.named_calls.select(op="id", step="step", duration_ns="duration_ns", called=pl.col("name"))
     blocks_of_operators = blocks.select("op", "bytes").join(ops, on="op")
-    steps = tuple(sorted(set(blocks_of_operators["step"].to_list())))
+    steps = steps_of(blocks_of_operators)
     time = facts.typical_ns(blocks_of_operators.unique("op"))
     if 2 * len(steps) < facts.steps.height or time < least_share * facts.step_ns:
         return
@@ -74,16 +75,13 @@ def large_blocks(facts: Facts, *, least_share: float = 0.1) -> Iterator[Finding]
         .sort("bytes", "called", descending=[True, False])
     )
     places = tuple(by_size["called"].head(3).to_list())
-    yield Finding(
-        rule=large_blocks.name,
-        confidence=0.6,
-        evidence=(
-            Evidence("large_blocks", blocks_of_operators.height / facts.steps.height, "count", steps, places),
-            Evidence("bytes_of_large_blocks", float(blocks_of_operators["bytes"].sum()) / facts.steps.height, "bytes"),
-            Evidence("operators_of_large_blocks", time, "ns"),
-        ),
-        step_ns=facts.step_ns,
-        urgency=MEDIUM if time >= _LARGE_SHARE * facts.step_ns else LOW,
+    evidence = [
+        Evidence("large_blocks", blocks_of_operators.height / facts.steps.height, "count", steps, places),
+        Evidence("bytes_of_large_blocks", float(blocks_of_operators["bytes"].sum()) / facts.steps.height, "bytes"),
+        Evidence("operators_of_large_blocks", time, "ns"),
+    ]
+    yield facts.make_finding(
+        large_blocks.name, evidence, confidence=0.6, urgency=MEDIUM if time >= _LARGE_SHARE * facts.step_ns else LOW
     )
 
 
@@ -123,17 +121,19 @@ def memory_growth(facts: Facts, *, least_steps: int = 5, least_bytes: int = 16 <
             continue
         level = float(at_end["allocated"][-1])
         name = f"{kind} {device}" if device is not None and device >= 0 else str(kind)
-        yield Finding(
-            rule=memory_growth.name,
-            subject=name.lower().replace(" ", ""),
+        evidence = [
+            Evidence("growth", slope, "bytes", tuple(at_end["step"].to_list()), tuple(_never_freed(facts, kind, device))),
+            Evidence("allocated_at_the_end", level, "bytes", per_step=False),
+        ]
+        subject = name.lower().replace(" ", "")
+        urgency = HIGH if slope * _CENTURY > _HIGH_GROWTH * level else MEDIUM
+        yield facts.make_finding(
+            memory_growth.name,
+            evidence,
             confidence=min(0.5 + 0.08 * len(growth), 0.95),
-            evidence=(
-                Evidence("growth", slope, "bytes", tuple(at_end["step"].to_list()), tuple(_never_freed(facts, kind, device))),
-                Evidence("allocated_at_the_end", level, "bytes", per_step=False),
-            ),
-            step_ns=facts.step_ns,
+            subject=subject,
             values={"device": name},
-            urgency=HIGH if slope * _CENTURY > _HIGH_GROWTH * level else MEDIUM,
+            urgency=urgency,
         )
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import LOW, Evidence, Finding, Saving
+from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
+from steplens.advice.rules.tools.tasks import steps_of
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
 from steplens.analysis.tools.names import containing, distinct, with_prefix
 from steplens.analysis.tools.order import in_order
@@ -76,16 +77,12 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     line = _most_common_name(members, placed[0], "stack").partition(";")[0] if placed else ""
     places = tuple(dict.fromkeys([*([line] if line else []), *common]))
     likely = (1 - _REMAINING) * total
-    yield Finding(
-        rule=tiny_operators.name,
-        confidence=0.8,
-        evidence=(
-            Evidence("storms", total, "ns", tuple(sorted(set(storms["step"].to_list()))), places),
-            Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count"),
-        ),
-        saving=Saving(0.6 * total, likely, total),
-        step_ns=facts.step_ns,
-        values={"operator": common[0]},
+    evidence = [
+        Evidence("storms", total, "ns", steps_of(storms), places),
+        Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count"),
+    ]
+    yield facts.make_finding(
+        tiny_operators.name, evidence, Saving(0.6 * total, likely, total), confidence=0.8, values={"operator": common[0]}
     )
 
 
@@ -165,17 +162,13 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     # on an accelerator the host may be ahead of the device by more than it loses
     on_cpu = facts.device == CORE_CPU
     saving = Saving(total / 2, total, 1.2 * total) if on_cpu else Saving.up_to(total)
-    yield Finding(
-        rule=changing_shapes.name,
-        confidence=0.7 if priced else 0.5,
-        evidence=(
-            Evidence("new_shapes_cost", total, "ns", steps, tuple(places)),
-            Evidence("new_shapes", new.height / judged, "count"),
-        ),
-        saving=saving if priced else None,
-        step_ns=facts.step_ns,
-        values={"steps": len(steps), "of": facts.steps.height},
-        urgency=LOW,
+    evidence = [
+        Evidence("new_shapes_cost", total, "ns", steps, tuple(places)),
+        Evidence("new_shapes", new.height / judged, "count"),
+    ]
+    values = {"steps": len(steps), "of": facts.steps.height}
+    yield facts.make_finding(
+        changing_shapes.name, evidence, saving if priced else None, confidence=0.7 if priced else 0.5, values=values
     )
 
 
@@ -218,18 +211,14 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         return
     least, likely, most = _FASTER[feature]
     flops = 2.0 * float(products["product"].sum()) / float(products["duration_ns"].sum())
-    yield Finding(
-        rule=float32_matmul.name,
-        confidence=0.7,
-        evidence=(
-            Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest_products(products))),
-            Evidence("products", products.height / facts.steps.height, "count"),
-            Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
-        ),
-        saving=Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most)),
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"feature": feature.upper()},
+    evidence = [
+        Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest_products(products))),
+        Evidence("products", products.height / facts.steps.height, "count"),
+        Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
+    ]
+    saving = Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most))
+    yield facts.make_finding(
+        float32_matmul.name, evidence, saving, confidence=0.7, part="computing_ns", values={"feature": feature.upper()}
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
+from steplens.advice.rules.tools.tasks import steps_of
 from steplens.analysis.cluster.communication_operations import communication_operations
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.steps.phases import phase_intervals
@@ -141,18 +142,13 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
     if calls < least_calls or per_parameter <= _PASSES:
         return
     likely = min(1 - _PASSES / per_parameter, _MOST_SAVED) * total
-    yield Finding(
-        rule=single_tensor_optimizer.name,
-        confidence=0.85,
-        evidence=(
-            Evidence("optimizer_time", total, "ns", facts.numbers, (f"{update.name}.step",)),
-            Evidence("optimizer_calls", calls, "count", places=tuple(_costliest_calls(update_calls))),
-        ),
-        saving=Saving(likely / 2, likely, _MOST_SAVED * total),
-        step_ns=facts.step_ns,
-        part="optimizer_ns",
-        values={"optimizer": update.name, "parameters": round(parameters)},
-    )
+    evidence = [
+        Evidence("optimizer_time", total, "ns", facts.numbers, (f"{update.name}.step",)),
+        Evidence("optimizer_calls", calls, "count", places=tuple(_costliest_calls(update_calls))),
+    ]
+    saving = Saving(likely / 2, likely, _MOST_SAVED * total)
+    values: dict[str, str | int | float] = {"optimizer": update.name, "parameters": round(parameters)}
+    yield facts.make_finding(single_tensor_optimizer.name, evidence, saving, confidence=0.85, part="optimizer_ns", values=values)
 
 
 def _costliest_calls(calls: pl.DataFrame) -> list[str]:
@@ -193,17 +189,12 @@ def gradient_zeroing(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fin
     total = zeroing + adding
     if total < least_share * facts.step_ns:
         return
-    steps = tuple(sorted(set(outer["step"].to_list())))
-    yield Finding(
-        rule=gradient_zeroing.name,
-        confidence=0.9,
-        evidence=(
-            Evidence("zeroing_gradients", zeroing, "ns", steps, (ranges["name"][0].removeprefix(_RANGE),)),
-            Evidence("adding_to_zeros", adding, "ns", steps),
-        ),
-        saving=Saving(total / 2, total, _MOST * total),
-        step_ns=facts.step_ns,
-    )
+    steps = steps_of(outer)
+    evidence = [
+        Evidence("zeroing_gradients", zeroing, "ns", steps, (ranges["name"][0].removeprefix(_RANGE),)),
+        Evidence("adding_to_zeros", adding, "ns", steps),
+    ]
+    yield facts.make_finding(gradient_zeroing.name, evidence, Saving(total / 2, total, _MOST * total), confidence=0.9)
 
 
 def _gradient_additions(facts: Facts) -> pl.DataFrame:
@@ -273,19 +264,21 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
         return None
     measured = operations["waited"].any()
     low = 0.2 if on_cpu else 0.5
-    return Finding(
-        rule=exposed_gradients.name,
+    evidence = [
+        Evidence("exchange_alone", alone, "ns", steps_of(operations)),
+        Evidence("backward_beside", backward, "ns"),
+        Evidence("exchanged", size, "bytes"),
+        Evidence("exchanges", operations.height / count, "count"),
+    ]
+    saving = Saving(low * saved if measured else 0.0, saved, alone)
+    values = {"bucket": max(round(size / buckets / (1 << 20)), 1)}
+    return facts.make_finding(
+        exposed_gradients.name,
+        evidence,
+        saving,
         confidence=0.8 if measured else 0.5,
-        evidence=(
-            Evidence("exchange_alone", alone, "ns", tuple(sorted(set(operations["step"].to_list())))),
-            Evidence("backward_beside", backward, "ns"),
-            Evidence("exchanged", size, "bytes"),
-            Evidence("exchanges", operations.height / count, "count"),
-        ),
-        saving=Saving(low * saved if measured else 0.0, saved, alone),
-        step_ns=facts.step_ns,
         part="exposed_communication_ns",
-        values={"bucket": max(round(size / buckets / (1 << 20)), 1)},
+        values=values,
     )
 
 

@@ -27,15 +27,7 @@ from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps, rank_means
 from steplens.analysis.cluster.links import communication_costs
 from steplens.analysis.operators.rank_flops import stage_work, work
-from steplens.analysis.tools.parallel import (
-    DATA_PARALLEL,
-    MODEL_PARALLEL,
-    PIPELINE_PARALLEL,
-    UNKNOWN_PARALLEL,
-    Layout,
-    Rates,
-    communication_rates,
-)
+from steplens.analysis.tools import parallel
 from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON, STEP_DEVICE_TIMES
 from steplens.trace.schema import CORE_CPU
@@ -61,14 +53,14 @@ class Exposed:
         )
 
     @cached_property
-    def job(self) -> Layout:
+    def job(self) -> parallel.Layout:
         """How the job is spread."""
         return job_of(self.facts)
 
     @cached_property
-    def rates(self) -> Rates:
+    def rates(self) -> parallel.Rates:
         """Shares of communication."""
-        return communication_rates(self.means)
+        return parallel.communication_rates(self.means)
 
     @property
     def distributed(self) -> bool:
@@ -181,9 +173,15 @@ def _share_rule(name: str, mode: str) -> Rule:
     return Rule(name, rests_on=(STEP_DEVICE_TIMES,), judge_run=judge, applies=lambda facts: is_parallel(facts, mode))
 
 
-data_parallel_communication = _share_rule("data_parallel_communication", DATA_PARALLEL)
-model_parallel_communication = _share_rule("model_parallel_communication", MODEL_PARALLEL)
-unknown_parallel_communication = _share_rule("unknown_parallel_communication", UNKNOWN_PARALLEL)
+data_parallel_communication = _share_rule("data_parallel_communication", parallel.DATA_PARALLEL)
+model_parallel_communication = _share_rule("model_parallel_communication", parallel.MODEL_PARALLEL)
+unknown_parallel_communication = _share_rule("unknown_parallel_communication", parallel.UNKNOWN_PARALLEL)
+
+
+def _first_ranks(what: str, rows: pl.DataFrame, column: str) -> Iterator[Evidence]:
+    """A time of the first four ranks."""
+    for rank, length_ns in rows.select("rank", column).head(4).iter_rows():
+        yield Evidence(what, length_ns, "ns", places=(f"rank {rank}",))
 
 
 @run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)
@@ -193,14 +191,9 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
     More than 10 % of the time of all ranks are receives that nothing covers.
 
     A step becomes shorter only by what the stage waits that computes longest; the others wait for that one.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the steps.
     """
     exposed = Exposed(run, facts)
-    rate = exposed.rates.between_stages if exposed.distributed and exposed.job.mode == PIPELINE_PARALLEL else None
+    rate = exposed.rates.between_stages if exposed.distributed and exposed.job.mode == parallel.PIPELINE_PARALLEL else None
     if rate is None or rate <= threshold:
         return
     waiting = exposed.means.drop_nulls("receive_alone_ns").sort("receive_alone_ns", descending=True)
@@ -210,10 +203,7 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
         confidence=0.6,
         evidence=(
             Evidence("receive_rate", 100 * rate, "%", per_step=False),
-            *(
-                Evidence("receive_alone", alone, "ns", places=(f"rank {rank}",))
-                for rank, alone in waiting.select("rank", "receive_alone_ns").head(4).iter_rows()
-            ),
+            *_first_ranks("receive_alone", waiting, "receive_alone_ns"),
             *missing_rank_evidence(exposed.job),
         ),
         saving=exposed.saving("receive_alone_ns", threshold, critical),
@@ -231,14 +221,9 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
     Stages in which more than 10 % of the time is collectives that no computing covers, every one of them.
 
     A step becomes shorter only where the stage that computes longest does; elsewhere the time goes to waiting for it.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the steps.
     """
     exposed = Exposed(run, facts)
-    if not exposed.distributed or exposed.job.mode != PIPELINE_PARALLEL:
+    if not exposed.distributed or exposed.job.mode != parallel.PIPELINE_PARALLEL:
         return
     for stage, rate in exposed.rates.within_stages.items():
         if rate <= threshold:
@@ -251,10 +236,7 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
             confidence=0.6 if critical else 0.4,
             evidence=(
                 Evidence("collective_rate", 100 * rate, "%", per_step=False),
-                *(
-                    Evidence("collectives_alone", alone, "ns", places=(f"rank {rank}",))
-                    for rank, alone in mine.select("rank", "collective_alone_ns").head(4).iter_rows()
-                ),
+                *_first_ranks("collectives_alone", mine, "collective_alone_ns"),
                 *([] if critical else [Evidence("waits_for_stage", exposed.critical_stage, "count", per_step=False)]),
                 *missing_rank_evidence(exposed.job),
             ),
@@ -274,11 +256,6 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
 
     With equal stages the largest would compute in mean / largest of its time. Layers cannot be cut at will, so half of that is
     likely.
-
-    Args:
-        run: the run.
-        facts: of the ranks.
-        threshold: share of the mean.
     """
     job = job_of(facts)
     table = analyse_once(work, facts, traces_of(facts))

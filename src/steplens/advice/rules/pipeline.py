@@ -32,10 +32,6 @@ def iteration_interval(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[
 
     The interval is that of ``analysis.data_loading.data_wait``, without warm-up. Steps that PyTorch's DataLoader feeds have
     rules of their own.
-
-    Args:
-        facts: one trace.
-        least_ns: the interval above which to speak.
     """
     waited = data_wait(facts.trace)
     if waited is None or waited.wait_ns <= least_ns or loads_with_pytorch(facts.trace):
@@ -66,10 +62,6 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
     More than 30 % of the batches found the queue empty. What it costs is the interval's to say (``iteration_interval``).
 
     A queue on the device that was never empty hid all of it: nobody waited.
-
-    Args:
-        facts: one trace.
-        most_empty: share of the batches above which to speak.
     """
     if facts.trace.lazy("pipeline_loaders") is not None:
         # of PyTorch the rules about loaders say it, with the stage that is slow
@@ -91,12 +83,9 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
         evidence.append(Evidence("device_queue_empty", received.empty, "count", per_step=False))
     hidden = received is not None and not received.empty
     level = pipeline_pressure(facts)
-    yield Finding(
-        rule=data_processing.name,
-        confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6,
-        evidence=tuple(evidence),
-        step_ns=facts.step_ns,
-        urgency=LOW if hidden else level if queue.batches >= _SURE_BATCHES else at_most(level, MEDIUM),
+    urgency = LOW if hidden else level if queue.batches >= _SURE_BATCHES else at_most(level, MEDIUM)
+    yield facts.make_finding(
+        data_processing.name, evidence, confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6, urgency=urgency
     )
 
 
@@ -137,13 +126,8 @@ def data_transfer(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator[F
     if moved["wait"] is not None:
         evidence.append(Evidence("device_waits_for_batch", float(moved["wait"]), "ns"))
     enough = received.batches >= _SURE_BATCHES
-    yield Finding(
-        rule=data_transfer.name,
-        confidence=0.7 if enough else 0.4,
-        evidence=tuple(evidence),
-        step_ns=facts.step_ns,
-        urgency=LOW if share < MATTERS_MUCH or not enough else HIGH if share > most_empty else MEDIUM,
-    )
+    urgency = LOW if share < MATTERS_MUCH or not enough else HIGH if share > most_empty else MEDIUM
+    yield facts.make_finding(data_transfer.name, evidence, confidence=0.7 if enough else 0.4, urgency=urgency)
 
 
 @rule()
@@ -168,7 +152,7 @@ def data_pipeline_healthy(facts: Facts, *, most_empty: float = MOST_EMPTY) -> It
     usage = mindspore_operations(facts).drop_nulls("usage")
     if usage.height:
         evidence.append(Evidence("last_queue_usage", 100 * usage["usage"][0], "%", per_step=False))
-    yield Finding(data_pipeline_healthy.name, 0.9, tuple(evidence), step_ns=facts.step_ns, urgency=LOW)
+    yield facts.make_finding(data_pipeline_healthy.name, evidence, confidence=0.9)
 
 
 #: share of the processors that should be idle
@@ -198,11 +182,12 @@ def busy_host(facts: Facts, *, least_idle: float = LEAST_IDLE) -> Iterator[Findi
     process = means.filter((pl.col("scope") == PROCESS) & (pl.col("name") == "user_utilization"))["mean"].to_list()
     if process:
         parts.append(Evidence("process_time", float(process[0]), "%", per_step=False))
-    yield Finding(
-        rule=busy_host.name,
+    values = {"percent": f"{100 - idle:.0f}"}
+    urgency = at_most(pipeline_pressure(facts), MEDIUM)
+    yield facts.make_finding(
+        busy_host.name,
+        [Evidence("busy_time", 100 - idle, "%", per_step=False), *parts],
         confidence=0.5,
-        evidence=(Evidence("busy_time", 100 - idle, "%", per_step=False), *parts),
-        step_ns=facts.step_ns,
-        urgency=at_most(pipeline_pressure(facts), MEDIUM),
-        values={"percent": f"{100 - idle:.0f}"},
+        values=values,
+        urgency=urgency,
     )

@@ -10,18 +10,8 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule, rule
 from steplens.advice.rules.tools.pressure import at_most, mindspore_operations, names_of, pipeline_pressure, wait_evidence
+from steplens.analysis.data_loading import pipeline_queues as queues
 from steplens.analysis.data_loading.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
-from steplens.analysis.data_loading.pipeline_queues import (
-    DROP,
-    FEWER_WORKERS,
-    HOST_TOO_SLOW,
-    MORE_WORKERS,
-    SLOW_SOURCE,
-    SLOWER_THAN_INPUT,
-    analyse_operations,
-    operation_name,
-    queue_drops,
-)
 from steplens.analysis.data_loading.pipeline_verdict import keeps_up
 from steplens.trace.building.framework import MINDSPORE
 from steplens.trace.health import STEP_PHASES
@@ -57,13 +47,13 @@ def _queue_rule(name: str, kind: str) -> Rule:
         if not mine.height:
             return
         names = names_of(table, mine["id"].to_list())
-        yield Finding(
-            rule=name,
-            subject="/".join(names),
+        values = {"operations": ", ".join(names), "workers": ", ".join(str(count) for count in mine["workers"].to_list())}
+        yield facts.make_finding(
+            name,
+            [*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)],
             confidence=0.7,
-            evidence=(*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)),
-            step_ns=facts.step_ns,
-            values={"operations": ", ".join(names), "workers": ", ".join(str(count) for count in mine["workers"].to_list())},
+            subject="/".join(names),
+            values=values,
             urgency=pipeline_pressure(facts),
         )
 
@@ -91,23 +81,19 @@ slow_operation = _queue_rule("slow_operation", OTHER)
 
 
 @rule(rests_on=(STEP_PHASES,), framework=MINDSPORE)
-def queue_drop(facts: Facts, *, least: float = DROP) -> Iterator[Finding]:
+def queue_drop(facts: Facts, *, least: float = queues.DROP) -> Iterator[Finding]:
     """A queue is clearly emptier than the one before it: a weak sign that the operation between them is slow.
 
     More than 10 points of usage between input and output queue, of operations that the strict rules do not name.
 
     Of a pipeline that keeps up no drop matters.
-
-    Args:
-        facts: one trace.
-        least: share of the capacity above which to speak.
     """
     if keeps_up(facts.trace):
         return
     table = mindspore_operations(facts)
     if not table.height:
         return
-    dropped = queue_drops(table, least=least).filter(~pl.col("id").is_in(bottlenecks(table)))
+    dropped = queues.queue_drops(table, least=least).filter(~pl.col("id").is_in(bottlenecks(table)))
     if not dropped.height:
         return
     names = names_of(table, dropped["id"].to_list())
@@ -115,27 +101,27 @@ def queue_drop(facts: Facts, *, least: float = DROP) -> Iterator[Finding]:
         Evidence("usage_drop", 100 * drop, "%", places=(name,), per_step=False)
         for name, drop in zip(names, dropped["drop"].to_list(), strict=True)
     ]
-    yield Finding(
-        rule=queue_drop.name,
-        subject="/".join(names),
-        confidence=0.3,
-        evidence=tuple(evidence),
-        step_ns=facts.step_ns,
-        values={"operations": ", ".join(names)},
-        urgency=LOW,
+    yield facts.make_finding(
+        queue_drop.name, evidence, confidence=0.3, subject="/".join(names), values={"operations": ", ".join(names)}
     )
 
 
 #: what the strict rules of queues (``bottleneck``) say, too
-_SAID_BY_QUEUES = (SLOW_SOURCE, SLOWER_THAN_INPUT)
-_LIMIT = {MORE_WORKERS: HIGH, FEWER_WORKERS: LOW, SLOW_SOURCE: MEDIUM, HOST_TOO_SLOW: HIGH, SLOWER_THAN_INPUT: MEDIUM}
-_LOADED = (MORE_WORKERS, FEWER_WORKERS)
+_SAID_BY_QUEUES = (queues.SLOW_SOURCE, queues.SLOWER_THAN_INPUT)
+_LIMIT = {
+    queues.MORE_WORKERS: HIGH,
+    queues.FEWER_WORKERS: LOW,
+    queues.SLOW_SOURCE: MEDIUM,
+    queues.HOST_TOO_SLOW: HIGH,
+    queues.SLOWER_THAN_INPUT: MEDIUM,
+}
+_LOADED = (queues.MORE_WORKERS, queues.FEWER_WORKERS)
 _WORDS = {
-    MORE_WORKERS: "worker_load",
-    FEWER_WORKERS: "worker_load",
-    SLOW_SOURCE: "output_usage",
-    HOST_TOO_SLOW: "queue_empty_share",
-    SLOWER_THAN_INPUT: "usage_drop",
+    queues.MORE_WORKERS: "worker_load",
+    queues.FEWER_WORKERS: "worker_load",
+    queues.SLOW_SOURCE: "output_usage",
+    queues.HOST_TOO_SLOW: "queue_empty_share",
+    queues.SLOWER_THAN_INPUT: "usage_drop",
 }
 
 
@@ -148,9 +134,9 @@ def _load_rule(name: str, kind: str) -> Rule:
         Of a pipeline that keeps up, only workers that it does not need are told.
         """
         table = mindspore_operations(facts)
-        if not table.height or (kind != FEWER_WORKERS and keeps_up(facts.trace)):
+        if not table.height or (kind != queues.FEWER_WORKERS and keeps_up(facts.trace)):
             return
-        loads, slowest = analyse_operations(facts.trace)
+        loads, slowest = queues.analyse_operations(facts.trace)
         strict = bottlenecks(table) if kind in _SAID_BY_QUEUES else []
         mine = [load for load in loads if load.kind == kind and load.id not in strict]
         if not mine:
@@ -160,31 +146,31 @@ def _load_rule(name: str, kind: str) -> Rule:
                 _WORDS[kind],
                 load.value if kind in _LOADED else 100 * load.value,
                 "%",
-                places=(operation_name(load.type, load.id),),
+                places=(queues.operation_name(load.type, load.id),),
                 per_step=False,
             )
             for load in mine
         ]
         is_slowest = slowest in [load.id for load in mine]
         if is_slowest:
-            operation_names = [operation_name(load.type, load.id) for load in mine if load.id == slowest]
+            operation_names = [queues.operation_name(load.type, load.id) for load in mine if load.id == slowest]
             evidence.append(Evidence("slowest_operation", 0, "", places=tuple(operation_names), per_step=False))
-        names = ", ".join(operation_name(load.type, load.id) for load in mine)
-        yield Finding(
-            rule=name,
-            subject=names.replace(", ", "/"),
+        names = ", ".join(queues.operation_name(load.type, load.id) for load in mine)
+        urgency = at_most(pipeline_pressure(facts), _LIMIT[kind])
+        yield facts.make_finding(
+            name,
+            evidence,
             confidence=0.7 if is_slowest else 0.5,
-            evidence=tuple(evidence),
-            step_ns=facts.step_ns,
+            subject=names.replace(", ", "/"),
             values={"operations": names},
-            urgency=at_most(pipeline_pressure(facts), _LIMIT[kind]),
+            urgency=urgency,
         )
 
     return Rule(name, judge, (STEP_PHASES,), framework=MINDSPORE)
 
 
-busy_workers = _load_rule("busy_workers", MORE_WORKERS)
-idle_workers = _load_rule("idle_workers", FEWER_WORKERS)
-underfilled_source = _load_rule("underfilled_source", SLOW_SOURCE)
-starved_device_queue = _load_rule("starved_device_queue", HOST_TOO_SLOW)
-slower_than_input = _load_rule("slower_than_input", SLOWER_THAN_INPUT)
+busy_workers = _load_rule("busy_workers", queues.MORE_WORKERS)
+idle_workers = _load_rule("idle_workers", queues.FEWER_WORKERS)
+underfilled_source = _load_rule("underfilled_source", queues.SLOW_SOURCE)
+starved_device_queue = _load_rule("starved_device_queue", queues.HOST_TOO_SLOW)
+slower_than_input = _load_rule("slower_than_input", queues.SLOWER_THAN_INPUT)

@@ -61,27 +61,20 @@ def first_steps(facts: Facts) -> Iterator[Finding]:
     if added is None and lengths[0] < _TIMES_SAME_WORK * lengths[count:].max():
         return
     excess = float(lengths.mean()) / later_mean - 1
-    yield Finding(
-        rule=first_steps.name,
-        confidence=0.9 if added else 0.6,
-        evidence=(
-            Evidence("first_steps_take", leading, "ns", tuple(steps), per_step=False),
-            Evidence("other_steps_take", later_mean, "ns", per_step=False),
-            *([added] if added else []),
-        ),
-        step_ns=facts.step_ns,
-        values={"count": count, "percent": round(100 * excess)},
-        urgency=MEDIUM if excess >= _MISLEADING else LOW,
-    )
+    evidence = [
+        Evidence("first_steps_take", leading, "ns", tuple(steps), per_step=False),
+        Evidence("other_steps_take", later_mean, "ns", per_step=False),
+        *([added] if added else []),
+    ]
+    values = {"count": count, "percent": round(100 * excess)}
+    urgency = MEDIUM if excess >= _MISLEADING else LOW
+    yield facts.make_finding(first_steps.name, evidence, confidence=0.9 if added else 0.6, values=values, urgency=urgency)
 
 
 def _added_work(facts: Facts, steps: list[int], excess_ns: float) -> Evidence | None:
     """Calls of the first steps beyond the most that any other step makes of the same name; None where they explain nothing.
 
-    Args:
-        facts: of the trace.
-        steps: numbers of the first steps.
-        excess_ns: how much longer each of them takes than another step, mean.
+    ``excess_ns``: how much longer each of them takes than another step, mean.
     """
     counted = _complete_call_tables(facts)
     if not counted:
@@ -165,18 +158,14 @@ def outlier_steps(facts: Facts, *, least_steps: int = 8, least_share: float = 0.
     sure = len(at) > 1 and (cause == "grew_work" or (cause == "grew_other" and regular))
     share = min(grown.get(cause, excess) / excess, 1.0)
     outliers = tuple(steps["step"].filter(pl.Series(long)).to_list())
-    yield Finding(
-        rule=outlier_steps.name,
-        confidence=0.7 if sure else 0.4,
-        evidence=(
-            Evidence("outliers_excess", per_step, "ns", outliers),
-            Evidence(cause, grown.get(cause, excess) / int(long.sum()), "ns", outliers, per_step=False),
-            Evidence("median_step", median, "ns", per_step=False),
-        ),
-        saving=Saving(0.0, 0.9 * share * per_step, per_step) if sure else None,
-        step_ns=facts.step_ns,
-        values={"count": len(outliers), "of": steps.height, "times": round(float(lengths[long].mean()) / median, 1)},
-    )
+    evidence = [
+        Evidence("outliers_excess", per_step, "ns", outliers),
+        Evidence(cause, grown.get(cause, excess) / int(long.sum()), "ns", outliers, per_step=False),
+        Evidence("median_step", median, "ns", per_step=False),
+    ]
+    saving = Saving(0.0, 0.9 * share * per_step, per_step) if sure else None
+    values = {"count": len(outliers), "of": steps.height, "times": round(float(lengths[long].mean()) / median, 1)}
+    yield facts.make_finding(outlier_steps.name, evidence, saving, confidence=0.7 if sure else 0.4, values=values)
 
 
 def _times_by_cause(facts: Facts, steps: pl.DataFrame) -> dict[str, Int64Array]:

@@ -10,18 +10,12 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
+from steplens.advice.rules.tools.tasks import steps_of
 from steplens.analysis.device.idle import idle_after
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.tools.names import containing, of_runtime, with_prefix
 from steplens.analysis.tools.overlap import Intervals, length_inside, merged, subtract
-from steplens.trace.health import (
-    HOST_AGAINST_DEVICE,
-    KERNEL_TIMES,
-    OPERATOR_CALLS,
-    OPERATOR_TIMES,
-    RUNTIME_CALLS,
-    STEP_DEVICE_TIMES,
-)
+from steplens.trace import health
 from steplens.trace.schema import DATALOADER_PREFIX, OPTIMIZER_CLOSURE, SCOPE_FUNCTION
 
 READS = ("aten::item", "aten::_local_scalar_dense")
@@ -36,7 +30,7 @@ _INTERRUPTED_NS = 1_000_000
 
 # of an accelerator that was not recorded nobody knows whether it was idle after a read
 @rule(
-    rests_on=(OPERATOR_CALLS, OPERATOR_TIMES, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES),
+    rests_on=(health.OPERATOR_CALLS, health.OPERATOR_TIMES, health.HOST_AGAINST_DEVICE, health.STEP_DEVICE_TIMES),
     explains=("device_waits_for_host", "synchronising_calls"),
 )
 def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding]:
@@ -66,20 +60,14 @@ def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding
     lines = reads.filter(pl.col("stack").is_not_null())["stack"].cast(pl.String).value_counts(sort=True)
     places = tuple(text.partition(";")[0] for text in lines["stack"].head(3).to_list()) or ("aten::item",)
     evidence = [
-        Evidence(
-            "idle_after_reads" if on_device else "reading", total, "ns", tuple(sorted(set(reads["step"].to_list()))), places
-        ),
+        Evidence("idle_after_reads" if on_device else "reading", total, "ns", steps_of(reads), places),
         Evidence("reads", reads.height / facts.steps.height, "count"),
     ]
     if on_device:
         evidence.append(Evidence("waiting_in_reads", facts.typical_ns(reads), "ns"))
-    yield Finding(
-        rule=scalar_reads.name,
-        confidence=0.8 if on_device else 0.9,
-        evidence=tuple(evidence),
-        saving=Saving(total / 2, total, 1.2 * total),
-        step_ns=facts.step_ns,
-        part="idle_ns" if on_device else "",
+    saving = Saving(total / 2, total, 1.2 * total)
+    yield facts.make_finding(
+        scalar_reads.name, evidence, saving, confidence=0.8 if on_device else 0.9, part="idle_ns" if on_device else ""
     )
 
 
@@ -126,7 +114,7 @@ _EXPLICIT = "synchronize"
 
 
 @rule(
-    rests_on=(OPERATOR_CALLS, HOST_AGAINST_DEVICE, KERNEL_TIMES, RUNTIME_CALLS),
+    rests_on=(health.OPERATOR_CALLS, health.HOST_AGAINST_DEVICE, health.KERNEL_TIMES, health.RUNTIME_CALLS),
     devices=EVERY_ACCELERATOR,
     explains=("device_waits_for_host",),
 )
@@ -148,20 +136,16 @@ def synchronising_calls(facts: Facts, *, least_share: float = 0.01) -> Iterator[
             continue
         lines = rows["stack"].drop_nulls().str.split(";").list.first().value_counts(sort=True)
         waiting = facts.typical_ns(rows.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")))
-        steps = tuple(sorted(set(rows["step"].to_list())))
-        yield Finding(
-            rule=synchronising_calls.name,
-            subject=caller.removeprefix("aten::"),
-            confidence=0.8,
-            evidence=(
-                Evidence("idle_after_waits", idle, "ns", steps, tuple(lines["stack"].head(3).to_list()) or (caller,)),
-                Evidence("waits", rows.height / facts.steps.height, "count"),
-                Evidence("waiting_for_device", waiting, "ns"),
-            ),
-            saving=Saving(idle / 2, 0.9 * idle, idle),
-            step_ns=facts.step_ns,
-            part="idle_ns",
-            values={"call": caller},
+        steps = steps_of(rows)
+        evidence = [
+            Evidence("idle_after_waits", idle, "ns", steps, tuple(lines["stack"].head(3).to_list()) or (caller,)),
+            Evidence("waits", rows.height / facts.steps.height, "count"),
+            Evidence("waiting_for_device", waiting, "ns"),
+        ]
+        saving = Saving(idle / 2, 0.9 * idle, idle)
+        subject = caller.removeprefix("aten::")
+        yield facts.make_finding(
+            synchronising_calls.name, evidence, saving, confidence=0.8, subject=subject, part="idle_ns", values={"call": caller}
         )
 
 

@@ -14,25 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
-COLUMNS = {
-    "step": pl.Int64,
-    "group": pl.String,
-    "operation": pl.String,
-    "number": pl.Int64,
-    "rank": pl.Int64,
-    "bytes": pl.Int64,
-    "start_ns": pl.Int64,
-    "end_ns": pl.Int64,
-    "place": pl.Int64,
-    "wait_ns": pl.Int64,
-    "transfer_ns": pl.Int64,
-    "hold_up_ns": pl.Int64,
-}
+COLUMNS = table_schema(
+    "step, group: String, operation: String, number, rank, bytes, start_ns, end_ns, place, wait_ns, transfer_ns, hold_up_ns"
+)
 
 #: at least as many collectives must say what two clocks differ by
 _LEAST = 8
@@ -48,6 +38,7 @@ _CHANCE = 0.05
 _FEW, _LARGE_SHARE, _DEVIATIONS = 3, 0.1, 5.0
 
 
+@once_per_run
 def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     """Every collective of which all ranks of its group were recorded, one row per rank.
 
@@ -69,10 +60,6 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
-    return once_for_traces(_arrivals_of_ranks, traces)
-
-
-def _arrivals_of_ranks(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = _collective_rows(traces)
     if rows["rank"].n_unique() < 2:
         return pl.DataFrame(schema=COLUMNS)
@@ -99,7 +86,7 @@ def _arrivals_of_ranks(traces: Sequence[Trace]) -> pl.DataFrame:
         transfer_ns=pl.col("end_ns") - pl.col("start_ns") - pl.col("wait_ns"),
         hold_up_ns=pl.when(pl.col("place") == pl.col("members") - 1).then(last - second).otherwise(0),
     )
-    return rows.sort("step", "start_ns", "rank").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return rows.sort("step", "start_ns", "rank").select(cast_columns(COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -182,10 +169,8 @@ def _collective_rows(traces: Sequence[Trace]) -> pl.DataFrame:
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
         columns = {"group": pl.col("group").cast(pl.String).fill_null(""), "operation": operation, "rank": pl.lit(trace.rank)}
         frames.append(rows.select(*numbers, **columns).drop_nulls(["step", "end_ns"]).collect())
-    texts: dict[str, pl.DataType] = {"group": pl.String(), "operation": pl.String()}
-    schema: dict[str, pl.DataType] = {**dict.fromkeys((*numbers, "rank"), pl.Int64()), **texts}
-    frames_of_ranks = [frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items()) for frame in frames]
-    collectives = pl.concat([pl.DataFrame(schema=schema), *frames_of_ranks])
+    schema = table_schema("step, bytes, ranks, start_ns, end_ns, rank, group: String, operation: String")
+    collectives = pl.concat([pl.DataFrame(schema=schema), *(frame.select(cast_columns(schema)) for frame in frames)])
     return collectives.filter(pl.col("rank") >= 0)
 
 

@@ -11,26 +11,17 @@ from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import device_parts
 from steplens.analysis.steps.given_steps import given_steps
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged, subtract, union
 from steplens.analysis.tools.parallel import Layout, by_rank, layout
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import RECEIVE
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
-COLUMNS = {
-    "rank": pl.Int64,
-    "stage": pl.Int64,
-    "step": pl.Int64,
-    "total_ns": pl.Int64,
-    "interval_ns": pl.Int64,
-    "forward_backward_ns": pl.Int64,
-    "tail_ns": pl.Int64,
-    "computation_ns": pl.Int64,
-    "communication_alone_ns": pl.Int64,
-    "stage_ns": pl.Int64,
-    "receive_alone_ns": pl.Int64,
-    "collective_alone_ns": pl.Int64,
-}
+COLUMNS = table_schema(
+    "rank, stage, step, total_ns, interval_ns, forward_backward_ns, tail_ns, computation_ns, communication_alone_ns, stage_ns, "
+    "receive_alone_ns, collective_alone_ns"
+)
 #: the parts, in order
 PARTS = tuple(COLUMNS)[3:]
 #: part -> its column (ms) in the source's own analysis
@@ -52,6 +43,7 @@ _TICK_NS = 10
 _AVERAGE = "-"
 
 
+@once_per_run
 def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     """The steps of all ranks, one row per rank and step; columns as in ``COLUMNS``, ns, parts that nothing tells are null.
 
@@ -65,10 +57,6 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; a job of one rank is one too.
     """
-    return once_for_traces(_cluster_steps, traces)
-
-
-def _cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     job = layout(traces)
     frames = [_rank_steps(trace, job, rank) for rank, windows in by_rank(traces).items() for trace in windows]
     return pl.concat([pl.DataFrame(schema=COLUMNS), *frames]).unique(["rank", "step"], keep="first").sort("rank", "step")
@@ -90,7 +78,7 @@ def _rank_steps(trace: Trace, job: Layout, rank: int) -> pl.DataFrame:
     else:
         steps = points.join(trace.once(_from_tasks), on="step", how="left")
     constants = {"rank": pl.lit(rank, pl.Int64), "stage": pl.lit(job.stage_of(rank), pl.Int64)}
-    return steps.with_columns(**constants).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return steps.with_columns(**constants).select(cast_columns(COLUMNS))
 
 
 def stored_parts(trace: Trace) -> pl.DataFrame:
@@ -102,7 +90,7 @@ def stored_parts(trace: Trace) -> pl.DataFrame:
         step (null: the mean over steps), computation_ns, communication_alone_ns, stage_ns, receive_alone_ns,
         collective_alone_ns; null is what it does not know.
     """
-    schema: dict[str, pl.DataType] = {"step": pl.Int64(), **dict.fromkeys(_ANALYSED, pl.Int64())}
+    schema = dict.fromkeys(("step", *_ANALYSED), pl.Int64)
     table = trace.source_table("ascend_cluster_analyse")
     if table is None or not set(_ANALYSED.values()) & set(table.columns):
         return pl.DataFrame(schema=schema)

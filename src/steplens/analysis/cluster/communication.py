@@ -11,6 +11,7 @@ import re
 import numpy as np
 import polars as pl
 
+from steplens.formats.ascend_terms import HCCL_OPERATIONS
 from steplens.trace.schema import NAME, RECEIVE, SEND
 from steplens.trace.trace import Trace
 
@@ -22,24 +23,7 @@ TOTAL = "total"
 #: position from the start or the end of a link's operations, sorted by falling bandwidth
 _SELECTIONS = ("top1", "middle", "bottom1", "bottom2", "bottom3")
 
-#: words that name a type of operation
-_TYPES = (
-    "send",
-    "reduce",
-    "invalid",
-    "broadcast",
-    "allreduce",
-    "receive",
-    "allgather",
-    "reducescatter",
-    "scatter",
-    "alltoall",
-    "alltoallv",
-    "alltoallvc",
-    "batchsendrecv",
-)
-#: leftmost hit; at the same place the longest word, because the alternatives are tried in this order
-_TYPE = re.compile("|".join(sorted(_TYPES, key=len, reverse=True)))
+_TYPE = re.compile("|".join(HCCL_OPERATIONS))
 
 #: names of point-to-point operations, for a source that does not say
 _POINT_TO_POINT = "^hcom_(send|receive|batchsendrecv)"

@@ -5,51 +5,29 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.communication import communication_times, is_measured
 from steplens.analysis.steps.device_work import computing_tasks
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import COLLECTIVE
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 #: who told waiting from moving data: the arrival of the other ranks, or the communication library itself
 ARRIVAL, LIBRARY = "arrival", "library"
 
-OPERATIONS: dict[str, Any] = {
-    "rank": pl.Int64(),
-    "step": pl.Int64(),
-    "group": pl.String(),
-    "operation": pl.String(),
-    "kind": pl.String(),
-    "number": pl.Int64(),
-    "bytes": pl.Int64(),
-    "start_ns": pl.Int64(),
-    "duration_ns": pl.Int64(),
-    "wait_ns": pl.Int64(),
-    "transfer_ns": pl.Int64(),
-    "measured_by": pl.String(),
-    "last_rank": pl.Int64(),
-    "overlapped_ns": pl.Int64(),
-    "exposed_ns": pl.Int64(),
-    "bytes_per_second": pl.Float64(),
-}
-_SUMS: dict[str, Any] = {
-    "operations": pl.Int64(),
-    "bytes": pl.Int64(),
-    "duration_ns": pl.Int64(),
-    "wait_ns": pl.Int64(),
-    "transfer_ns": pl.Int64(),
-    "wait_percent": pl.Float64(),
-    "overlapped_ns": pl.Int64(),
-    "exposed_ns": pl.Int64(),
-    "exposed_percent": pl.Float64(),
-    "bytes_per_second": pl.Float64(),
-}
+OPERATIONS = table_schema(
+    "rank, step, group: String, operation: String, kind: String, number, bytes, start_ns, duration_ns, wait_ns, transfer_ns, "
+    "measured_by: String, last_rank, overlapped_ns, exposed_ns, bytes_per_second: Float64"
+)
+_SUMS = table_schema(
+    "operations, bytes, duration_ns, wait_ns, transfer_ns, wait_percent: Float64, overlapped_ns, exposed_ns, "
+    "exposed_percent: Float64, bytes_per_second: Float64"
+)
 KEYS: dict[str, tuple[str, ...]] = {
     "operation": ("operation",),
     "group": ("group",),
@@ -62,6 +40,7 @@ _LIBRARY = {"library_wait_ns": "wait_ms", "library_transit_ns": "transit_ms"}
 _CALL = ["rank", "step", "group", "operation", "number"]
 
 
+@once_per_run
 def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     """Every operation of every rank, in order of rank and start; columns as in ``OPERATIONS``.
 
@@ -80,10 +59,6 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; several windows of a rank may be among them.
     """
-    return once_for_traces(_communication_operations, traces)
-
-
-def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = [_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
     if not frames:
         return pl.DataFrame(schema=OPERATIONS)
@@ -105,9 +80,7 @@ def _communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
         transfer_ns=pl.coalesce("transfer_ns", "library_transit_ns"),
         exposed_ns=pl.col("duration_ns") - pl.col("overlapped_ns"),
     )
-    return rows.with_columns(bytes_per_second=transfer_rate("bytes", "transfer_ns")).select(
-        pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items()
-    )
+    return rows.with_columns(bytes_per_second=transfer_rate("bytes", "transfer_ns")).select(cast_columns(OPERATIONS))
 
 
 @functools.cache
@@ -198,7 +171,7 @@ def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFram
     )
     order = keys if by in ("step", "rank") else ["duration_ns", *keys]
     return groups.sort(order, descending=[name == "duration_ns" for name in order]).select(
-        *(pl.col(key).cast(types[key]) for key in keys), *(pl.col(name).cast(dtype) for name, dtype in _SUMS.items())
+        *(pl.col(key).cast(types[key]) for key in keys), *cast_columns(_SUMS)
     )
 
 

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
 from steplens.analysis.cluster.communication_operations import ARRIVAL, communication_operations, transfer_rate
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import RECEIVE, SEND
 from steplens.trace.trace import Trace
 
-WAITS: dict[str, Any] = {
-    "rank": pl.Int64(),
-    "last_rank": pl.Int64(),
-    "collectives": pl.Int64(),
-    "wait_ns": pl.Int64(),
-    "wait_percent": pl.Float64(),
-}
-PAIRS: dict[str, Any] = {
-    "source": pl.Int64(),
-    "destination": pl.Int64(),
-    "sends": pl.Int64(),
-    "receives": pl.Int64(),
-    "bytes": pl.Int64(),
-    "send_ns": pl.Int64(),
-    "receive_ns": pl.Int64(),
-    "bytes_per_second": pl.Float64(),
-}
+WAITS = table_schema("rank, last_rank, collectives, wait_ns, wait_percent: Float64")
+PAIRS = table_schema("source, destination, sends, receives, bytes, send_ns, receive_ns, bytes_per_second: Float64")
 
 
 def waits(traces: Sequence[Trace]) -> pl.DataFrame:
@@ -45,7 +30,7 @@ def waits(traces: Sequence[Trace]) -> pl.DataFrame:
     rank_waits = rows.group_by("rank", "last_rank").agg(collectives=pl.len(), wait_ns=pl.col("wait_ns").sum())
     all_waiting = pl.col("wait_ns").sum().over("rank")
     rank_waits = rank_waits.with_columns(wait_percent=pl.when(all_waiting > 0).then(pl.col("wait_ns") * 100 / all_waiting))
-    return rank_waits.sort("rank", "last_rank").select(pl.col(name).cast(dtype) for name, dtype in WAITS.items())
+    return rank_waits.sort("rank", "last_rank").select(cast_columns(WAITS))
 
 
 def pairs(traces: Sequence[Trace]) -> pl.DataFrame:
@@ -90,5 +75,5 @@ def pairs(traces: Sequence[Trace]) -> pl.DataFrame:
     return (
         rank_pairs.with_columns(bytes_per_second=transfer_rate("bytes", "shorter"))
         .sort("source", "destination")
-        .select(pl.col(name).cast(dtype) for name, dtype in PAIRS.items())
+        .select(cast_columns(PAIRS))
     )

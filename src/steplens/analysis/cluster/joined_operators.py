@@ -14,23 +14,16 @@ from steplens.analysis.cluster.communication_operations import communication_ope
 from steplens.analysis.device.kernels import outermost_tasks
 from steplens.analysis.operators.flops import counted_calls
 from steplens.analysis.tools.parallel import by_rank, layout
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 
 #: how the times of a rank were made comparable: the ends of common collectives, one clock, or the start of the step
 COLLECTIVES, CLOCK, STEP_START = "collectives", "clock", "step start"
 
-STEPS: dict[str, pl.DataType] = {
-    "rank": pl.Int64(), "stage": pl.Int64(), "trace": pl.Int64(), "step": pl.Int64(), "start_ns": pl.Int64(),
-    "end_ns": pl.Int64(), "aligned_by": pl.String(),
-}  # fmt: skip
-JOINED: dict[str, pl.DataType] = {
-    "rank": pl.Int64(), "stage": pl.Int64(), "name": pl.String(), "number": pl.Int64(), "kind": pl.String(),
-    "start_ns": pl.Int64(), "end_ns": pl.Int64(),
-}  # fmt: skip
-LOADS: dict[str, pl.DataType] = {
-    "rank": pl.Int64(), "bucket": pl.Int64(), "allocated_bytes": pl.Int64(), "flops": pl.Int64(),
-}  # fmt: skip
+STEPS = table_schema("rank, stage, trace, step, start_ns, end_ns, aligned_by: String")
+JOINED = table_schema("rank, stage, name: String, number, kind: String, start_ns, end_ns")
+LOADS = table_schema("rank, bucket, allocated_bytes, flops")
 _ENDS = ("start_ns", "end_ns")
 
 #: ranks whose steps of one number begin further apart than this are not on one clock
@@ -69,7 +62,7 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
         if how == CLOCK and abs(first - reference) > _ONE_CLOCK_NS:
             shift, how = first - reference, STEP_START
         rank_columns = {"rank": pl.lit(rank), "stage": pl.lit(job.stage_of(rank)), "aligned_by": pl.lit(how)}
-        frames.append(steps.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_cast_columns(STEPS)))
+        frames.append(steps.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(cast_columns(STEPS)))
     return pl.concat([pl.DataFrame(schema=STEPS), *frames]).sort("rank", "start_ns")
 
 
@@ -104,7 +97,7 @@ def joined_operators(traces: Sequence[Trace], step: int, steps: pl.DataFrame | N
         rows = pl.concat([part.collect() for part in parts]).drop_nulls().sort("start_ns", "end_ns", "name")
         rows = rows.with_columns(number=pl.int_range(pl.len()).over("name"))
         rank_columns = {"rank": pl.lit(row["rank"]), "stage": pl.lit(row["stage"])}
-        frames.append(rows.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(_cast_columns(JOINED)))
+        frames.append(rows.with_columns(pl.col(_ENDS) - shift, **rank_columns).select(cast_columns(JOINED)))
     origin = chosen_steps["start_ns"].min() or 0
     operators = pl.concat([pl.DataFrame(schema=JOINED), *frames])
     return operators.with_columns(pl.col(_ENDS) - origin).sort("start_ns", "rank", "name", "number")
@@ -158,7 +151,7 @@ def loads(traces: Sequence[Trace], step: int, buckets: int, steps: pl.DataFrame 
         most = _allocated_per_bucket(trace, begin, end, bucket, place)
         done = work.group_by(bucket).agg(flops=pl.col("value").sum())
         both = most.join(done, on="bucket", how="full", coalesce=True)
-        frames.append(both.with_columns(rank=pl.lit(row["rank"])).select(_cast_columns(LOADS)))
+        frames.append(both.with_columns(rank=pl.lit(row["rank"])).select(cast_columns(LOADS)))
     return pl.concat([pl.DataFrame(schema=LOADS), *frames]).sort("rank", "bucket")
 
 
@@ -194,7 +187,3 @@ def _recorded_range(trace: Trace, row: dict[str, int]) -> tuple[int, int, int]:
     """By how much the clock of a rank was moved, and start and end of one of its steps on its own clock."""
     step_ends = trace.required("steps").filter(pl.col("id") == row["step"]).select(_ENDS).collect().row(0)
     return step_ends[0] - row["start_ns"], step_ends[0], step_ends[1]
-
-
-def _cast_columns(schema: dict[str, pl.DataType]) -> list[pl.Expr]:
-    return [pl.col(name).cast(dtype) for name, dtype in schema.items()]

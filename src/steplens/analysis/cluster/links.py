@@ -7,26 +7,17 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.analysis.cluster.communication import communication_times, link_transfers
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.parallel import by_rank
-from steplens.trace.together import once_for_traces
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
-LINKS: dict[str, pl.DataType] = {
-    "rank": pl.Int64(),
-    "step": pl.Int64(),
-    "source": pl.Int64(),
-    "destination": pl.Int64(),
-    "transport": pl.String(),
-    "time_ns": pl.Float64(),
-    "bytes": pl.Float64(),
-    "bytes_per_s": pl.Float64(),
-}
-COSTS: dict[str, pl.DataType] = {
-    "rank": pl.Int64(), "step": pl.Int64(), "transit_ns": pl.Float64(), "wait_ns": pl.Float64(),
-}  # fmt: skip
+LINKS = table_schema("rank, step, source, destination, transport: String, time_ns: Float64, bytes: Float64, bytes_per_s: Float64")
+COSTS = table_schema("rank, step, transit_ns: Float64, wait_ns: Float64")
 _KEY = ("source", "destination", "transport")
 
 
+@once_per_run
 def links(traces: Sequence[Trace]) -> pl.DataFrame:
     """What moved over every link in every step, columns as in ``LINKS``.
 
@@ -36,10 +27,6 @@ def links(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``communication_matrix``, the library's own measurements (1 MB = 10**6 bytes).
     """
-    return once_for_traces(_measured_links, traces)
-
-
-def _measured_links(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for rank, windows in by_rank(traces).items():
         for trace in windows:
@@ -47,7 +34,7 @@ def _measured_links(traces: Sequence[Trace]) -> pl.DataFrame:
             sums = moved.group_by("step", *_KEY, maintain_order=True).agg(
                 time_ns=pl.col("transit_ms").sum() * 1e6, bytes=pl.col("size_mb").sum() * 1e6
             )
-            frames.append(_cast_to_schema(sums.with_columns(_bytes_per_second(), rank=pl.lit(rank)), LINKS))
+            frames.append(sums.with_columns(_bytes_per_second(), rank=pl.lit(rank)).select(cast_columns(LINKS)))
     return pl.concat([pl.DataFrame(schema=LINKS), *frames]).sort("rank", "step", *_KEY)
 
 
@@ -59,7 +46,7 @@ def link_means(found: pl.DataFrame) -> pl.DataFrame:
     steps = found.group_by("rank").agg(of=pl.col("step").n_unique())
     sums = found.group_by("rank", *_KEY, maintain_order=True).agg(pl.col("time_ns", "bytes").sum())
     means = sums.join(steps, on="rank").with_columns(pl.col("time_ns", "bytes") / pl.col("of"))
-    return _cast_to_schema(means.with_columns(_bytes_per_second(), step=pl.lit(None)), LINKS).sort("rank", *_KEY)
+    return means.with_columns(_bytes_per_second(), step=pl.lit(None)).select(cast_columns(LINKS)).sort("rank", *_KEY)
 
 
 def slow_links(means: pl.DataFrame, *, threshold: float = 0.2) -> pl.DataFrame:
@@ -87,15 +74,12 @@ def slow_links(means: pl.DataFrame, *, threshold: float = 0.2) -> pl.DataFrame:
     return compared.filter(pl.col("below") > threshold).sort("below", descending=True)
 
 
+@once_per_run
 def communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
     """How long every rank moved data and how long it waited, per step; columns as in ``COSTS``, ns.
 
     Source: ``communication_times``, sums over the operations of the step.
     """
-    return once_for_traces(_communication_costs, traces)
-
-
-def _communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
     frames = []
     for rank, windows in by_rank(traces).items():
         for trace in windows:
@@ -103,13 +87,9 @@ def _communication_costs(traces: Sequence[Trace]) -> pl.DataFrame:
             sums = times.group_by("step", maintain_order=True).agg(
                 transit_ns=pl.col("transit_ms").sum() * 1e6, wait_ns=pl.col("wait_ms").sum() * 1e6
             )
-            frames.append(_cast_to_schema(sums.with_columns(rank=pl.lit(rank)), COSTS))
+            frames.append(sums.with_columns(rank=pl.lit(rank)).select(cast_columns(COSTS)))
     return pl.concat([pl.DataFrame(schema=COSTS), *frames]).sort("rank", "step")
 
 
 def _bytes_per_second() -> pl.Expr:
     return pl.when(pl.col("time_ns") > 0).then(pl.col("bytes") / pl.col("time_ns") * 1e9).alias("bytes_per_s")
-
-
-def _cast_to_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())

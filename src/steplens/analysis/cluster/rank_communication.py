@@ -11,22 +11,21 @@ from steplens.analysis.cluster.communication import communication_times, link_tr
 from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication_operations, transfer_rate
 from steplens.analysis.cluster.links import communication_costs, link_means, links
 from steplens.analysis.tools.parallel import by_rank, layout
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
-COSTS: dict[str, pl.DataType] = {
-    "rank": pl.Int64(), "stage": pl.Int64(), "transfer_ns": pl.Float64(), "wait_ns": pl.Float64(),
-    "communication_share": pl.Float64(), "steps": pl.Int64(), "measured_by": pl.String(),
-}  # fmt: skip
+COSTS = table_schema(
+    "rank, stage, transfer_ns: Float64, wait_ns: Float64, communication_share: Float64, steps, measured_by: String"
+)
 #: what an edge between two ranks is: data that moved over a link, or waiting for the rank that came last
 LINK, WAIT = "link", "wait"
-EDGES: dict[str, pl.DataType] = {
-    "kind": pl.String(), "source": pl.Int64(), "destination": pl.Int64(), "transport": pl.String(), "time_ns": pl.Float64(),
-    "bytes": pl.Float64(), "bytes_per_s": pl.Float64(), "source_stage": pl.Int64(), "destination_stage": pl.Int64(),
-}  # fmt: skip
-OPERATIONS: dict[str, pl.DataType] = {
-    "operation": pl.String(), "calls": pl.Int64(), "transfer_ns": pl.Float64(), "wait_ns": pl.Float64(), "bytes": pl.Float64(),
-    "bytes_per_s": pl.Float64(),
-}  # fmt: skip
+EDGES = table_schema(
+    "kind: String, source, destination, transport: String, time_ns: Float64, bytes: Float64, bytes_per_s: Float64, source_stage, "
+    "destination_stage"
+)
+OPERATIONS = table_schema(
+    "operation: String, calls, transfer_ns: Float64, wait_ns: Float64, bytes: Float64, bytes_per_s: Float64"
+)
 _LINK_KEY = ("source", "destination", "transport")
 
 
@@ -55,7 +54,7 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
     means = means.with_columns(
         communication_share=pl.when(total_time > 0).then(pl.col("transfer_ns") / total_time), stage=_stage_of_rank(traces, "rank")
     )
-    return means.sort("rank").select(_cast_columns(COSTS))
+    return means.sort("rank").select(cast_columns(COSTS))
 
 
 def cost_steps(traces: Sequence[Trace]) -> list[int]:
@@ -101,7 +100,7 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
             kind=pl.lit(WAIT),
         )
     ends = {f"{end}_stage": _stage_of_rank(traces, end) for end in ("source", "destination")}
-    return edges.with_columns(**ends).sort(_LINK_KEY).select(_cast_columns(EDGES))
+    return edges.with_columns(**ends).sort(_LINK_KEY).select(cast_columns(EDGES))
 
 
 def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None) -> pl.DataFrame:
@@ -133,7 +132,7 @@ def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None)
     operation_rows = operation_rows.with_columns(pl.col("transfer_ns", "wait_ns", "bytes") / per_step)
     operation_rows = operation_rows.with_columns(bytes_per_s=transfer_rate("bytes", "transfer_ns"))
     order = pl.col("transfer_ns") + pl.col("wait_ns")
-    return operation_rows.sort(order, "operation", descending=[True, False]).select(_cast_columns(OPERATIONS))
+    return operation_rows.sort(order, "operation", descending=[True, False]).select(cast_columns(OPERATIONS))
 
 
 def operation_links(traces: Sequence[Trace], rank: int, operation: str | None, step: int | None = None) -> pl.DataFrame:
@@ -148,10 +147,7 @@ def operation_links(traces: Sequence[Trace], rank: int, operation: str | None, s
     Returns:
         operation, source, destination, transport, time_ns, bytes, bytes_per_s.
     """
-    schema: dict[str, pl.DataType] = {
-        "operation": pl.String(),
-        **{name: dtype for name, dtype in EDGES.items() if name in _MOVED},
-    }
+    schema = {"operation": pl.String(), **{name: dtype for name, dtype in EDGES.items() if name in _MOVED}}
     frames = [link_transfers(trace) for trace in by_rank(traces).get(rank, []) if "communication_matrix" in trace]
     rows = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
     if rows.is_empty():
@@ -164,7 +160,7 @@ def operation_links(traces: Sequence[Trace], rank: int, operation: str | None, s
         time_ns=pl.col("transit_ms").sum() * 1e6, bytes=pl.col("size_mb").sum() * 1e6
     )
     sums = sums.with_columns(bytes_per_s=pl.when(pl.col("time_ns") > 0).then(pl.col("bytes") / pl.col("time_ns") * 1e9))
-    return sums.sort("operation", *_LINK_KEY).select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+    return sums.sort("operation", *_LINK_KEY).select(cast_columns(schema))
 
 
 def _operation_sizes(windows: Sequence[Trace], step: int | None) -> pl.DataFrame:
@@ -189,7 +185,3 @@ def _stage_of_rank(traces: Sequence[Trace], column: str) -> pl.Expr:
     """The pipeline stage of the rank in a column."""
     job = layout(traces)
     return (pl.col(column) // max(job.size // job.stages, 1) + 1).clip(upper_bound=job.stages)
-
-
-def _cast_columns(schema: dict[str, pl.DataType]) -> list[pl.Expr]:
-    return [pl.col(name).cast(dtype) for name, dtype in schema.items()]

@@ -10,6 +10,7 @@ import polars as pl
 from steplens.analysis.operators.rank_flops import work
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.parallel import by_rank, layout
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 MEMORY, FLOPS, FLOPS_RATE, BUSY, STEP, COMMUNICATION = (
@@ -19,10 +20,7 @@ METRICS = (MEMORY, FLOPS, FLOPS_RATE, BUSY, STEP, COMMUNICATION)
 #: against what a share was taken
 OF_CAPACITY, OF_LARGEST, OF_STEP = "capacity", "largest rank", "step"
 
-HEAT: dict[str, pl.DataType] = {
-    "metric": pl.String(), "rank": pl.Int64(), "stage": pl.Int64(), "value": pl.Float64(), "unit": pl.String(),
-    "share": pl.Float64(), "of": pl.String(),
-}  # fmt: skip
+HEAT = table_schema("metric: String, rank, stage, value: Float64, unit: String, share: Float64, of: String")
 
 
 def rank_heat(traces: Sequence[Trace]) -> pl.DataFrame:
@@ -74,7 +72,7 @@ def rank_heat(traces: Sequence[Trace]) -> pl.DataFrame:
         stage=pl.col("rank").replace_strict(stages, default=None, return_dtype=pl.Int64),
     )
     order = pl.col("metric").replace_strict({name: place for place, name in enumerate(METRICS)}, return_dtype=pl.Int64)
-    return heat.sort(order, "rank").select(pl.col(name).cast(dtype) for name, dtype in HEAT.items())
+    return heat.sort(order, "rank").select(cast_columns(HEAT))
 
 
 def memory_capacity(trace: Trace) -> int | None:

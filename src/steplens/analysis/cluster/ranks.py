@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens.analysis.steps.times import COLUMNS as STEP_COLUMNS
 from steplens.analysis.steps.times import HOST_PARTS, chosen_step_times
+from steplens.analysis.tools.schemas import cast_columns
 from steplens.trace.trace import Trace
 
 #: the figures of a step
@@ -60,4 +61,4 @@ def ranks(traces: Sequence[Trace]) -> pl.DataFrame:
         )
     else:
         rank_rows = rank_rows.with_columns(slower_percent=None, differs_most=None, differs_ns=None)
-    return rank_rows.sort("rank").select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return rank_rows.sort("rank").select(cast_columns(COLUMNS))

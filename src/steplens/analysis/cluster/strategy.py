@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.analysis.tools.parallel import by_rank, layout
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.common import json_text
 from steplens.trace.trace import Trace
 
@@ -25,9 +26,7 @@ STAGES: dict[str, pl.DataType] = {
     "with_strategy": pl.Int64(), "redistributions": pl.Int64(), "gradient_aggregations": pl.Int64(), "sends": pl.Int64(),
     "receives": pl.Int64(),
 }  # fmt: skip
-TRANSFERS: dict[str, pl.DataType] = {
-    "source": pl.Int64(), "destination": pl.Int64(), "tag": pl.String(), "send": pl.String(), "receive": pl.String(),
-}  # fmt: skip
+TRANSFERS = table_schema("source, destination, tag: String, send: String, receive: String")
 _SEND, _RECEIVE, _TAG = "Send", "Receive", "sr_tag"
 _SEPARATOR = "/"
 
@@ -77,7 +76,7 @@ def stage_operators(traces: Sequence[Trace], stage: int) -> pl.DataFrame:
     )
     nodes_present = merged["node"].implode()
     merged = merged.with_columns(inputs=pl.col("inputs").list.eval(pl.element().filter(pl.element().is_in(nodes_present))))
-    return merged.sort("order", "node").select(pl.col(name).cast(dtype) for name, dtype in OPERATORS.items())
+    return merged.sort("order", "node").select(cast_columns(OPERATORS))
 
 
 @dataclass(frozen=True)
@@ -199,4 +198,4 @@ def transfers(traces: Sequence[Trace]) -> pl.DataFrame:
     common = pl.col("groups").list.set_intersection("groups_there").list.len() > 0
     pairs = pairs.with_columns(common=common)
     pairs = pairs.filter(pl.col("common") | ~pl.col("common").any().over("source", "send"))
-    return pairs.sort("source", "send", "destination").select(pl.col(name).cast(dtype) for name, dtype in TRANSFERS.items())
+    return pairs.sort("source", "send", "destination").select(cast_columns(TRANSFERS))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns
 from steplens.trace.trace import Trace
 
 #: usage of a queue from which on it counts as full, and below which it counts as empty
@@ -66,15 +67,14 @@ def operations(trace: Trace) -> pl.DataFrame:
     roots = children_of.get(None, list(rows))
     if trace.lazy("pipeline_loaders") is None:
         roots = [0 if 0 in rows else roots[0]]
-    order: list[tuple[int, int | None]] = []
-    children: dict[int, list[int]] = {}
+    ordered: list[dict[str, object]] = []
     pending: deque[tuple[int, int | None]] = deque((root, None) for root in roots)
     numbered = set(roots)
     while pending:
         number, parent_number = pending.popleft()
-        order.append((number, parent_number))
-        children[number] = _with_queue(number, rows, children_of, numbered)
-        pending.extend((child, number) for child in children[number])
+        children = _with_queue(number, rows, children_of, numbered)
+        ordered.append({**{key: rows[number][key] for key in _OWN}, "parent": parent_number, "children": children})
+        pending.extend((child, number) for child in children)
     sizes = (
         trace.required("pipeline_samples")
         .filter(pl.col("name").cast(pl.String) == "queue_size")
@@ -83,22 +83,10 @@ def operations(trace: Trace) -> pl.DataFrame:
         .agg(queue_sizes=pl.col("value"), mean_size=pl.col("value").mean(), empty_share=(pl.col("value") == 0).mean())
         .collect()
     )
-    table = pl.DataFrame(
-        [
-            {
-                **{key: rows[number][key] for key in ("id", "type", "workers", "queue_capacity")},
-                "parent": parent_number,
-                "children": child_numbers,
-            }
-            for (number, parent_number), child_numbers in zip(order, (children[number] for number, _ in order), strict=True)
-        ],
-        schema={name: OPERATIONS[name] for name in (*_OWN, "parent", "children")},
-    )
+    table = pl.DataFrame(ordered, schema={name: OPERATIONS[name] for name in (*_OWN, "parent", "children")})
     table = table.join(sizes, left_on="id", right_on="op", how="left", maintain_order="left")
     capacity = pl.when(pl.col("queue_capacity") > 0).then("queue_capacity")
-    return table.with_columns(usage=pl.col("mean_size") / capacity).select(
-        pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items()
-    )
+    return table.with_columns(usage=pl.col("mean_size") / capacity).select(cast_columns(OPERATIONS))
 
 
 def _with_queue(number: int, rows: dict[int, dict[str, object]], below: dict[int | None, list[int]], seen: set[int]) -> list[int]:

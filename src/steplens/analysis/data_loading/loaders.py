@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 FETCH, TRANSFORM, COLLATE, TRANSFER, PIN = "fetch", "transform", "collate", "transfer", "pin"
@@ -22,26 +23,12 @@ LEAST_BATCHES = 4
 #: a loop that waits less than this part of its time is not held up
 LEAST_WAIT = 0.03
 
-STAGE_TABLE: dict[str, pl.DataType] = {
-    "loader": pl.Int32(),
-    "stage": pl.String(),
-    "batches": pl.UInt32(),
-    "mean_ns": pl.Float64(),
-    "p90_ns": pl.Float64(),
-    "total_ns": pl.Int64(),
-    "share": pl.Float64(),
-}
-WORKER_TABLE: dict[str, pl.DataType] = {
-    "loader": pl.Int32(),
-    "worker": pl.Int32(),
-    "pid": pl.Int64(),
-    "batches": pl.UInt32(),
-    "busy_ns": pl.Int64(),
-    "wait_ns": pl.Int64(),
-    "busy_share": pl.Float64(),
-    "cpu_ns": pl.Int64(),
-    "cpu_share": pl.Float64(),
-}
+STAGE_TABLE = table_schema(
+    "loader: Int32, stage: String, batches: UInt32, mean_ns: Float64, p90_ns: Float64, total_ns, share: Float64"
+)
+WORKER_TABLE = table_schema(
+    "loader: Int32, worker: Int32, pid, batches: UInt32, busy_ns, wait_ns, busy_share: Float64, cpu_ns, cpu_share: Float64"
+)
 
 
 def _stage_times() -> dict[str, pl.Expr]:
@@ -88,7 +75,7 @@ def stages(trace: Trace) -> pl.DataFrame:
         .sort("loader", "order")
         .collect()
     )
-    return long.select(pl.col(name).cast(dtype) for name, dtype in STAGE_TABLE.items())
+    return long.select(cast_columns(STAGE_TABLE))
 
 
 def workers(trace: Trace) -> pl.DataFrame:
@@ -122,7 +109,7 @@ def workers(trace: Trace) -> pl.DataFrame:
         .sort(*who)
         .collect()
     )
-    return worker_rows.select(pl.col(name).cast(dtype) for name, dtype in WORKER_TABLE.items())
+    return worker_rows.select(cast_columns(WORKER_TABLE))
 
 
 def queue_depths(trace: Trace) -> pl.DataFrame:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 HOST, PROCESS, OPERATION = "host", "process", "op"
 
-COLUMNS: dict[str, pl.DataType] = {
-    "scope": pl.String(),
-    "op": pl.Int32(),
-    "name": pl.String(),
-    "unit": pl.String(),
-    "sample": pl.Int32(),
-    "time_ns": pl.Int64(),
-    "batch": pl.Int64(),
-    "value": pl.Float64(),
-}
+COLUMNS = table_schema("scope: String, op: Int32, name: String, unit: String, sample: Int32, time_ns, batch, value: Float64")
 #: parts of the time of all processors
 HOST_PARTS = ("user", "sys", "io", "idle")
 
@@ -50,7 +42,7 @@ def cpu_samples(trace: Trace, *, first: int | None = None, last: int | None = No
         batch_samples = batch_samples.filter(pl.col("batch") >= first)
     if last is not None:
         batch_samples = batch_samples.filter(pl.col("batch") <= last)
-    return batch_samples.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return batch_samples.select(cast_columns(COLUMNS))
 
 
 def _batch_times(trace: Trace) -> pl.DataFrame:

@@ -8,19 +8,13 @@ from typing import Literal
 import polars as pl
 
 from steplens.analysis.data_loading.data_pipeline import queue_summary
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 PlaceKind = Literal["iterate", "send", "receive"]
 #: the places that a batch passes, in order
 PLACES: tuple[PlaceKind, ...] = ("iterate", "send", "receive")
-BATCHES: dict[str, pl.DataType] = {
-    "batch": pl.Int64(),
-    "queue_size": pl.Int64(),
-    "get_ns": pl.Int64(),
-    "push_ns": pl.Int64(),
-    "total_ns": pl.Int64(),
-    "wait_ns": pl.Int64(),
-}
+BATCHES = table_schema("batch, queue_size, get_ns, push_ns, total_ns, wait_ns")
 COSTS = ("get_ns", "push_ns", "total_ns", "wait_ns")
 
 
@@ -53,7 +47,7 @@ class Place:
 def batches_at_place(trace: Trace, kind: str) -> pl.DataFrame:
     """The batches at one place in their order, columns as in ``BATCHES``; null is what was not recorded."""
     rows = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == kind).sort("batch", "time_ns")
-    return rows.select(pl.col(name).cast(dtype) for name, dtype in BATCHES.items()).collect()
+    return rows.select(cast_columns(BATCHES)).collect()
 
 
 def recorded_places(trace: Trace) -> list[Place]:

@@ -127,21 +127,6 @@ class PipelineFinding:
     value: float
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """One operation as the rules see it."""
-
-    id: int
-    type: str
-    plain: str
-    workers: int | None
-    cpu: float | None
-    output: float | None
-    input: float | None
-    empty: float | None
-    leaf: bool
-
-
 def analyse_operations(trace: Trace) -> tuple[list[PipelineFinding], int | None]:
     """The rules of MindSpore's own analyser of data pipelines: what they find, and the id of the operation that is the slowest.
 
@@ -154,50 +139,40 @@ def analyse_operations(trace: Trace) -> tuple[list[PipelineFinding], int | None]
 
     Operations that one thread runs are left out. Rules 1 and 5 need samples of the processors; the others speak without.
     """
-    observed = _observe_operations(trace)
-    findings: list[PipelineFinding] = []
-    slowest: int | None = None
-    for one in reversed(observed):
-        if one.plain.startswith(_TO_DEVICE):
-            if one.empty is not None and one.empty > EMPTY_SHARE:
-                findings.append(PipelineFinding(HOST_TOO_SLOW, one.id, one.type, one.empty))
-            continue
-        if one.plain in _SINGLE:
-            continue
-        gap = one.input - one.output if one.input is not None and one.output is not None else None
-        behind = gap is not None and gap > USAGE_GAP
-        if one.cpu is not None and one.cpu > BUSY_PERCENT:
-            findings.append(PipelineFinding(MORE_WORKERS, one.id, one.type, one.cpu))
-            slowest = one.id
-        elif one.cpu is not None and one.cpu < IDLE_PERCENT:
-            if (one.workers or 1) > 1:
-                findings.append(PipelineFinding(FEWER_WORKERS, one.id, one.type, one.cpu))
-            if behind or (one.input is not None and one.input < STARVED_USAGE):
-                slowest = one.id
-        if one.leaf and one.output is not None and one.output < SOURCE_USAGE:
-            findings.append(PipelineFinding(SLOW_SOURCE, one.id, one.type, one.output))
-        if behind and gap is not None:
-            findings.append(PipelineFinding(SLOWER_THAN_INPUT, one.id, one.type, gap))
-    return sorted(findings, key=lambda one: one.id), slowest
-
-
-def _observe_operations(trace: Trace) -> list[_Seen]:
-    """The operations from the last one to the sources."""
     table = operations(trace)
     usage = dict(table.select("id", "usage").iter_rows())
     empty = dict(table.select("id", "empty_share").iter_rows())
     load = dict(operation_load(trace).select("id", "cpu_percent").iter_rows())
-    observed = []
-    for row in table.iter_rows(named=True):
+    findings: list[PipelineFinding] = []
+    slowest: int | None = None
+    # from the sources to the last one
+    for row in reversed(table.to_dicts()):
+        number, type_, output, cpu = row["id"], row["type"], row["usage"], load.get(row["id"])
+        plain = type_.removesuffix("Op").removesuffix("Dataset").lower()
         inputs = [child for child in row["children"] or [] if usage.get(child) is not None]
-        mean = sum(usage[child] for child in inputs) / len(inputs) if inputs else None
-        before = max((empty[child] for child in inputs if empty[child] is not None), default=None)
-        plain = row["type"].removesuffix("Op").removesuffix("Dataset").lower()
-        leaf = not row["children"]
-        observed.append(
-            _Seen(row["id"], row["type"], plain, row["workers"], load.get(row["id"]), row["usage"], mean, before, leaf)
-        )
-    return observed
+        if plain.startswith(_TO_DEVICE):
+            empty_share = max((empty[child] for child in inputs if empty[child] is not None), default=None)
+            if empty_share is not None and empty_share > EMPTY_SHARE:
+                findings.append(PipelineFinding(HOST_TOO_SLOW, number, type_, empty_share))
+            continue
+        if plain in _SINGLE:
+            continue
+        input_usage = sum(usage[child] for child in inputs) / len(inputs) if inputs else None
+        gap = input_usage - output if input_usage is not None and output is not None else None
+        behind = gap is not None and gap > USAGE_GAP
+        if cpu is not None and cpu > BUSY_PERCENT:
+            findings.append(PipelineFinding(MORE_WORKERS, number, type_, cpu))
+            slowest = number
+        elif cpu is not None and cpu < IDLE_PERCENT:
+            if (row["workers"] or 1) > 1:
+                findings.append(PipelineFinding(FEWER_WORKERS, number, type_, cpu))
+            if behind or (input_usage is not None and input_usage < STARVED_USAGE):
+                slowest = number
+        if not row["children"] and output is not None and output < SOURCE_USAGE:
+            findings.append(PipelineFinding(SLOW_SOURCE, number, type_, output))
+        if behind and gap is not None:
+            findings.append(PipelineFinding(SLOWER_THAN_INPUT, number, type_, gap))
+    return sorted(findings, key=lambda finding: finding.id), slowest
 
 
 def operation_name(type_: str, number: int) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 
 from steplens.analysis.device.breakdown import BUSY_KINDS
 from steplens.analysis.tools.overlap import Int64Array, length_inside, merge_intervals, merged
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
@@ -17,26 +16,11 @@ DEVICE, HOST = "device", "host"
 #: a step during which the device is busy for at least this share of the time is limited by the device
 DEVICE_BOUND_PERCENT = 80.0
 
-STEPS: dict[str, Any] = {
-    "step": pl.Int64(),
-    "duration_ns": pl.Int64(),
-    "busy_ns": pl.Int64(),
-    "busy_percent": pl.Float64(),
-    "tasks": pl.Int64(),
-    "mean_task_ns": pl.Float64(),
-    "launches": pl.Int64(),
-    "launching_ns": pl.Int64(),
-    "launching_percent": pl.Float64(),
-    "bound": pl.String(),
-}
-OPERATORS: dict[str, Any] = {
-    "name": pl.String(),
-    "calls": pl.Int64(),
-    "host_ns": pl.Int64(),
-    "device_ns": pl.Int64(),
-    "device_percent": pl.Float64(),
-    "bound": pl.String(),
-}
+STEPS = table_schema(
+    "step, duration_ns, busy_ns, busy_percent: Float64, tasks, mean_task_ns: Float64, launches, launching_ns, "
+    "launching_percent: Float64, bound: String"
+)
+OPERATORS = table_schema("name: String, calls, host_ns, device_ns, device_percent: Float64, bound: String")
 
 
 def bound(trace: Trace, by: str = "step") -> pl.DataFrame:
@@ -93,7 +77,7 @@ def _bound_of_steps(trace: Trace) -> pl.DataFrame:
         )
         .with_columns(bound=_limiting_side(pl.col("busy_percent") >= DEVICE_BOUND_PERCENT))
         .sort("start_ns")
-        .select(pl.col(name).cast(dtype) for name, dtype in STEPS.items())
+        .select(cast_columns(STEPS))
     )
 
 
@@ -134,7 +118,7 @@ def _bound_of_operators(trace: Trace) -> pl.DataFrame:
             bound=_limiting_side(parts * pl.col("device_ns") >= pl.col("host_ns")),
         )
         .sort("device_ns", "name", descending=[True, False])
-        .select(pl.col(name).cast(dtype) for name, dtype in OPERATORS.items())
+        .select(cast_columns(OPERATORS))
     )
 
 

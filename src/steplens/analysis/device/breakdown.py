@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.analysis.steps.given_steps import given_steps
 from steplens.analysis.tools.overlap import Intervals, intersect, merged, subtract
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
 
@@ -21,31 +22,13 @@ HOST_WAIT = "host_wait"
 KERNEL_WAIT = "kernel_wait"
 OTHER_WAIT = "other"
 
-_TEMPORAL = {
-    "device": pl.Int32,
-    "total_ns": pl.Int64,
-    "idle_ns": pl.Int64,
-    "compute_ns": pl.Int64,
-    "non_compute_ns": pl.Int64,
-    "idle_percent": pl.Float64,
-    "compute_percent": pl.Float64,
-    "non_compute_percent": pl.Float64,
-}
-_OVERLAP = {
-    "device": pl.Int32,
-    "communication_ns": pl.Int64,
-    "overlapped_ns": pl.Int64,
-    "overlap_percent": pl.Float64,
-}
-_KINDS = {"kinds": pl.String, "time_ns": pl.Int64, "percent": pl.Float64}
-_IDLE = {
-    "device": pl.Int32,
-    "stream": pl.Int64,
-    "cause": pl.String,
-    "gaps": pl.Int64,
-    "idle_ns": pl.Int64,
-    "idle_percent": pl.Float64,
-}
+_TEMPORAL = table_schema(
+    "device: Int32, total_ns, idle_ns, compute_ns, non_compute_ns, idle_percent: Float64, compute_percent: Float64, "
+    "non_compute_percent: Float64"
+)
+_OVERLAP = table_schema("device: Int32, communication_ns, overlapped_ns, overlap_percent: Float64")
+_KINDS = table_schema("kinds: String, time_ns, percent: Float64")
+_IDLE = table_schema("device: Int32, stream, cause: String, gaps, idle_ns, idle_percent: Float64")
 
 
 def temporal_breakdown(trace: Trace, *, per_device: bool = False) -> pl.DataFrame:
@@ -177,8 +160,7 @@ def idle_breakdown(trace: Trace, *, short_gap_ns: int = SHORT_GAP_NS) -> pl.Data
         .agg(gaps=pl.len().cast(pl.Int64), idle_ns=pl.col("gap").sum())
         .with_columns(idle_percent=pl.col("idle_ns") * 100 / pl.col("idle_ns").sum().over(lane))
         .sort(*lane, "cause")
-        .select(list(_IDLE))
-        .cast(dict(_IDLE))  # type: ignore[arg-type]
+        .select(cast_columns(_IDLE))
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.tools.overlap import Intervals, merged, subtract, union
+from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.building.classify import MEMSET
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
@@ -12,7 +13,7 @@ from steplens.trace.trace import Trace
 COMPUTING, EXPOSED_COMMUNICATION, EXPOSED_COPY = "computing", "exposed communication", "exposed copy"
 BUSY, IDLE, TOTAL, COMMUNICATION, COPY = "busy", "idle", "total", "communication", "copy"
 
-COLUMNS = {"part": pl.String, "time_ns": pl.Int64, "percent": pl.Float64}
+COLUMNS = table_schema("part: String, time_ns, percent: Float64")
 
 
 def device_timeline(trace: Trace) -> pl.DataFrame:

@@ -8,19 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.device.breakdown import BUSY_KINDS
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import computing_tasks, device_parts
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.tools import names
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merged, union
-from steplens.trace.schema import (
-    DATALOADER_PREFIX,
-    KIND_COMMUNICATION,
-    KIND_COMPUTE,
-    KIND_COPY,
-    SCOPE_BACKWARD,
-    SCOPE_FUNCTION,
-)
+from steplens.trace import schema
 from steplens.trace.trace import Trace
 
 GARBAGE_COLLECTION = "garbage collection"
@@ -40,7 +34,6 @@ HOST_CAUSES = (GARBAGE_COLLECTION, ALLOCATION, CALLS, PYTHON, LAUNCH)
 #: runtime calls that ask the driver of the device for memory
 ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
 _NEVER = np.iinfo(np.int64).max
-_BUSY_KINDS = (KIND_COMPUTE, KIND_COMMUNICATION, KIND_COPY)
 
 
 def idle_causes(trace: Trace) -> pl.DataFrame:
@@ -109,13 +102,13 @@ def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
 def _host_activities(trace: Trace) -> dict[str, Intervals]:
     """When the host did what, by cause; on all threads."""
     ops, api = trace.required("ops"), trace.required("api")
-    call = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]) & (pl.col("depth").fill_null(0) >= 0)
+    call = pl.col("scope").is_in([schema.SCOPE_FUNCTION, schema.SCOPE_BACKWARD]) & (pl.col("depth").fill_null(0) >= 0)
     name, runtime = pl.col("name"), names.of_runtime(trace)
     waits = names.containing(runtime, SYNCHRONIZATION_NAME)
     allocates = [one for one in names.containing(runtime, ALLOCATION_NAME) if one not in set(waits)]
     return {
         GARBAGE_COLLECTION: _merge_rows(trace.required("gc")),
-        DATA: _merge_rows(ops.filter(name.is_in(names.with_prefix(names.of_calls(trace), DATALOADER_PREFIX)))),
+        DATA: _merge_rows(ops.filter(name.is_in(names.with_prefix(names.of_calls(trace), schema.DATALOADER_PREFIX)))),
         SYNCHRONIZATION: _merge_rows(api.filter(name.is_in(waits))),
         ALLOCATION: _merge_rows(api.filter(name.is_in(allocates))),
         CALLS: union(_merge_rows(ops.filter(call)), _merge_rows(api)),
@@ -161,7 +154,7 @@ def _gap_launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArr
     ends_frame = pl.DataFrame({"start_ns": ends}).lazy()
     if trace.has_accelerator:
         columns = ["start_ns", "launch_ns"]
-        tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(_BUSY_KINDS)).select(columns)
+        tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(BUSY_KINDS)).select(columns)
         starts = pl.concat([tasks, trace.required("communication").select(columns)]).drop_nulls("start_ns")
         starts = starts.join(ends_frame.unique(), on="start_ns", how="semi").group_by("start_ns").agg(pl.col("launch_ns").min())
         launch = ends_frame.join(starts, on="start_ns", how="left", maintain_order="left").collect()["launch_ns"]

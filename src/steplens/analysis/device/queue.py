@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import KIND_OTHER
 from steplens.trace.trace import Trace
 
@@ -12,18 +13,10 @@ LONG_LAUNCH_NS = 50_000
 #: a task that starts later after its launch waited behind others
 LONG_DELAY_NS = 100_000
 
-_QUEUE_SUMMARY = {
-    "device": pl.Int32,
-    "stream": pl.Int64,
-    "changes": pl.Int64,
-    "mean": pl.Float64,
-    "std": pl.Float64,
-    "min": pl.Int64,
-    "median": pl.Float64,
-    "max": pl.Int64,
-    "time_mean": pl.Float64,
-    "empty_percent": pl.Float64,
-}
+_QUEUE_SUMMARY = table_schema(
+    "device: Int32, stream, changes, mean: Float64, std: Float64, min, median: Float64, max, time_mean: Float64, "
+    "empty_percent: Float64"
+)
 
 
 def launches(trace: Trace) -> pl.DataFrame:
@@ -154,4 +147,4 @@ def queue_summary(trace: Trace) -> pl.DataFrame:
         )
         .sort("device", "stream")
     )
-    return summary.select(list(_QUEUE_SUMMARY)).cast(dict(_QUEUE_SUMMARY))  # type: ignore[arg-type]
+    return summary.select(cast_columns(_QUEUE_SUMMARY))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from steplens.analysis.device.kernels import outermost_tasks
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
@@ -20,20 +19,10 @@ TOLERATED = 2
 
 _SMALL, _LARGE, _PAUSE = range(3)
 
-COLUMNS: dict[str, Any] = {
-    "step": pl.Int64(),
-    "device": pl.Int32(),
-    "stream": pl.Int64(),
-    "start_ns": pl.Int64(),
-    "duration_ns": pl.Int64(),
-    "tasks": pl.Int64(),
-    "running_ns": pl.Int64(),
-    "issuing_ns": pl.Int64(),
-    "running_percent": pl.Float64(),
-    "name": pl.String(),
-    "module": pl.String(),
-    "line": pl.String(),
-}
+COLUMNS = table_schema(
+    "step, device: Int32, stream, start_ns, duration_ns, tasks, running_ns, issuing_ns, running_percent: Float64, name: String, "
+    "module: String, line: String"
+)
 
 
 def storms(trace: Trace, *, least_tasks: int = LEAST_TASKS, longest_interval_ns: int = LONGEST_INTERVAL_NS) -> pl.DataFrame:
@@ -92,7 +81,7 @@ def storms(trace: Trace, *, least_tasks: int = LEAST_TASKS, longest_interval_ns:
     return (
         storm.with_columns(running_percent=share)
         .sort("duration_ns", "start_ns", "stream", descending=[True, False, False])
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(cast_columns(COLUMNS))
     )
 
 

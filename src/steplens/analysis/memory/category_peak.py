@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
-from steplens.analysis.memory.memory_categories import BEFORE, CATEGORIES
+from steplens.analysis.memory.memory_categories import BEFORE
+from steplens.analysis.tools.schemas import cast_columns, table_schema
+from steplens.formats.memory_categories import CATEGORIES
 
-COLUMNS: dict[str, Any] = {
-    "device_type": pl.String(),
-    "device": pl.Int32(),
-    "peak_ns": pl.Int64(),
-    "category": pl.String(),
-    "bytes": pl.Int64(),
-    "percent": pl.Float64(),
-}
+COLUMNS = table_schema("device_type: String, device: Int32, peak_ns, category: String, bytes, percent: Float64")
 
 
 def category_peak(events: pl.DataFrame) -> pl.DataFrame:
@@ -47,7 +40,7 @@ def category_peak(events: pl.DataFrame) -> pl.DataFrame:
                 device=pl.lit(device),
                 peak_ns=pl.lit(time, dtype=pl.Int64),
                 percent=pl.col("bytes") * 100 / total[row],
-            ).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+            ).select(cast_columns(COLUMNS))
         )
     peaks = pl.concat([pl.DataFrame(schema=COLUMNS), *frames])
     return peaks.sort("device_type", "device", "bytes", "category", descending=[False, False, True, False])

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
-COLUMNS: dict[str, Any] = {
-    "device_type": pl.String(),
-    "device": pl.Int32(),
-    "component": pl.String(),
-    "step": pl.Int64(),
-    "reserved_bytes": pl.Int64(),
-    "allocated_bytes": pl.Int64(),
-    "unused_bytes": pl.Int64(),
-    "unused_percent": pl.Float64(),
-    "most_unused_bytes": pl.Int64(),
-    "mean_unused_bytes": pl.Float64(),
-}
+COLUMNS = table_schema(
+    "device_type: String, device: Int32, component: String, step, reserved_bytes, allocated_bytes, unused_bytes, "
+    "unused_percent: Float64, most_unused_bytes, mean_unused_bytes: Float64"
+)
 
 
 def fragmentation(trace: Trace) -> pl.DataFrame:
@@ -48,7 +39,7 @@ def fragmentation(trace: Trace) -> pl.DataFrame:
     )
     all_events = events.with_columns(step=pl.lit(None, dtype=pl.Int64))
     figures = pl.concat([_unused_memory(all_events, lane), _unused_memory(events_of_steps, lane)]).collect()
-    return figures.sort(*lane, "step", nulls_last=False).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return figures.sort(*lane, "step", nulls_last=False).select(cast_columns(COLUMNS))
 
 
 def _unused_memory(events: pl.LazyFrame, lane: list[str]) -> pl.LazyFrame:

@@ -13,37 +13,20 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
+from steplens.formats.memory_categories import ACTIONS, CATEGORIES
 from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE
 from steplens.trace.trace import Trace
 
-#: in the order in which the files of the timeline number them
-CATEGORIES = (
-    "PARAMETER",
-    "OPTIMIZER_STATE",
-    "INPUT",
-    "TEMPORARY",
-    "ACTIVATION",
-    "GRADIENT",
-    "AUTOGRAD_DETAIL",
-    "UNKNOWN",
-)
 UNKNOWN = CATEGORIES.index("UNKNOWN")
 
 #: actions; equal times are in this order
-PREEXISTING, CREATE, INCREMENT_VERSION, DESTROY = range(4)
-ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
+PREEXISTING, CREATE, INCREMENT_VERSION, DESTROY = range(len(ACTIONS))
 
 #: time of what was allocated before the window
 BEFORE = -1
 
-EVENTS: dict[str, pl.DataType] = {
-    "time_ns": pl.Int64(),
-    "action": pl.Int8(),
-    "bytes": pl.Int64(),
-    "category": pl.Int8(),
-    "device_type": pl.String(),
-    "device": pl.Int32(),
-}
+EVENTS = table_schema("time_ns, action: Int8, bytes, category: Int8, device_type: String, device: Int32")
 
 _SPACE = ["device_type", "device", "address"]
 
@@ -86,7 +69,7 @@ def uncategorised_events(trace: Trace) -> pl.DataFrame:
     events = pl.concat([before, uncategorised.select(before.columns), within.select(before.columns)], how="vertical_relaxed")
     gain = pl.when(pl.col("action") == DESTROY).then(-pl.col("size")).otherwise(pl.col("size"))
     events = events.with_columns(bytes=gain, category=UNKNOWN).sort("time_ns", "action", maintain_order=True)
-    return events.select(pl.col(name).cast(dtype) for name, dtype in EVENTS.items())
+    return events.select(cast_columns(EVENTS))
 
 
 def _component_name() -> pl.Expr:

@@ -8,27 +8,22 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.memory.memory import operator_memory, user_of
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.steps import step_of
 from steplens.trace.trace import Trace
 
-_FIGURES: dict[str, Any] = {
-    "allocations": pl.Int64(),
-    "allocated_bytes": pl.Int64(),
-    "within_call": pl.Int64(),
-    "within_call_bytes": pl.Int64(),
-    "within_step": pl.Int64(),
-    "within_step_bytes": pl.Int64(),
-    "median_life_ns": pl.Float64(),
-}
-_DEVICE: dict[str, Any] = {"device_type": pl.String(), "device": pl.Int32()}
+_FIGURES = table_schema(
+    "allocations, allocated_bytes, within_call, within_call_bytes, within_step, within_step_bytes, median_life_ns: Float64"
+)
+_DEVICE = table_schema("device_type: String, device: Int32")
 KEYS: dict[str, dict[str, Any]] = {
     "step": {"step": pl.Int64()},
     "operator": {"name": pl.String()},
     "module": {"module": pl.String()},
     "line": {"line": pl.String()},
 }
-_FREED: dict[str, Any] = {"releases": pl.Int64(), "released_bytes": pl.Int64()}
+_FREED = table_schema("releases, released_bytes")
 
 
 def schema_of(by: str) -> dict[str, Any]:
@@ -77,7 +72,7 @@ def memory_churn(trace: Trace, by: str = "step") -> pl.DataFrame:
         churn = churn.with_columns(pl.col(numbers).fill_null(0)).sort(*device, "step")
     else:
         churn = churn.sort(*device, "allocated_bytes", key, descending=[False, False, True, False])
-    return churn.select(pl.col(name).cast(dtype) for name, dtype in columns.items())
+    return churn.select(cast_columns(columns))
 
 
 def _keyed_blocks(trace: Trace, by: str) -> pl.DataFrame:

@@ -9,35 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 Int64Array = npt.NDArray[np.int64]
 
-GRAPHS: dict[str, pl.DataType] = {
-    "graph": pl.Int64(),
-    "nodes": pl.Int64(),
-    "tensors": pl.Int64(),
-    "capacity_bytes": pl.Int64(),
-    "static_bytes": pl.Int64(),
-    "peak_bytes": pl.Int64(),
-    "peak_node": pl.Int64(),
-    "forward_node": pl.Int64(),
-    "backward_node": pl.Int64(),
-    "forward_name": pl.String(),
-    "backward_name": pl.String(),
-}
-TENSORS: dict[str, pl.DataType] = {
-    "tensor": pl.Int64(),
-    "owner": pl.String(),
-    "kind": pl.String(),
-    "type": pl.String(),
-    "bytes": pl.Int64(),
-    "life_start": pl.Int64(),
-    "life_end": pl.Int64(),
-}
+GRAPHS = table_schema(
+    "graph, nodes, tensors, capacity_bytes, static_bytes, peak_bytes, peak_node, forward_node, backward_node, "
+    "forward_name: String, backward_name: String"
+)
+TENSORS = table_schema("tensor, owner: String, kind: String, type: String, bytes, life_start, life_end")
 #: columns of the source's tables; it keeps every cell as text
 _GRAPHS = {name: GRAPHS[name] for name in ("graph", "static_bytes", "capacity_bytes", "forward_name", "backward_name")}
-_NODES = {"graph": pl.Int64(), "node": pl.Int64(), "name": pl.String()}
+_NODES = table_schema("graph, node, name: String")
 _TENSORS = {"graph": pl.Int64(), "life_long": pl.String(), **TENSORS}
 #: words of ``life_long``: from the first node on, to the last node, or both
 _FROM_START, _TO_END = ("LifeLongGraphAll", "LifeLongGraphStart"), ("LifeLongGraphAll", "LifeLongGraphEnd")
@@ -104,7 +88,7 @@ def graph_tensors(trace: Trace, graph: int) -> pl.DataFrame:
     _static_bytes(trace, graph)
     count = _rows_of_graph(_read_source_table(trace, "memory_nodes", _NODES), graph).height
     lives = _tensor_lives(_rows_of_graph(_read_source_table(trace, "memory_tensors", _TENSORS), graph), count)
-    return lives.select(pl.col(name).cast(dtype) for name, dtype in TENSORS.items())
+    return lives.select(cast_columns(TENSORS))
 
 
 def tensors_at(tensors: pl.DataFrame, node: int) -> pl.DataFrame:

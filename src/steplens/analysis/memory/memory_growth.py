@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.schema import CORE_CPU
 from steplens.trace.trace import Trace
 
@@ -18,21 +19,10 @@ _Z = 1.959964
 #: more steps of one window are thinned out to this many, evenly: pairs grow with the square
 _MOST_STEPS = 2000
 
-COLUMNS: dict[str, Any] = {
-    "rank": pl.Int64(),
-    "device_type": pl.String(),
-    "device": pl.Int32(),
-    "windows": pl.Int64(),
-    "steps": pl.Int64(),
-    "first_bytes": pl.Int64(),
-    "last_bytes": pl.Int64(),
-    "bytes_per_step": pl.Float64(),
-    "bytes_per_step_low": pl.Float64(),
-    "bytes_per_step_high": pl.Float64(),
-    "chance": pl.Float64(),
-    "grows": pl.Boolean(),
-    "across_windows": pl.Boolean(),
-}
+COLUMNS = table_schema(
+    "rank, device_type: String, device: Int32, windows, steps, first_bytes, last_bytes, bytes_per_step: Float64, "
+    "bytes_per_step_low: Float64, bytes_per_step_high: Float64, chance: Float64, grows: Boolean, across_windows: Boolean"
+)
 
 
 def memory_growth(traces: Sequence[Trace]) -> pl.DataFrame:

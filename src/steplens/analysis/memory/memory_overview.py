@@ -5,20 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.memory.memory import memory_summary
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import CORE_CPU
 from steplens.trace.trace import Trace
 
-COLUMNS: dict[str, pl.DataType] = {
-    "device_type": pl.String(),
-    "device": pl.Int32(),
-    "capacity_bytes": pl.Int64(),
-    "static_bytes": pl.Int64(),
-    "peak_bytes": pl.Int64(),
-    "peak_ns": pl.Int64(),
-    "peak_step": pl.Int64(),
-    "allocations": pl.Int64(),
-    "releases": pl.Int64(),
-}
+COLUMNS = table_schema(
+    "device_type: String, device: Int32, capacity_bytes, static_bytes, peak_bytes, peak_ns, peak_step, allocations, releases"
+)
 _DEVICE = ("device_type", "device")
 
 
@@ -62,7 +55,7 @@ def memory_overview(trace: Trace) -> pl.DataFrame:
     )
     capacity = pl.when(pl.col("device_type") != CORE_CPU).then("capacity_bytes")
     overview = overview.with_columns(capacity_bytes=capacity)
-    return overview.select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return overview.select(cast_columns(COLUMNS))
 
 
 def _device_capacities(trace: Trace) -> pl.DataFrame:

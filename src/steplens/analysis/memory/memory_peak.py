@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.analysis.memory.memory import operator_memory, queue_threads_of, user_of, with_owner
 from steplens.analysis.steps.phases import phase_of_calls
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.schema import BLOCK_FREE, FREE
 from steplens.trace.trace import Trace
@@ -22,11 +23,9 @@ KEYS: dict[str, tuple[str, ...]] = {
     "phase": ("allocated_in", "released_in"),
     "block": ("address", "allocation_ns", "release_ns", "name", "module", "line", "allocated_in", "released_in"),
 }
-_TYPES: dict[str, Any] = {"address": pl.Int64(), "allocation_ns": pl.Int64(), "release_ns": pl.Int64()}
-_PLACE: dict[str, Any] = {
-    "device_type": pl.String(), "device": pl.Int32(), "component": pl.String(), "peak_ns": pl.Int64(), "kind": pl.String(),
-}  # fmt: skip
-_SUMS: dict[str, Any] = {"blocks": pl.Int64(), "bytes": pl.Int64(), "percent": pl.Float64()}
+_TYPES = table_schema("address, allocation_ns, release_ns")
+_PLACE = table_schema("device_type: String, device: Int32, component: String, peak_ns, kind: String")
+_SUMS = table_schema("blocks, bytes, percent: Float64")
 
 _ALLOCATOR = ["device_type", "device", "component"]
 _BLOCK = [*_ALLOCATOR, "address", "allocation_ns", "release_ns", "bytes", "op", "release_op"]
@@ -80,7 +79,7 @@ def memory_peak(trace: Trace, by: str = "operator") -> pl.DataFrame:
         .with_columns(exceeds=(pl.col("bytes") < 0).any().over(_ALLOCATOR))
         .with_columns(percent=pl.when((pl.col("peak") > 0) & ~pl.col("exceeds")).then(pl.col("bytes") * 100 / pl.col("peak")))
         .sort(*_ALLOCATOR, "bytes", "kind", *keys, descending=[False] * 3 + [True] + [False] * (1 + len(keys)))
-        .select(pl.col(name).cast(dtype) for name, dtype in columns.items())
+        .select(cast_columns(columns))
     )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.memory.memory_categories import BEFORE, CATEGORIES
+from steplens.analysis.memory.memory_categories import BEFORE
+from steplens.formats.memory_categories import CATEGORIES
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -6,27 +6,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
 OPERATOR = "operator"
 KERNEL = "kernel"
 
-RUNS: dict[str, pl.DataType] = {
-    "step": pl.Int64(),
-    "type": pl.String(),
-    "name": pl.String(),
-    "duration_ns": pl.Float64(),
-    "shapes": pl.String(),
-}
-SUMS: dict[str, pl.DataType] = {
-    "step": pl.Int64(),
-    "type": pl.String(),
-    "total_ns": pl.Float64(),
-    "count": pl.Int64(),
-    "average_ns": pl.Float64(),
-    "shapes": pl.Int64(),
-}
+RUNS = table_schema("step, type: String, name: String, duration_ns: Float64, shapes: String")
+SUMS = table_schema("step, type: String, total_ns: Float64, count, average_ns: Float64, shapes")
 #: types that a first view shows
 SHOWN_TYPES = 3
 
@@ -68,7 +56,7 @@ def runs(trace: Trace, level: str = OPERATOR, types: Sequence[str] = ()) -> pl.D
         ).collect()
     if types:
         shape_runs = shape_runs.filter(pl.col("type").is_in(list(types)))
-    return shape_runs.select(pl.col(name).cast(dtype) for name, dtype in RUNS.items())
+    return shape_runs.select(cast_columns(RUNS))
 
 
 def sums(trace: Trace, level: str = OPERATOR) -> pl.DataFrame:
@@ -87,7 +75,7 @@ def sums(trace: Trace, level: str = OPERATOR) -> pl.DataFrame:
         counted = stored.select(*number, "type", **us).join(
             distinct_shapes, on=["step", "type"], how="left", maintain_order="left"
         )
-    return counted.select(pl.col(name).cast(dtype) for name, dtype in SUMS.items())
+    return counted.select(cast_columns(SUMS))
 
 
 def types_of(found: pl.DataFrame) -> list[str]:

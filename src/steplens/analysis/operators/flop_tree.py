@@ -8,17 +8,10 @@ import polars as pl
 
 from steplens.analysis.operators.flops import counted_calls
 from steplens.analysis.operators.rank_flops import operator_work
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
-NODES: dict[str, pl.DataType] = {
-    "id": pl.Int64(),
-    "parent": pl.Int64(),
-    "depth": pl.Int64(),
-    "name": pl.String(),
-    "flops": pl.Float64(),
-    "percent": pl.Float64(),
-    "operators": pl.Int64(),
-}
+NODES = table_schema("id, parent, depth, name: String, flops: Float64, percent: Float64, operators")
 ROOT = "Total"
 #: scopes nest less deeply; what is deeper belongs to the last one
 _DEEPEST = 32
@@ -75,4 +68,4 @@ def _number_nodes(levels: Iterable[pl.DataFrame]) -> pl.DataFrame:
         parent=pl.when(pl.col("depth") > 0).then("parent"),
         name=pl.when(pl.col("depth") > 0).then(pl.col("path").list.last()).otherwise(pl.lit(ROOT)),
         percent=pl.col("flops") / total_flops * 100,
-    ).select(pl.col(name).cast(dtype) for name, dtype in NODES.items())
+    ).select(cast_columns(NODES))

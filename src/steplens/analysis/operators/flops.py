@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +11,8 @@ from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_formulas import NAMES, work_of
 from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.names import of_calls
+from steplens.analysis.tools.once import once_if_small
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.analysis.tools.source_lines import source_line
 from steplens.trace.building.cpu_device import TYPE_BYTES
 from steplens.trace.trace import Trace
@@ -19,38 +20,21 @@ from steplens.trace.trace import Trace
 _KEYS = {"name": ["name"], "shape": ["name", "input_shapes", "dtype"], "module": ["module"], "line": ["line"], "step": ["step"]}
 
 #: one call that did arithmetic
-CALLS: dict[str, Any] = {
-    "op": pl.Int32(),
-    "name": pl.String(),
-    "input_shapes": pl.String(),
-    "dtype": pl.String(),
-    "module": pl.String(),
-    "line": pl.String(),
-    "step": pl.Int64(),
-    "flops": pl.Int64(),
-    "bytes": pl.Int64(),
-    "time_ns": pl.Int64(),
-    "source": pl.String(),
-}
+CALLS = table_schema(
+    "op: Int32, name: String, input_shapes: String, dtype: String, module: String, line: String, step, flops, bytes, time_ns, "
+    "source: String"
+)
 
 #: "compute" or "memory": which of the two a group of calls can be limited by
 COMPUTE, MEMORY = "compute", "memory"
 
-COLUMNS: dict[str, Any] = {
-    "calls": pl.Int64(),
-    "flops": pl.Int64(),
-    "flops_percent": pl.Float64(),
-    "bytes": pl.Int64(),
-    "time_ns": pl.Int64(),
-    "flops_per_second": pl.Float64(),
-    "best_percent": pl.Float64(),
-    "flops_per_byte": pl.Float64(),
-    "attainable_flops_per_second": pl.Float64(),
-    "attained_percent": pl.Float64(),
-    "limit": pl.String(),
-}
+COLUMNS = table_schema(
+    "calls, flops, flops_percent: Float64, bytes, time_ns, flops_per_second: Float64, best_percent: Float64, "
+    "flops_per_byte: Float64, attainable_flops_per_second: Float64, attained_percent: Float64, limit: String"
+)
 
 
+@once_if_small
 def counted_calls(trace: Trace) -> pl.DataFrame:
     """The calls whose arithmetic is known, each multiplication once; columns as in ``CALLS``.
 
@@ -62,10 +46,6 @@ def counted_calls(trace: Trace) -> pl.DataFrame:
 
     Source: ``ops`` (input_shapes, input_types, arguments, flops, device_total_ns).
     """
-    return trace.once_if_small(_counted_calls)
-
-
-def _counted_calls(trace: Trace) -> pl.DataFrame:
     rows = _count_flops(trace, ["id", "name", "input_shapes", "input_types", "module", "stack", "step", "device_total_ns"])
     return rows.select(
         op="id",
@@ -81,15 +61,12 @@ def _counted_calls(trace: Trace) -> pl.DataFrame:
         source=pl.when("recorded").then(pl.lit("recorded")).otherwise(pl.lit("shapes")),
     ).with_columns(
         bytes=pl.col("bytes") * pl.col("dtype").replace_strict(TYPE_BYTES, default=None, return_dtype=pl.Int64)
-    ).select(pl.col(name).cast(dtype) for name, dtype in CALLS.items())  # fmt: skip
+    ).select(cast_columns(CALLS))  # fmt: skip
 
 
+@once_if_small
 def flops_of_steps(trace: Trace) -> pl.DataFrame:
     """What ``counted_calls`` says of the arithmetic alone: step and flops of every call."""
-    return trace.once_if_small(_flops_of_steps)
-
-
-def _flops_of_steps(trace: Trace) -> pl.DataFrame:
     return _count_flops(trace, ["step"])
 
 
@@ -108,18 +85,12 @@ def _count_flops(trace: Trace, columns: Sequence[str]) -> pl.DataFrame:
     number, count = number_groups(rows, keys)
     first = first_rows(number, count)
     different = rows.select(keys)[first[first >= 0]]
-    operator_flops = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
-    place = pl.Series((np.cumsum(first >= 0) - 1)[number])
+    works = [work_of(*row) for row in different.with_columns(pl.all().cast(pl.String)).iter_rows()]
+    place = (np.cumsum(first >= 0) - 1)[number]
     was_recorded = pl.col("flops") > 0
-    derived = pl.Series("derived", [None if work is None else work.flops for work in operator_flops], dtype=pl.Int64).gather(
-        place
-    )
-    elements = pl.Series("elements", [None if work is None else work.elements for work in operator_flops], dtype=pl.Int64).gather(
-        place
-    )
-    rows = rows.with_columns(derived, elements, recorded=was_recorded).with_columns(
-        flops=pl.when(was_recorded).then("flops").otherwise("derived")
-    )
+    derived = pl.DataFrame([work or (None, None) for work in works], schema=table_schema("derived, elements"), orient="row")
+    flops_of_call = pl.when(was_recorded).then("flops").otherwise("derived")
+    rows = rows.hstack(derived[place]).with_columns(recorded=was_recorded, flops=flops_of_call)
     rows = rows.filter(pl.col("flops").is_not_null())
     return rows.filter(~_has_inner_call(rows["id"], trace)).select(*columns, "flops", "elements", "recorded")
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens.analysis.device.kernels import op_statistic
 from steplens.analysis.operators.rank_flops import OPERATORS, operator_work
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 AI_CORE = "AI_CORE"
@@ -18,13 +19,7 @@ AI_CPU = "AI_CPU"
 _TYPE = r"([^/]+?)(?:-op\d+)?$"
 MOST_ROWS = 100_000
 
-CORE_TYPES: dict[str, pl.DataType] = {
-    "type": pl.String(),
-    "total_ns": pl.Float64(),
-    "count": pl.Int64(),
-    "average_ns": pl.Float64(),
-    "percent": pl.Float64(),
-}
+CORE_TYPES = table_schema("type: String, total_ns: Float64, count, average_ns: Float64, percent: Float64")
 CORE_OPERATORS: dict[str, pl.DataType] = {
     "name": pl.String(),
     "type": pl.String(),
@@ -34,15 +29,10 @@ CORE_OPERATORS: dict[str, pl.DataType] = {
     **{name: pl.Float64() for name in list(OPERATORS)[1:]},
     "info": pl.String(),
 }
-AI_CPU_TYPES: dict[str, pl.DataType] = {
-    "type": pl.String(),
-    "total_ns": pl.Float64(),
-    "dispatch_ns": pl.Float64(),
-    "count": pl.Int64(),
-    "average_ns": pl.Float64(),
-    "average_dispatch_ns": pl.Float64(),
-    "percent": pl.Float64(),
-}
+AI_CPU_TYPES = table_schema(
+    "type: String, total_ns: Float64, dispatch_ns: Float64, count, average_ns: Float64, average_dispatch_ns: Float64, "
+    "percent: Float64"
+)
 
 
 @dataclass(frozen=True)
@@ -138,11 +128,11 @@ def core_types(trace: Trace) -> pl.DataFrame:
     if table is None:
         type_rows = op_statistic(trace).filter(core=AI_CORE)
         share = pl.col("total_ns") / pl.col("total_ns").sum() * 100
-        return _cast_to_schema(type_rows.with_columns(average_ns="mean_ns", percent=share), CORE_TYPES)
+        return type_rows.with_columns(average_ns="mean_ns", percent=share).select(cast_columns(CORE_TYPES))
     total, count = _number_column("task_time") * 1e6, _number_column("execution_frequency")
     renamed = table.select(type="kernel_type", total_ns=total, count=count.cast(pl.Int64), average_ns=total / count,
                          percent=_number_column("percent"))  # fmt: skip
-    return _cast_to_schema(renamed.sort("total_ns", descending=True), CORE_TYPES)
+    return renamed.sort("total_ns", descending=True).select(cast_columns(CORE_TYPES))
 
 
 def core_operators(trace: Trace) -> pl.DataFrame:
@@ -165,7 +155,7 @@ def core_operators(trace: Trace) -> pl.DataFrame:
     details = details.with_columns(count=pl.coalesce("stored", "executions").cast(pl.Int64)).drop("stored", "executions")
     details = _add_framework_details(details, trace.source_table("framework_raw")).with_columns(type=pl.coalesce("type", plain))
     details = details.join(operator_work(trace).unique("name", keep="first"), on="name", how="left", maintain_order="left")
-    return _cast_to_schema(details, CORE_OPERATORS)
+    return details.select(cast_columns(CORE_OPERATORS))
 
 
 def _add_framework_details(details: pl.DataFrame, framework: pl.DataFrame | None) -> pl.DataFrame:
@@ -217,7 +207,7 @@ def ai_cpu_types(trace: Trace) -> pl.DataFrame:
         average_ns=pl.col("total_ns").mean(),
         average_dispatch_ns=pl.col("dispatch_ns").mean(),
     )
-    return _cast_to_schema(grouped.with_columns(percent=pl.col("total_ns") / pl.col("total_ns").sum() * 100), AI_CPU_TYPES)
+    return grouped.with_columns(percent=pl.col("total_ns") / pl.col("total_ns").sum() * 100).select(cast_columns(AI_CPU_TYPES))
 
 
 def count_executions(trace: Trace) -> Executions:
@@ -235,10 +225,6 @@ def count_executions(trace: Trace) -> Executions:
     total = rows.select(pl.coalesce("total", "length").sum().round().cast(pl.Int64)).item()
     lanes = rows.select("device", "stream").n_unique()
     return Executions(int(total or 0), lanes if rows.height else 0, rows["name"].n_unique() if rows.height else 0, rows.height)
-
-
-def _cast_to_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
 def _number_column(name: str) -> pl.Expr:

@@ -9,25 +9,16 @@ import polars as pl
 from steplens.analysis.operators.flops import flops_of_steps
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.parallel import Layout, by_rank
+from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.trace import Trace
 
-WORK = {
-    "rank": pl.Int64,
-    "flops": pl.Float64,
-    "flops_per_s": pl.Float64,
-    "utilization_percent": pl.Float64,
-    "normalized": pl.Float64,
-    "source": pl.String,
-}
-OPERATORS = {
-    "name": pl.String,
-    "cube_flops": pl.Float64,
-    "cube_flops_per_s": pl.Float64,
-    "cube_utilization_percent": pl.Float64,
-    "vector_flops": pl.Float64,
-    "vector_flops_per_s": pl.Float64,
-    "vector_utilization_percent": pl.Float64,
-}
+WORK = table_schema(
+    "rank, flops: Float64, flops_per_s: Float64, utilization_percent: Float64, normalized: Float64, source: String"
+)
+OPERATORS = table_schema(
+    "name: String, cube_flops: Float64, cube_flops_per_s: Float64, cube_utilization_percent: Float64, vector_flops: Float64, "
+    "vector_flops_per_s: Float64, vector_utilization_percent: Float64"
+)
 _MEGA, _GIGA = 1e6, 1e9
 #: column -> the source's name of it, and its unit
 _SOURCE = {

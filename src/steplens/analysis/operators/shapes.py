@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from steplens.analysis.tools.groups import number_groups
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
-STEPS: dict[str, Any] = {
-    "name": pl.String(),
-    "step": pl.Int64(),
-    "calls": pl.Int64(),
-    "shapes": pl.Int64(),
-    "new_shapes": pl.Int64(),
-    "new_calls": pl.Int64(),
-    "total_ns": pl.Int64(),
-    "new_ns": pl.Int64(),
-}
-OPERATORS: dict[str, Any] = {
-    "name": pl.String(),
-    "calls": pl.Int64(),
-    "steps": pl.Int64(),
-    "shapes": pl.Int64(),
-    "most_shapes_in_step": pl.Int64(),
-    "steps_with_new": pl.Int64(),
-    "new_shapes": pl.Int64(),
-    "new_percent": pl.Float64(),
-    "mean_first_ns": pl.Float64(),
-    "mean_repeated_ns": pl.Float64(),
-    "dynamic": pl.Boolean(),
-}
+STEPS = table_schema("name: String, step, calls, shapes, new_shapes, new_calls, total_ns, new_ns")
+OPERATORS = table_schema(
+    "name: String, calls, steps, shapes, most_shapes_in_step, steps_with_new, new_shapes, new_percent: Float64, "
+    "mean_first_ns: Float64, mean_repeated_ns: Float64, dynamic: Boolean"
+)
 
 
 def shapes(trace: Trace, by: str = "operator") -> pl.DataFrame:
@@ -104,7 +85,7 @@ def _per_step(calls: pl.DataFrame) -> pl.DataFrame:
             new_ns=pl.col("total_ns").filter(new).sum(),
         )
         .sort("name", "_place")
-        .select(pl.col(name).cast(dtype) for name, dtype in STEPS.items())
+        .select(cast_columns(STEPS))
     )
 
 
@@ -136,5 +117,5 @@ def _per_operator(calls: pl.DataFrame) -> pl.DataFrame:
         )
         .join(steps, on="name")
         .sort("new_shapes", "calls", "name", descending=[True, True, False])
-        .select(pl.col(name).cast(dtype) for name, dtype in OPERATORS.items())
+        .select(cast_columns(OPERATORS))
     )

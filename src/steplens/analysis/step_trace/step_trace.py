@@ -24,6 +24,7 @@ from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.phases import BACKWARD, FORWARD, phase_of_calls
 from steplens.analysis.tools.names import containing, distinct, with_prefix
 from steplens.analysis.tools.order import in_order
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.common.step_points import BACKWARD_POINT, FORWARD_POINT, named_points
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.building.lookup import first_rows
@@ -35,17 +36,7 @@ _TICK_NS = 10
 _GET_NEXT = r"(?i)get_?next"
 _ALL_REDUCE = r"(?i)all_?reduce"
 
-COLUMNS = {
-    "step": pl.Int64,
-    "start_ns": pl.Int64,
-    "forward_ns": pl.Int64,
-    "backward_ns": pl.Int64,
-    "end_ns": pl.Int64,
-    "total_ns": pl.Int64,
-    "interval_ns": pl.Int64,
-    "forward_backward_ns": pl.Int64,
-    "tail_ns": pl.Int64,
-}
+COLUMNS = table_schema("step, start_ns, forward_ns, backward_ns, end_ns, total_ns, interval_ns, forward_backward_ns, tail_ns")
 
 
 @dataclass(frozen=True)
@@ -154,7 +145,7 @@ def _add_part_lengths(points: pl.DataFrame) -> pl.DataFrame:
             forward_backward_ns=_length_between(forward, backward),
             tail_ns=_length_between(backward, pl.col("end_ns")),
         )
-        .select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+        .select(cast_columns(COLUMNS))
     )
 
 

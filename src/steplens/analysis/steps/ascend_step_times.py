@@ -8,23 +8,14 @@ import polars as pl
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.grouped_intervals import GroupedTimeline
 from steplens.analysis.tools.overlap import Int64Array, Intervals, subtract, union
+from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.schema import RECEIVE
 from steplens.trace.trace import Trace
 
-COLUMNS = {
-    "step": pl.Int64,
-    "start_ns": pl.Int64,
-    "duration_ns": pl.Int64,
-    "computing_ns": pl.Int64,
-    "communication_ns": pl.Int64,
-    "overlapped_ns": pl.Int64,
-    "communication_not_overlapped_ns": pl.Int64,
-    "free_ns": pl.Int64,
-    "preparing_ns": pl.Int64,
-    "stage_ns": pl.Int64,
-    "bubble_ns": pl.Int64,
-    "exclude_receive_ns": pl.Int64,
-}
+COLUMNS = table_schema(
+    "step, start_ns, duration_ns, computing_ns, communication_ns, overlapped_ns, communication_not_overlapped_ns, free_ns, "
+    "preparing_ns, stage_ns, bubble_ns, exclude_receive_ns"
+)
 
 
 def ascend_step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:

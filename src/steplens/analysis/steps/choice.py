@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.given_steps import given_steps
+from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.building.checks import parts_of_steps
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.together import once_for_traces
@@ -116,12 +117,9 @@ def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:
     return tuple(_with_others(trace, choice, left_out_by_step) for trace, choice in zip(traces, choices, strict=True))
 
 
+@once_per_trace
 def chosen_steps(trace: Trace) -> ChosenSteps:
     """The steps of a trace that figures are of, chosen together with the other traces of its run; see ``choose_steps``."""
-    return trace.once(_of_run)
-
-
-def _of_run(trace: Trace) -> ChosenSteps:
     return _with_others(trace, trace.once(_choose_for_trace), once_for_traces(_left_out_by_step, trace.companions))
 
 
@@ -230,11 +228,8 @@ def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequenc
     return ChosenSteps(steps, tuple(left_out[step] for step in sorted(left_out, key=lambda step: spans[step][0])), chosen.few)
 
 
+@once_per_trace
 def _cached_step_spans(trace: Trace) -> dict[int, tuple[int, int]]:
     """When each step of a trace ran."""
-    return trace.once(_step_spans)
-
-
-def _step_spans(trace: Trace) -> dict[int, tuple[int, int]]:
     rows = trace.required("steps").select("id", "start_ns", "end_ns").collect().iter_rows()
     return {step: (start, end) for step, start, end in rows}

@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.analysis.steps.device_work import COMMUNICATION, COMPUTING, COPY, NO_STEP, DeviceWork, device_parts, device_work
 from steplens.analysis.tools.grouped_intervals import GroupedTimeline
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import Int64Array, length_inside
 from steplens.trace.trace import Trace
 
@@ -31,6 +32,7 @@ COLUMNS = {
 _CUT = 0.5
 
 
+@once_per_trace
 def device_periods(trace: Trace) -> pl.DataFrame:
     """The device period of every step and its parts, one row per step in the order of ``steps``; ns, columns as in ``COLUMNS``.
 
@@ -54,10 +56,6 @@ def device_periods(trace: Trace) -> pl.DataFrame:
 
     Source: ``kernels``, ``communication``, ``steps``; unsafe where health doubts the clock of the device.
     """
-    return trace.once(_device_periods)
-
-
-def _device_periods(trace: Trace) -> pl.DataFrame:
     steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
     if not steps.height:
         return pl.DataFrame(schema=COLUMNS)

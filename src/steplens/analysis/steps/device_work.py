@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import Int64Array, Intervals, merge_intervals, subtract, union
 from steplens.trace.building.steps import step_of
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
@@ -76,20 +77,12 @@ def computing_tasks(trace: Trace) -> pl.LazyFrame:
     return trace.required("kernels").filter(pl.col("kind") == KIND_COMPUTE)
 
 
+@once_per_trace
 def device_work(trace: Trace) -> DeviceWork:
     """The work of the devices of one process; see ``DeviceWork``. Worked out once per trace.
 
     Source: ``kernels`` of the kinds compute, communication and copy, and ``communication``.
     """
-    return trace.once(_device_work)
-
-
-def device_parts(trace: Trace) -> DeviceParts:
-    """When the device does what; worked out once per trace."""
-    return trace.once(_device_parts)
-
-
-def _device_work(trace: Trace) -> DeviceWork:
     columns = ["start_ns", "end_ns", "launch_ns", "op", "step"]
     tasks = trace.required("kernels").select(*columns, kind=pl.col("kind").cast(pl.String).replace_strict(
         _KINDS, default=None, return_dtype=pl.Int64
@@ -121,6 +114,15 @@ def _device_work(trace: Trace) -> DeviceWork:
     )
 
 
+@once_per_trace
+def device_parts(trace: Trace) -> DeviceParts:
+    """When the device does what; worked out once per trace."""
+    work = device_work(trace)
+    computing, communication, copy = (work.intervals(kind) for kind in (COMPUTING, COMMUNICATION, COPY))
+    exposed = subtract(communication, computing)
+    return DeviceParts(computing, exposed, subtract(copy, union(computing, communication)), subtract(communication, exposed))
+
+
 def _are_numbered(trace: Trace, table: str) -> bool:
     """Whether rows say which launch and which task belong together, whether or not the other one is there."""
     return bool(trace.required(table).select(pl.col("correlation").is_not_null().any()).collect().item())
@@ -135,10 +137,3 @@ def _rows_of(numbers: pl.Series, ids: pl.Series) -> Int64Array:
     asked_ids = numbers.fill_null(sorted_ids[0] - 1).to_numpy()
     place = np.minimum(np.searchsorted(sorted_ids, asked_ids), len(sorted_ids) - 1)
     return np.where(sorted_ids[place] == asked_ids, order[place], NO_STEP)
-
-
-def _device_parts(trace: Trace) -> DeviceParts:
-    work = device_work(trace)
-    computing, communication, copy = (work.intervals(kind) for kind in (COMPUTING, COMMUNICATION, COPY))
-    exposed = subtract(communication, computing)
-    return DeviceParts(computing, exposed, subtract(copy, union(computing, communication)), subtract(communication, exposed))

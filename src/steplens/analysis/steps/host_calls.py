@@ -12,17 +12,7 @@ from steplens.analysis.steps.training_thread import TrainingThread, training_thr
 from steplens.analysis.tools import names
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract, union
-from steplens.trace.schema import (
-    DATALOADER_PREFIX,
-    GRADIENTS_PREFIX,
-    GRAPH_OPTIMIZER,
-    MODULE_PREFIX,
-    OPTIMIZER_CLOSURE,
-    OPTIMIZER_STEP_PREFIX,
-    SCOPE_BACKWARD,
-    SCOPE_FUNCTION,
-    SCOPE_MODULE,
-)
+from steplens.trace import schema
 from steplens.trace.trace import Trace
 
 #: runtime calls that wait for the device
@@ -90,10 +80,10 @@ def host_calls(trace: Trace) -> HostCalls | None:
         return None
     selected = _Selected.of(trace, thread, ops)
     step_starts = np.sort(trace.required("steps").select("start_ns").collect()["start_ns"].to_numpy())
-    data = selected.named_with(DATALOADER_PREFIX)
+    data = selected.named_with(schema.DATALOADER_PREFIX)
     operators, operator_starts = selected.operators()
     model, model_starts = _model_calls(trace, thread, selected)
-    optimizer = selected.ranges(OPTIMIZER_STEP_PREFIX, _SAYS_OPTIMIZER, GRAPH_OPTIMIZER)
+    optimizer = selected.ranges(schema.OPTIMIZER_STEP_PREFIX, _SAYS_OPTIMIZER, schema.GRAPH_OPTIMIZER)
     waits = _device_waits(trace, thread, selected)
     running, autograd = selected.backward_calls()
     backward = union(autograd, union(selected.says(_SAYS_BACKWARD), _engine_frames(trace, thread)))
@@ -111,7 +101,7 @@ def host_calls(trace: Trace) -> HostCalls | None:
         runs_in_backward=running,
         optimizer=optimizer,
         optimizer_ends=optimizer.end,
-        closure_starts=selected.called(OPTIMIZER_CLOSURE).start,
+        closure_starts=selected.called(schema.OPTIMIZER_CLOSURE).start,
         device_waits=waits,
         inference=bridge_gaps(subtract(operators, optimizer), union(union(data, waits), optimizer), step_starts),
     )
@@ -175,10 +165,10 @@ class _Selected:
         call_names = names.of_calls(trace)
         is_own = ops.select(thread.is_own().fill_null(False)).to_series()
         is_process = ops.select((pl.col("pid") == thread.pid).fill_null(False)).to_series()
-        is_call = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
-        gradients = names.with_prefix(call_names, GRADIENTS_PREFIX)
+        is_call = ops["scope"].is_in([schema.SCOPE_FUNCTION, schema.SCOPE_BACKWARD])
+        gradients = names.with_prefix(call_names, schema.GRADIENTS_PREFIX)
         # a graph of MindSpore runs on threads of its own
-        is_graph = bool(gradients) and not (is_own & (is_call | (ops["scope"] == SCOPE_MODULE))).any()
+        is_graph = bool(gradients) and not (is_own & (is_call | (ops["scope"] == schema.SCOPE_MODULE))).any()
         if is_graph:
             is_own = is_process
         return cls(ops, call_names, is_own, is_process, is_own & is_call, is_graph)
@@ -221,8 +211,8 @@ class _Selected:
         """When something runs that could be backward's work, and when autograd's nodes run, on any thread of the process."""
         wrappers = names.with_prefix(self.known, _ENGINE_PREFIX)
         if self.is_graph:
-            wrappers += names.with_prefix(self.known, GRADIENTS_PREFIX)
-        autograd = self.is_process & ((self.ops["scope"] == SCOPE_BACKWARD) | self._named(wrappers))
+            wrappers += names.with_prefix(self.known, schema.GRADIENTS_PREFIX)
+        autograd = self.is_process & ((self.ops["scope"] == schema.SCOPE_BACKWARD) | self._named(wrappers))
         communicates = self._named(names.containing(self.known, _COMMUNICATION))
         nodes = self._merge_calls(autograd)
         return union(nodes, self._merge_calls(self.is_operator & ~communicates)), nodes
@@ -234,12 +224,12 @@ class _Selected:
         """
         empty = np.empty(0, dtype=np.int64)
         if self.is_graph:
-            gradients = self._named(names.with_prefix(self.known, GRADIENTS_PREFIX))
-            is_other = self.is_own & ~gradients & ~self._named(names.containing(self.known, GRAPH_OPTIMIZER))
-            data = self._named(names.with_prefix(self.known, DATALOADER_PREFIX))
-            is_call = self.ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+            gradients = self._named(names.with_prefix(self.known, schema.GRADIENTS_PREFIX))
+            is_other = self.is_own & ~gradients & ~self._named(names.containing(self.known, schema.GRAPH_OPTIMIZER))
+            data = self._named(names.with_prefix(self.known, schema.DATALOADER_PREFIX))
+            is_call = self.ops["scope"].is_in([schema.SCOPE_FUNCTION, schema.SCOPE_BACKWARD])
             return np.sort(self.ops.filter((is_other & ~data & is_call).fill_null(False))["start_ns"].to_numpy())
-        is_backward = self.ops["scope"] == SCOPE_BACKWARD
+        is_backward = self.ops["scope"] == schema.SCOPE_BACKWARD
         numbered = self.ops["sequence"].is_not_null() & (self.ops["sequence"] >= 0)
         answered = self.ops.filter(self.is_process & is_backward & numbered)["sequence"].unique()
         forward = self.ops.filter(self.is_operator & ~is_backward & numbered).select("start_ns", "sequence")
@@ -261,8 +251,10 @@ def _is_outermost(start: Int64Array, end: Int64Array) -> pl.Series:
 
 def _model_calls(trace: Trace, thread: TrainingThread, selected: _Selected) -> tuple[Intervals, Int64Array]:
     """Calls of modules and ranges that say forward, on the training thread; of ranges in one another the outermost."""
-    is_module = selected.is_own & (selected.ops["scope"] == SCOPE_MODULE)
-    frames = trace.required("python").filter(thread.is_own() & pl.col("name").cast(pl.String).str.starts_with(MODULE_PREFIX))
+    is_module = selected.is_own & (selected.ops["scope"] == schema.SCOPE_MODULE)
+    frames = trace.required("python").filter(
+        thread.is_own() & pl.col("name").cast(pl.String).str.starts_with(schema.MODULE_PREFIX)
+    )
     modules = union(selected._merge_calls(is_module), merged(frames.select("start_ns", "end_ns").collect()))
     model = union(modules, selected.says(_SAYS_FORWARD))
     # an optimizer's or a loader's call of a module is none of the model

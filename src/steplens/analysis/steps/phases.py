@@ -10,7 +10,9 @@ import polars as pl
 from steplens.analysis.steps.backward import backward_passes
 from steplens.analysis.steps.device_work import COMMUNICATION, device_work
 from steplens.analysis.steps.host_calls import HostCalls, host_calls, outermost_calls, synchronising_calls
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merged, subtract, union
+from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.steps import step_of
 from steplens.trace.schema import SCOPE_BACKWARD
 from steplens.trace.trace import Trace
@@ -29,7 +31,7 @@ COLUMNS = dict.fromkeys(("step", "start_ns", "duration_ns", *FIGURES), pl.Int64)
 
 _ORDER = (DATA, FORWARD, BACKWARD, OPTIMIZER, DEVICE_WAIT, BETWEEN)
 
-NAMES = {"step": pl.Int64, "phase": pl.String, "name": pl.String, "calls": pl.Int64, "time_ns": pl.Int64}
+NAMES = table_schema("step, phase: String, name: String, calls, time_ns")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class HostPhases:
     between: Intervals
 
 
+@once_per_trace
 def host_phases(trace: Trace) -> pl.DataFrame:
     """The phases of the host duration of every step, one row per step in the order of ``steps``; ns, columns as in ``COLUMNS``.
 
@@ -74,15 +77,6 @@ def host_phases(trace: Trace) -> pl.DataFrame:
     Null where the trace holds no calls of the host. Source: ``ops``, ``api``, ``python``, ``communication``, ``steps``; unsafe
     where health reports lost or overlapping calls.
     """
-    return trace.once(_host_phases)
-
-
-def phase_intervals(trace: Trace) -> HostPhases | None:
-    """When the training thread was in which phase, over the whole trace; None where the trace holds no calls of the host."""
-    return trace.once(_phase_intervals)
-
-
-def _host_phases(trace: Trace) -> pl.DataFrame:
     steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
     phases = phase_intervals(trace)
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
@@ -95,10 +89,12 @@ def _host_phases(trace: Trace) -> pl.DataFrame:
     frame = pl.DataFrame({"step": steps["id"], "start_ns": start, "duration_ns": end - start})
     missing = pl.lit(None, dtype=pl.Int64)
     values = [missing.alias(name) if length is None else pl.Series(name, length) for name, length in lengths.items()]
-    return frame.with_columns(values).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
+    return frame.with_columns(values).select(cast_columns(COLUMNS))
 
 
-def _phase_intervals(trace: Trace) -> HostPhases | None:
+@once_per_trace
+def phase_intervals(trace: Trace) -> HostPhases | None:
+    """When the training thread was in which phase, over the whole trace; None where the trace holds no calls of the host."""
     calls = host_calls(trace)
     if calls is None:
         return None
@@ -180,21 +176,18 @@ def host_phase_names(trace: Trace) -> pl.DataFrame:
         .group_by("step", "phase", "name")
         .agg(calls=pl.len().cast(pl.Int64), time_ns=pl.col("time_ns").sum())
         .sort("step", "phase", "time_ns", "name", descending=[False, False, True, False])
-        .select(pl.col(name).cast(dtype) for name, dtype in NAMES.items())
+        .select(cast_columns(NAMES))
         .collect()
     )
 
 
+@once_per_trace
 def phase_of_calls(trace: Trace) -> pl.Series:
     """Phase of every row of ``ops``: what the training thread was doing when the call began.
 
     DATA, FORWARD, BACKWARD, OPTIMIZER or DEVICE_WAIT as in ``host_phases``; BETWEEN for calls in none of them, also of other
     threads. Calls of autograd are of backward wherever they run.
     """
-    return trace.once(_phase_of_calls)
-
-
-def _phase_of_calls(trace: Trace) -> pl.Series:
     calls = trace.required("ops").select("start_ns", "scope").collect()
     phases = phase_intervals(trace)
     start = calls["start_ns"].to_numpy()

@@ -10,6 +10,7 @@ import polars as pl
 from steplens.analysis.steps.choice import ChosenSteps, choose_steps
 from steplens.analysis.steps.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
+from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.trace import Trace
 
 #: host duration and device period are told apart where their medians differ by more than this share
@@ -101,6 +102,7 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     )
 
 
+@once_per_trace
 def usual_step_times(trace: Trace) -> pl.DataFrame:
     """The rows of ``chosen_step_times`` without single steps that stand out (``step_distribution``).
 
@@ -108,10 +110,6 @@ def usual_step_times(trace: Trace) -> pl.DataFrame:
     Steps that stand out are left out as long as they are less than one in eight: what recurs more often, such as an update
     after every fourth batch, is usual.
     """
-    return trace.once(_usual_step_times)
-
-
-def _usual_step_times(trace: Trace) -> pl.DataFrame:
     steps = chosen_step_times(trace)
     if not any_stands_out(steps):
         return steps

@@ -11,7 +11,9 @@ from steplens.analysis.steps.device_work import device_parts, device_work
 from steplens.analysis.steps.given_steps import given_steps
 from steplens.analysis.steps.phases import FIGURES as HOST_FIGURES
 from steplens.analysis.steps.phases import PHASES, host_phases, phase_intervals
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import length_inside
+from steplens.analysis.tools.schemas import cast_columns
 from steplens.trace.trace import Trace
 
 COLUMNS = {
@@ -79,18 +81,27 @@ def _of_given(trace: Trace) -> pl.DataFrame:
     return steps.select(values[name].cast(dtype).alias(name) for name, dtype in COLUMNS.items())
 
 
+@once_per_trace
 def chosen_step_times(trace: Trace) -> pl.DataFrame:
     """The rows of ``step_times`` that figures of "a step" are of."""
-    return trace.once(_chosen_step_times)
-
-
-def _chosen_step_times(trace: Trace) -> pl.DataFrame:
     return step_times(trace).filter("chosen")
 
 
+@once_per_trace
 def runs_behind(trace: Trace) -> bool:
     """Whether the device runs behind the host: work of the chosen steps ends after them, by more than 1 % of a step (median)."""
-    return trace.once(_runs_behind)
+    if not trace.has_accelerator:
+        return False
+    periods = device_periods(trace).select("step", "last_work_ns", "start_ns", "recorded")
+    hosts = trace.required("steps").select("id", "start_ns", "end_ns").collect()
+    steps = hosts.hstack(periods.select("last_work_ns", "recorded", device_start_ns="start_ns"))
+    steps = steps.filter(pl.col("id").is_in(list(chosen_steps(trace).steps)) & pl.col("recorded"))
+    if not steps.height:
+        return False
+    late = steps.select((pl.col("last_work_ns") - pl.col("end_ns")).median()).item()
+    usual = steps.select((pl.col("end_ns") - pl.col("start_ns")).median()).item()
+    # steps that the device itself marked begin with its work
+    return bool(late > _BEHIND * usual)
 
 
 def times_of_steps(trace: Trace) -> pl.DataFrame:
@@ -105,22 +116,7 @@ def times_of_steps(trace: Trace) -> pl.DataFrame:
         step_time_ns=step_time_ns,
         complete=~pl.col("step").is_in(incomplete).fill_null(False),
         chosen=pl.col("step").is_in(list(step_numbers)).fill_null(False),
-    ).select(pl.col(name).cast(dtype) for name, dtype in COLUMNS.items())
-
-
-def _runs_behind(trace: Trace) -> bool:
-    if not trace.has_accelerator:
-        return False
-    periods = device_periods(trace).select("step", "last_work_ns", "start_ns", "recorded")
-    hosts = trace.required("steps").select("id", "start_ns", "end_ns").collect()
-    steps = hosts.hstack(periods.select("last_work_ns", "recorded", device_start_ns="start_ns"))
-    steps = steps.filter(pl.col("id").is_in(list(chosen_steps(trace).steps)) & pl.col("recorded"))
-    if not steps.height:
-        return False
-    late = steps.select((pl.col("last_work_ns") - pl.col("end_ns")).median()).item()
-    usual = steps.select((pl.col("end_ns") - pl.col("start_ns")).median()).item()
-    # steps that the device itself marked begin with its work
-    return bool(late > _BEHIND * usual)
+    ).select(cast_columns(COLUMNS))
 
 
 def _whole_trace_times(trace: Trace) -> pl.DataFrame | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.analysis.tools import names
+from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.schema import STEP_PREFIX
 from steplens.trace.trace import Trace
 
@@ -23,15 +24,12 @@ class TrainingThread:
         return (pl.col("pid") == self.pid) & (pl.col("tid") == self.tid)
 
 
+@once_per_trace
 def training_thread(trace: Trace) -> TrainingThread | None:
     """The thread of the first step; where that calls nothing, and without steps, the thread with the most calls.
 
     None where there are no calls.
     """
-    return trace.once(_training_thread)
-
-
-def _training_thread(trace: Trace) -> TrainingThread | None:
     # the ranges of the steps themselves do not make a thread the one that trains
     is_step = pl.col("name").is_in(names.with_prefix(names.of_calls(trace), STEP_PREFIX))
     calls = trace.required("ops").filter(~is_step)

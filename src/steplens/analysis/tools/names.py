@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.schema import NAME
 from steplens.trace.trace import Trace
 
@@ -64,21 +65,15 @@ def _filter_names(names: tuple[str, ...], pattern: str) -> tuple[str, ...]:
     return tuple(all_names.filter(all_names.str.contains(pattern)).to_list())
 
 
+@once_per_trace
 def of_calls(trace: Trace) -> pl.Series:
     """The different names of operator calls, as ``distinct`` gives them; worked out once per trace."""
-    return trace.once(_of_calls)
-
-
-def _of_calls(trace: Trace) -> pl.Series:
     return distinct(trace.required("ops").select("name").collect()["name"])
 
 
+@once_per_trace
 def of_runtime(trace: Trace) -> pl.Series:
     """The same of runtime calls."""
-    return trace.once(_of_runtime)
-
-
-def _of_runtime(trace: Trace) -> pl.Series:
     return distinct(trace.required("api").select("name").collect()["name"])
 
 

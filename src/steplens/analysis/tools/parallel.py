@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from steplens.analysis.tools.once import once_per_run
 from steplens.trace.schema import RECEIVE, SEND
-from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 DATA_PARALLEL = "data"
@@ -56,6 +56,7 @@ def by_rank(traces: Sequence[Trace]) -> dict[int, list[Trace]]:
     return traces_of_rank
 
 
+@once_per_run
 def layout(traces: Sequence[Trace]) -> Layout:
     """How the job of these traces is spread.
 
@@ -64,10 +65,6 @@ def layout(traces: Sequence[Trace]) -> Layout:
     all-reduces and broadcasts alone data parallel, other collectives model parallel. Collectives whose operation is not known,
     such as those launched before the recording, say nothing where others are known.
     """
-    return once_for_traces(_determine_layout, traces)
-
-
-def _determine_layout(traces: Sequence[Trace]) -> Layout:
     ranks = tuple(by_rank(traces))
     metas = [trace.meta_values() for trace in traces]
     sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]

@@ -17,6 +17,7 @@ from steplens.collect.handoff import handler
 from steplens.collect.pytorch import kineto
 from steplens.collect.torch_internals import memory_categories, torch_events
 from steplens.common import rundir
+from steplens.formats.memory_categories import FILE
 
 SELF_CPU = "self_cpu_time_total"
 STACK_METRICS = (SELF_CPU, "self_npu_time_total", "self_cuda_time_total")
@@ -205,7 +206,7 @@ class ExportMethods:
 
     def _write_categories(self, run_directory: Path) -> None:
         """Write the categories of the last window, once; without them the timeline has none."""
-        if (run_directory / rundir.RAW_DIRECTORY / memory_categories.FILE).is_file():
+        if (run_directory / rundir.RAW_DIRECTORY / FILE).is_file():
             return
         window = self._session.closed
         if window is None or window.results is None:

@@ -12,23 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.common import rundir
-
-FILE = "memory_categories.json"
-
-_VERSION = 1
-
-#: as in ``steplens.analysis.memory.memory_categories``, which this package does not import; a test compares them
-CATEGORIES = (
-    "PARAMETER",
-    "OPTIMIZER_STATE",
-    "INPUT",
-    "TEMPORARY",
-    "ACTIVATION",
-    "GRADIENT",
-    "AUTOGRAD_DETAIL",
-    "UNKNOWN",
-)
-ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
+from steplens.formats.memory_categories import ACTIONS, CATEGORIES, FILE, VERSION
 
 
 def write_categories(results: Any, run_directory: Path) -> int:
@@ -67,7 +51,7 @@ def write_categories(results: Any, run_directory: Path) -> int:
         else:
             add_event(time, action, -size if action == destroyed else size, category_number(key, version), device)
     assert created < changed < destroyed
-    value = {"version": _VERSION, "torch": str(importlib.import_module("torch").__version__), "devices": list(devices), **columns}
+    value = {"version": VERSION, "torch": str(importlib.import_module("torch").__version__), "devices": list(devices), **columns}
     rundir.write_json(run_directory / rundir.RAW_DIRECTORY / FILE, value)
     return len(columns["time_ns"])
 

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from steplens.formats import ascend_results as names
-from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, RECEIVE_OPERATION, SELECTION, SEND_OPERATION
+from steplens.formats.ascend_terms import HCCL_OPERATIONS, POINT_TO_POINT_OPERATIONS, RECEIVE_OPERATION, SELECTION, SEND_OPERATION
 from steplens.readers.common import json_decoder
 from steplens.readers.common.ascend_csv_file import UNKNOWN, report_no_numbers
 from steplens.readers.common.microseconds import after_base, text_ns, with_possible_times
@@ -31,11 +31,8 @@ _LINK = re.compile(r"^(\d{1,9})-(\d{1,9})$")
 #: ``allreduce-top1`` in a result
 _SELECTED = re.compile(f"^(.+){SELECTION}")
 
-#: words of which the longest stand first
-_OPERATION = (
-    "(allgather|allreduce|alltoallvc|alltoallv|alltoall|barrier|batchsendrecv|broadcast|gather|invalid|receive|recv"
-    "|reducescatter|reduce|scatter|send)"
-)
+#: results of a CPU or a GPU have the operations of gloo and NCCL, too
+_OPERATION = f"({'|'.join((*HCCL_OPERATIONS, 'barrier', 'gather', 'recv'))})"
 
 # a number that has no type comes as its text, so that no digit of a time is lost
 _DECODER = json_decoder.Decoder[Any](float_hook=str)

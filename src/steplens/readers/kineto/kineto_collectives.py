@@ -31,7 +31,8 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
 }
 
-#: operations by the words in their many names, the longer word first where one contains the other
+#: operations of NCCL, whose variants count as the operation itself (unlike ``ascend_terms.HCCL_OPERATIONS``), by the words in
+#: their many names, the longer word first where one contains the other
 _OPERATIONS = (
     "reducescatter",
     "allreduce",

@@ -9,13 +9,11 @@ import polars as pl
 
 from steplens.common import rundir
 from steplens.common.errors import InputError
+from steplens.formats.memory_categories import FILE, VERSION
 from steplens.readers.common import json_decoder
 from steplens.trace.trace import Trace
 
-FILE = "memory_categories.json"
-
 _LARGEST_BYTES = 1 << 30
-_VERSION = 1
 
 
 class _Columns(msgspec.Struct):
@@ -58,7 +56,7 @@ def read(run_directory: Path) -> pl.DataFrame | None:
         if path.stat().st_size > _LARGEST_BYTES:
             raise ValueError("larger than such a file can be")
         columns = _DECODER.decode(path.read_bytes())
-        if columns.version != _VERSION:
+        if columns.version != VERSION:
             raise ValueError(f"of version {columns.version}, which this steplens does not know")
         names = [name.partition(":") for name in columns.devices]
         frame = pl.DataFrame(

@@ -29,7 +29,7 @@ _TYPES = {
 _UNKNOWN = "unknown"
 _NO_LETTER = re.compile(r"[^A-Za-z]")
 
-#: words that name a type, the longer one first where one contains the other
+#: words that name a type, of any library (HCCL alone: ``ascend_terms.HCCL_OPERATIONS``), the longer one before what it contains
 _KNOWN = re.compile(
     "reducescatter|allreduce|allgather|alltoallv|alltoall|broadcast|batchsendrecv|sendrecv|"
     "scatter|gather|barrier|receive|recv|send|reduce"

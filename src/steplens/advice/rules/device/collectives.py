@@ -51,15 +51,16 @@ def byte_alignment(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
         bandwidth = float(even["size"].sum()) / max(float(even["duration_ns"].sum()), 1)
         evidence.append(Evidence("even_bandwidth", bandwidth, "GB/s", per_step=False))
     worth = lost >= least_share * facts.step_ns > 0
-    yield Finding(
-        rule=byte_alignment.name,
+    saving = Saving(0, lost, per_step(facts, odd)) if worth else None
+    urgency = LOW if share < _FEW or lost <= 0 < even.height else HIGH if share >= _MANY else MEDIUM
+    yield facts.make_finding(
+        byte_alignment.name,
+        evidence,
+        saving,
         confidence=0.7,
-        evidence=tuple(evidence),
-        saving=Saving(0, lost, per_step(facts, odd)) if worth else None,
-        step_ns=facts.step_ns,
         part="exposed_communication_ns",
         values={"unit": _UNIT},
-        urgency=LOW if share < _FEW or lost <= 0 < even.height else HIGH if share >= _MANY else MEDIUM,
+        urgency=urgency,
     )
 
 
@@ -159,16 +160,10 @@ def _small_operations_finding(facts: Facts, transport: str, limit: float, sent: 
         evidence.append(Evidence("small_bandwidth", float(small["size_mb"].sum()) / length_ms, "GB/s", per_step=False))
     if reference:
         evidence.append(Evidence("large_bandwidth", reference, "GB/s", per_step=False))
-    return Finding(
-        rule=small_packets.name,
-        subject=transport,
-        confidence=0.7,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(lost_ns) if priced else None,
-        step_ns=facts.step_ns,
-        part="exposed_communication_ns",
-        values={"limit": f"{transport} < {limit:.0f} MB"},
-        urgency=LOW,
+    saving = Saving.up_to(lost_ns) if priced else None
+    values = {"limit": f"{transport} < {limit:.0f} MB"}
+    return facts.make_finding(
+        small_packets.name, evidence, saving, confidence=0.7, subject=transport, part="exposed_communication_ns", values=values
     )
 
 
@@ -187,25 +182,21 @@ def _find_small_collectives(facts: Facts) -> Iterator[Finding]:
     length = per_step(facts, small)
     if length < _OF_A_STEP * facts.step_ns:
         return
-    yield Finding(
-        rule=small_packets.name,
-        confidence=0.5,
-        evidence=(
-            Evidence(
-                "small_operations",
-                100 * small.height / reduced.height,
-                "%",
-                steps_of(small),
-                top_values(small, "operation"),
-                False,
-            ),
-            Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
-            Evidence("in_small_operations", length, "ns"),
+    evidence = [
+        Evidence(
+            "small_operations", 100 * small.height / reduced.height, "%", steps_of(small), top_values(small, "operation"), False
         ),
-        step_ns=facts.step_ns,
+        Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
+        Evidence("in_small_operations", length, "ns"),
+    ]
+    urgency = MEDIUM if length >= 10 * _OF_A_STEP * facts.step_ns else LOW
+    yield facts.make_finding(
+        small_packets.name,
+        evidence,
+        confidence=0.5,
         part="exposed_communication_ns",
         values={"limit": "< 1 MiB"},
-        urgency=MEDIUM if length >= 10 * _OF_A_STEP * facts.step_ns else LOW,
+        urgency=urgency,
     )
 
 
@@ -234,15 +225,9 @@ def synchronized_batchnorm(facts: Facts, *, least_calls: int = 20, least_share: 
     within = (last >= 0) & (in_batchnorm["at"].to_numpy() < ends[np.maximum(last, 0)])
     total = per_step(facts, in_batchnorm.filter(pl.Series(within)), "length")
     priced = total >= least_share * facts.step_ns > 0
-    yield Finding(
-        rule=synchronized_batchnorm.name,
-        confidence=0.8,
-        evidence=(
-            Evidence("batchnorm_calls", calls.height / facts.steps.height, "count", steps_of(calls)),
-            Evidence("batchnorm_collectives", total, "ns"),
-        ),
-        saving=Saving.up_to(total) if priced else None,
-        step_ns=facts.step_ns,
-        part="exposed_communication_ns",
-        urgency=LOW,
-    )
+    evidence = [
+        Evidence("batchnorm_calls", calls.height / facts.steps.height, "count", steps_of(calls)),
+        Evidence("batchnorm_collectives", total, "ns"),
+    ]
+    saving = Saving.up_to(total) if priced else None
+    yield facts.make_finding(synchronized_batchnorm.name, evidence, saving, confidence=0.8, part="exposed_communication_ns")

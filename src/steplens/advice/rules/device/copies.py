@@ -47,19 +47,14 @@ def exposed_copies(facts: Facts, *, least_share: float = 0.03) -> Iterator[Findi
         return
     hidden = min(alone, facts.median("computing_ns"))
     length = int(copies["duration_ns"].sum())
-    yield Finding(
-        rule=exposed_copies.name,
-        confidence=0.7,
-        evidence=(
-            Evidence("copying_input_alone", alone, "ns", steps_of(copies), source_lines(facts, copies)),
-            Evidence("copied_input", per_step(facts, copies, "bytes"), "bytes"),
-            Evidence("input_bandwidth", int(copies["bytes"].sum()) / max(length, 1), "GB/s", per_step=False),
-        ),
-        saving=Saving(0.0, 0.8 * hidden, hidden),
-        step_ns=facts.step_ns,
-        part="exposed_copy_ns",
-        values={"module": torch_module(facts.device)},
-    )
+    evidence = [
+        Evidence("copying_input_alone", alone, "ns", steps_of(copies), source_lines(facts, copies)),
+        Evidence("copied_input", per_step(facts, copies, "bytes"), "bytes"),
+        Evidence("input_bandwidth", int(copies["bytes"].sum()) / max(length, 1), "GB/s", per_step=False),
+    ]
+    saving = Saving(0.0, 0.8 * hidden, hidden)
+    values = {"module": torch_module(facts.device)}
+    yield facts.make_finding(exposed_copies.name, evidence, saving, confidence=0.7, part="exposed_copy_ns", values=values)
 
 
 _PAGEABLE_TO_DEVICE = "HtoD (Pageable"
@@ -90,14 +85,7 @@ def pageable_copies(facts: Facts, *, least_share: float = 0.01) -> Iterator[Find
         length = int(rows["duration_ns"].sum())
         if length:
             evidence.append(Evidence(evidence_name, int(rows["bytes"].sum()) / length, "GB/s", per_step=False))
-    yield Finding(
-        rule=pageable_copies.name,
-        confidence=0.85,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(alone),
-        step_ns=facts.step_ns,
-        part="exposed_copy_ns",
-    )
+    yield facts.make_finding(pageable_copies.name, evidence, Saving.up_to(alone), confidence=0.85, part="exposed_copy_ns")
 
 
 #: a copy of this size takes hardly longer than an empty one
@@ -131,14 +119,9 @@ def small_copies(facts: Facts, *, least_copies: int = 16, least_share: float = 0
     if total < least_share * facts.step_ns:
         return
     likely = total * (1 - spans.height / small.height)
-    yield Finding(
-        rule=small_copies.name,
-        confidence=0.7,
-        evidence=(
-            Evidence("copying_alone", total, "ns", tuple(sorted(set(small["step"].to_list())))),
-            Evidence("copies", small.height / facts.steps.height, "count"),
-            Evidence("bytes_of_a_copy", float(small["bytes"].median() or 0), "bytes", per_step=False),  # type: ignore[arg-type]
-        ),
-        saving=Saving(likely / 2, likely, total),
-        step_ns=facts.step_ns,
-    )
+    evidence = [
+        Evidence("copying_alone", total, "ns", steps_of(small)),
+        Evidence("copies", small.height / facts.steps.height, "count"),
+        Evidence("bytes_of_a_copy", float(small["bytes"].median() or 0), "bytes", per_step=False),  # type: ignore[arg-type]
+    ]
+    yield facts.make_finding(small_copies.name, evidence, Saving(likely / 2, likely, total), confidence=0.7)

@@ -45,15 +45,9 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
     if wide.height:
         share = 100 * float(wide["duration_ns"].sum()) / max(float(slow["duration_ns"].sum()), 1)
         evidence.append(Evidence("aicpu_wide_types", share, "%", places=top_values(wide, "input_types"), per_step=False))
-    yield Finding(
-        rule=aicpu_operators.name,
-        confidence=0.9,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(facts.typical_length_ns(alone)),
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"operators": ", ".join(top_values(slow, "type"))},
-    )
+    saving = Saving.up_to(facts.typical_length_ns(alone))
+    values = {"operators": ", ".join(top_values(slow, "type"))}
+    yield facts.make_finding(aicpu_operators.name, evidence, saving, confidence=0.9, part="computing_ns", values=values)
 
 
 _COUNTER = "AI Core Freq"
@@ -85,18 +79,20 @@ def core_frequency(facts: Facts, *, least_drop: float = 0.05) -> Iterator[Findin
         return
     length = float(slow["duration_ns"].sum())
     mean = float((slow["mhz"] * slow["duration_ns"]).sum()) / length if length else rated
-    yield Finding(
-        rule=core_frequency.name,
+    evidence = [
+        Evidence("below_rated_clock", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type")),
+        Evidence("clock", mean, "MHz", per_step=False),
+        Evidence("rated_clock", rated, "MHz", per_step=False),
+    ]
+    saving = Saving.up_to(per_step(facts, slow, "lost_ns"))
+    values = {"percent": round(100 * (1 - mean / rated))}
+    yield facts.make_finding(
+        core_frequency.name,
+        evidence,
+        saving,
         confidence=0.9 if facts.profile.core_mhz else 0.6,
-        evidence=(
-            Evidence("below_rated_clock", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type")),
-            Evidence("clock", mean, "MHz", per_step=False),
-            Evidence("rated_clock", rated, "MHz", per_step=False),
-        ),
-        saving=Saving.up_to(per_step(facts, slow, "lost_ns")),
-        step_ns=facts.step_ns,
         part="computing_ns",
-        values={"percent": round(100 * (1 - mean / rated))},
+        values=values,
     )
 
 
@@ -125,18 +121,12 @@ def low_occupancy(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
     if lost < least_share * facts.step_ns or few.is_empty():
         return
     occupancy = float((few["occupancy"] * few["duration_ns"]).sum()) / max(float(few["duration_ns"].sum()), 1)
-    yield Finding(
-        rule=low_occupancy.name,
-        confidence=0.7,
-        evidence=(
-            Evidence("in_few_blocks", per_step(facts, few), "ns", steps_of(few), top_values(few, "name", "lost_ns")),
-            Evidence("kernels_of_few_blocks", few.height / facts.steps.height, "count"),
-            Evidence("occupancy", occupancy, "%", per_step=False),
-        ),
-        saving=Saving.up_to(lost),
-        step_ns=facts.step_ns,
-        part="computing_ns",
-    )
+    evidence = [
+        Evidence("in_few_blocks", per_step(facts, few), "ns", steps_of(few), top_values(few, "name", "lost_ns")),
+        Evidence("kernels_of_few_blocks", few.height / facts.steps.height, "count"),
+        Evidence("occupancy", occupancy, "%", per_step=False),
+    ]
+    yield facts.make_finding(low_occupancy.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns")
 
 
 _CUBE, _VECTOR, _MIXED = ("AI_CORE", "MIX_AIC"), ("AI_VECTOR_CORE",), "MIX_AIC"
@@ -166,15 +156,9 @@ def uneven_blocks(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
     lost = per_step(facts, uneven, "lost_ns")
     if lost < least_share * facts.step_ns or not facts.step_ns:
         return
-    yield Finding(
-        rule=uneven_blocks.name,
-        confidence=0.7,
-        evidence=(
-            Evidence("in_uneven_blocks", per_step(facts, uneven), "ns", steps_of(uneven), top_values(uneven, "type", "lost_ns")),
-            Evidence("uneven_tasks", uneven.height / facts.steps.height, "count"),
-        ),
-        saving=Saving.up_to(lost),
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"cores": cube, "vector_cores": facts.profile.vector_cores or cube},
-    )
+    evidence = [
+        Evidence("in_uneven_blocks", per_step(facts, uneven), "ns", steps_of(uneven), top_values(uneven, "type", "lost_ns")),
+        Evidence("uneven_tasks", uneven.height / facts.steps.height, "count"),
+    ]
+    values = {"cores": cube, "vector_cores": facts.profile.vector_cores or cube}
+    yield facts.make_finding(uneven_blocks.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns", values=values)

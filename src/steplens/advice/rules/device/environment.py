@@ -62,12 +62,12 @@ def environment_variables(facts: Facts) -> Iterator[Finding]:
         if not isinstance(value, str) or not check.harms(value.strip()):
             continue
         assignment = f"{name}={value.strip()[:_LONGEST]}"
-        yield Finding(
-            rule=environment_variables.name,
-            subject=name,
+        values = {"variable": name, "change": check.change}
+        yield facts.make_finding(
+            environment_variables.name,
+            [Evidence(f"variable_{name.lower()}", 0, "", places=(assignment,), per_step=False)],
             confidence=0.9,
-            evidence=(Evidence(f"variable_{name.lower()}", 0, "", places=(assignment,), per_step=False),),
-            step_ns=facts.step_ns,
-            values={"variable": name, "change": check.change},
+            subject=name,
+            values=values,
             urgency=check.urgency,
         )

@@ -9,21 +9,12 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import LOW, Evidence, Finding, Saving
+from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.device.operator_patterns import (
-    FUSED_ELSEWHERE,
-    FUSED_OPTIMIZERS,
-    LETTER_OF,
-    LETTERS,
-    OTHER,
-    PATTERNS,
-    TRANSPARENT,
-    Pattern,
-)
+from steplens.advice.rules.device import operator_patterns as patterns
 from steplens.advice.rules.optimizers import costliest_optimizer
 from steplens.advice.rules.tools.task_rows import Rows, row_findings
-from steplens.advice.rules.tools.tasks import is_significant, steps_of, top_values
+from steplens.advice.rules.tools.tasks import costliest_lines, is_significant, steps_of
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.analysis.tools.groups import are_among
 from steplens.analysis.tools.names import looked_up
@@ -37,7 +28,7 @@ from steplens.trace.schema import CORE_CPU, SCOPE_FUNCTION
 _FOREACH, _FUSED = "_foreach_", r"_fused_|npu_apply|NpuFused|multi_tensor"
 _PASSES = 2.0
 _BREAK = "\n"
-_CODES = {name: ord(letter) for name, letter in LETTER_OF.items()}
+_CODES = {name: ord(letter) for name, letter in patterns.LETTER_OF.items()}
 
 
 @rule(rests_on=(OPERATOR_CALLS,))
@@ -50,15 +41,15 @@ def unfused_operators(facts: Facts) -> Iterator[Finding]:
     Where health calls device times per operator unsafe, or nothing tells the price, Ascend's patterns are named without.
     """
     yield from _find_unfused_optimizer(facts)
-    possible = {LETTER_OF.get(name, OTHER) for name in facts.names.to_list()}
-    if not any(pattern.fused_on(facts.device) and set(pattern.needs) <= possible for pattern in PATTERNS.values()):
+    possible = {patterns.LETTER_OF.get(name, patterns.OTHER) for name in facts.names.to_list()}
+    if not any(pattern.fused_on(facts.device) and set(pattern.needs) <= possible for pattern in patterns.PATTERNS.values()):
         return
     calls = _outermost_calls(facts)
     if calls.is_empty():
         return
     # a letter per call, and a line break before the first call of a thread's step; places tells which letter is which call
-    letter = pl.col("name").replace_strict(_CODES, default=ord(OTHER), return_dtype=pl.UInt8)
-    letters = looked_up(calls["name"], letter, ord(OTHER))
+    letter = pl.col("name").replace_strict(_CODES, default=ord(patterns.OTHER), return_dtype=pl.UInt8)
+    letters = looked_up(calls["name"], letter, ord(patterns.OTHER))
     lane = calls.select(pl.struct("pid", "tid", "step").rle_id()).to_series().to_numpy()
     places = np.arange(calls.height) + lane
     text = np.full(int(places[-1]) + 1, ord(_BREAK), dtype=np.uint8)
@@ -67,12 +58,12 @@ def unfused_operators(facts: Facts) -> Iterator[Finding]:
     call_at[places] = np.arange(calls.height)
     left = text.copy()
     present = set(np.unique(letters).tobytes().decode("ascii"))
-    for name, pattern in PATTERNS.items():
+    for name, pattern in patterns.PATTERNS.items():
         if not pattern.fused_on(facts.device) or not set(pattern.needs) <= present:
             continue
         spans = [match.span() for match in pattern.expression.finditer(left.tobytes().decode("ascii"))]
         for begin, end in spans:
-            left[begin:end] = ord(OTHER)
+            left[begin:end] = ord(patterns.OTHER)
         if spans:
             members = [call_at[begin:end] for begin, end in spans]
             yield from _sequence_finding(facts, name, pattern, calls, members, letters)
@@ -81,7 +72,7 @@ def unfused_operators(facts: Facts) -> Iterator[Finding]:
 def _sequence_finding(
     facts: Facts,
     name: str,
-    pattern: Pattern,
+    pattern: patterns.Pattern,
     calls: pl.DataFrame,
     members: list[Int64Array],
     letters: npt.NDArray[np.uint8],
@@ -100,29 +91,29 @@ def _sequence_finding(
     priced = has_times and is_significant(facts, saved)
     if not priced and facts.device != NPU:
         return
-    evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), _costliest_lines(rows))]
+    evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), costliest_lines(rows))]
     if has_times:
         spent = facts.typical_ns(rows.select("step", length=pl.Series(length)), "length")
         evidence.append(Evidence("in_unfused_sequences", spent, "ns"))
     example = " > ".join(
-        LETTERS[letter].split()[0] for letter in code[: len(members[0])].tobytes().decode("ascii") if letter in LETTERS
+        patterns.LETTERS[letter].split()[0]
+        for letter in code[: len(members[0])].tobytes().decode("ascii")
+        if letter in patterns.LETTERS
     )
-    yield Finding(
-        rule=unfused_operators.name,
-        subject=name,
-        confidence=0.7,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(saved) if priced else None,
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"sequence": example, "fused": pattern.fused_on(facts.device)},
-        urgency=LOW,
+    saving = Saving.up_to(saved) if priced else None
+    values = {"sequence": example, "fused": pattern.fused_on(facts.device)}
+    yield facts.make_finding(
+        unfused_operators.name, evidence, saving, confidence=0.7, subject=name, part="computing_ns", values=values
     )
 
 
 def _find_unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     """With k calls over all parameters, a fused update takes about 2 / k of the time: it makes two passes over the data."""
-    update = None if facts.device == CORE_CPU else costliest_optimizer(facts, FUSED_OPTIMIZERS.get(facts.device, FUSED_ELSEWHERE))
+    update = (
+        None
+        if facts.device == CORE_CPU
+        else costliest_optimizer(facts, patterns.FUSED_OPTIMIZERS.get(facts.device, patterns.FUSED_ELSEWHERE))
+    )
     if update is None:
         return
     name, ranges, calls = update.name, update.ranges, update.calls
@@ -143,16 +134,10 @@ def _find_unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     if has_times:
         evidence.append(Evidence("in_unfused_sequences", length, "ns"))
     fused = f"torch_npu.optim.NpuFused{name}" if facts.device == NPU else f"torch.optim.{name}(..., fused=True)"
-    yield Finding(
-        rule=unfused_operators.name,
-        subject="optimizer",
-        confidence=0.8,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(saved) if priced else None,
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"sequence": f"{name}.step", "fused": fused},
-        urgency=LOW,
+    saving = Saving.up_to(saved) if priced else None
+    values = {"sequence": f"{name}.step", "fused": fused}
+    yield facts.make_finding(
+        unfused_operators.name, evidence, saving, confidence=0.8, subject="optimizer", part="computing_ns", values=values
     )
 
 
@@ -160,15 +145,9 @@ def _outermost_calls(facts: Facts) -> pl.DataFrame:
     """The calls of operators that the program makes itself, in order of thread and time."""
     functions = facts.named_calls.filter(pl.col("scope") == SCOPE_FUNCTION)
     within = are_among(functions["parent"], functions["id"])
-    outermost = functions.filter(pl.Series(~within) & ~pl.col("name").is_in(list(TRANSPARENT)))
+    outermost = functions.filter(pl.Series(~within) & ~pl.col("name").is_in(list(patterns.TRANSPARENT)))
     columns = ["name", "step", "pid", "tid", "start_ns", "duration_ns", "device_total_ns", "stack"]
     return in_order(outermost.select(columns), "pid", "tid", "start_ns")
-
-
-def _costliest_lines(rows: pl.DataFrame) -> tuple[str, ...]:
-    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
-    located = rows.drop_nulls("stack").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
-    return top_values(located, "line")
 
 
 @rule(rests_on=(KERNEL_CALLS, KERNEL_TIMES), devices=EVERY_ACCELERATOR)

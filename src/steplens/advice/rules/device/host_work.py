@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import LOW, Evidence, Finding, Saving
+from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.tools.tasks import growing_segments, matching_rows, per_step, steps_of, top_values
 from steplens.analysis.tools.overlap import Intervals, length_inside, merge_intervals
@@ -44,20 +44,14 @@ def allocation_calls(facts: Facts, *, least_ns: int = 10_000_000, least_share: f
         return
     idle = facts.idle_during(calls)
     priced = idle >= least_share * facts.step_ns
-    yield Finding(
-        rule=allocation_calls.name,
-        confidence=0.8,
-        evidence=(
-            Evidence("in_allocation_calls", per_step(facts, calls), "ns", steps_of(calls), top_values(calls, "name")),
-            Evidence("allocation_calls", calls.height / facts.steps.height, "count"),
-            Evidence("idle_while_allocating", idle, "ns"),
-        ),
-        saving=Saving(idle / 2, idle, idle) if priced else None,
-        step_ns=facts.step_ns,
-        part="idle_ns",
-        values={"change": growing_segments(facts.device)},
-        urgency=LOW,
-    )
+    evidence = [
+        Evidence("in_allocation_calls", per_step(facts, calls), "ns", steps_of(calls), top_values(calls, "name")),
+        Evidence("allocation_calls", calls.height / facts.steps.height, "count"),
+        Evidence("idle_while_allocating", idle, "ns"),
+    ]
+    saving = Saving(idle / 2, idle, idle) if priced else None
+    values = {"change": growing_segments(facts.device)}
+    yield facts.make_finding(allocation_calls.name, evidence, saving, confidence=0.8, part="idle_ns", values=values)
 
 
 _STATIC, _DYNAMIC = "(?i)^static$", "(?i)^dynamic$"
@@ -83,14 +77,8 @@ def dynamic_shapes(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     if calls.height:
         evidence.append(Evidence("preparing_operators", per_step(facts, calls), "ns", places=top_values(calls, "name")))
     priced = idle >= least_share * facts.step_ns > 0
-    yield Finding(
-        rule=dynamic_shapes.name,
-        confidence=0.7,
-        evidence=tuple(evidence),
-        saving=Saving.up_to(idle) if priced else None,
-        step_ns=facts.step_ns,
-        part="idle_ns",
-        urgency=LOW,
+    yield facts.make_finding(
+        dynamic_shapes.name, evidence, Saving.up_to(idle) if priced else None, confidence=0.7, part="idle_ns"
     )
 
 
@@ -110,18 +98,13 @@ def operator_compilation(facts: Facts, *, least_calls: int = 20, least_share: fl
     priced = idle >= least_share * facts.step_ns > 0
     if calls.height < least_calls and not priced:
         return
-    yield Finding(
-        rule=operator_compilation.name,
-        confidence=0.8,
-        evidence=(
-            Evidence("compiling_calls", calls.height / facts.steps.height, "count", steps_of(calls), top_values(calls, "name")),
-            Evidence("in_compiling_calls", per_step(facts, calls), "ns"),
-            Evidence("idle_while_compiling", idle, "ns"),
-        ),
-        saving=Saving.up_to(idle) if priced else None,
-        step_ns=facts.step_ns,
-        part="idle_ns",
-        urgency=LOW,
+    evidence = [
+        Evidence("compiling_calls", calls.height / facts.steps.height, "count", steps_of(calls), top_values(calls, "name")),
+        Evidence("in_compiling_calls", per_step(facts, calls), "ns"),
+        Evidence("idle_while_compiling", idle, "ns"),
+    ]
+    yield facts.make_finding(
+        operator_compilation.name, evidence, Saving.up_to(idle) if priced else None, confidence=0.8, part="idle_ns"
     )
 
 
@@ -153,23 +136,18 @@ def slow_fetches(facts: Facts, *, least_ns: int = 10_000_000, least_share: float
     beyond = float((slow["duration_ns"] - usual).sum()) / facts.steps.height
     if beyond < least_share * facts.step_ns or slow.height < _LEAST_FETCHES or slow.height > _RARE * (fetches.height + 1):
         return
-    yield Finding(
-        rule=slow_fetches.name,
-        confidence=0.7,
-        evidence=(
-            Evidence(
-                "in_slow_fetches",
-                float(slow["duration_ns"].sum()) / facts.steps.height,
-                "ns",
-                steps_of(slow),
-                top_values(slow, "name"),
-            ),
-            Evidence("slow_fetches", slow.height, "count", per_step=False),
-            Evidence("usual_fetch", usual, "ns", per_step=False),
+    evidence = [
+        Evidence(
+            "in_slow_fetches",
+            float(slow["duration_ns"].sum()) / facts.steps.height,
+            "ns",
+            steps_of(slow),
+            top_values(slow, "name"),
         ),
-        saving=Saving(beyond / 2, beyond, beyond),
-        step_ns=facts.step_ns,
-    )
+        Evidence("slow_fetches", slow.height, "count", per_step=False),
+        Evidence("usual_fetch", usual, "ns", per_step=False),
+    ]
+    yield facts.make_finding(slow_fetches.name, evidence, Saving(beyond / 2, beyond, beyond), confidence=0.7)
 
 
 #: share of such a stretch that calls may take, and calls per ns in it
@@ -210,13 +188,8 @@ def suspected_collections(facts: Facts, *, least_ns: int = 200_000_000) -> Itera
     total = float(length[quiet].sum()) / facts.steps.height
     begins = facts.steps["start_ns"].to_numpy()
     numbers = {facts.numbers[index] for index in np.searchsorted(np.sort(begins), long_gaps.start[quiet], side="right") - 1}
-    yield Finding(
-        rule=suspected_collections.name,
-        confidence=0.4,
-        evidence=(
-            Evidence("quiet_stretches", total, "ns", tuple(sorted(numbers))),
-            Evidence("number_of_stretches", int(quiet.sum()), "count", per_step=False),
-        ),
-        saving=Saving.up_to(total),
-        step_ns=facts.step_ns,
-    )
+    evidence = [
+        Evidence("quiet_stretches", total, "ns", tuple(sorted(numbers))),
+        Evidence("number_of_stretches", int(quiet.sum()), "count", per_step=False),
+    ]
+    yield facts.make_finding(suspected_collections.name, evidence, Saving.up_to(total), confidence=0.4)

@@ -47,17 +47,13 @@ def blocking_launches(facts: Facts, *, least_share: float = 0.5, least_launches:
     if launches < least_launches or blocking.height <= least_share * launches:
         return
     idle = _idle_behind(facts, blocking)
-    yield Finding(
-        rule=blocking_launches.name,
-        confidence=0.9,
-        evidence=(
-            Evidence("launches_followed_by_waits", 100 * blocking.height / launches, "%", steps_of(blocking), per_step=False),
-            Evidence("waits_after_launches", blocking.height / facts.steps.height, "count", places=top_values(blocking, "name")),
-            Evidence("idle_behind_waits", idle, "ns"),
-        ),
-        saving=Saving(idle / 2, (1 - _GAPS_REMAIN) * idle, idle),
-        step_ns=facts.step_ns,
-        part="idle_ns",
+    evidence = [
+        Evidence("launches_followed_by_waits", 100 * blocking.height / launches, "%", steps_of(blocking), per_step=False),
+        Evidence("waits_after_launches", blocking.height / facts.steps.height, "count", places=top_values(blocking, "name")),
+        Evidence("idle_behind_waits", idle, "ns"),
+    ]
+    yield facts.make_finding(
+        blocking_launches.name, evidence, Saving(idle / 2, (1 - _GAPS_REMAIN) * idle, idle), confidence=0.9, part="idle_ns"
     )
 
 
@@ -149,18 +145,15 @@ def launch_bound(facts: Facts, *, least_tasks: int = 20, least_share: float = 0.
         return
     members = long[stretch]
     lengths = tasks["duration_ns"].to_numpy()[index][members]
-    yield Finding(
-        rule=launch_bound.name,
-        confidence=0.8 if facts.steps.height > 1 else 0.5,
-        evidence=(
-            Evidence("gaps_between_launches", total, "ns", tuple(sorted(set(step[members].tolist())))),
-            Evidence("late_kernels", float(sizes[long].sum()) / facts.steps.height, "count"),
-            Evidence("launch_bound_stretches", float(long.sum()) / facts.steps.height, "count"),
-            Evidence("task_length", float(np.median(lengths)), "ns", per_step=False),
-        ),
-        saving=Saving(total / 2, 0.8 * total, total),
-        step_ns=facts.step_ns,
-        part="idle_ns",
+    evidence = [
+        Evidence("gaps_between_launches", total, "ns", tuple(sorted(set(step[members].tolist())))),
+        Evidence("late_kernels", float(sizes[long].sum()) / facts.steps.height, "count"),
+        Evidence("launch_bound_stretches", float(long.sum()) / facts.steps.height, "count"),
+        Evidence("task_length", float(np.median(lengths)), "ns", per_step=False),
+    ]
+    saving = Saving(total / 2, 0.8 * total, total)
+    yield facts.make_finding(
+        launch_bound.name, evidence, saving, confidence=0.8 if facts.steps.height > 1 else 0.5, part="idle_ns"
     )
 
 

@@ -54,16 +54,17 @@ def bandwidth_contention(facts: Facts) -> Iterator[Finding]:
         return
     slow = slow.with_columns(lost_ns=1e6 * pl.col("transit_ms") * (1 - pl.col("bandwidth_gbps") / pl.col("reference")))
     steps = max(facts.steps.height, 1)
-    yield Finding(
-        rule=bandwidth_contention.name,
+    evidence = [
+        Evidence("slowed_operations", slow.height / steps, "count", steps_of(slow), top_values(slow, "name", "lost_ns")),
+        Evidence("slowed_bandwidth", float(slow["bandwidth_gbps"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
+        Evidence("undisturbed_bandwidth", float(slow["reference"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
+    ]
+    saving = Saving.up_to(per_step(facts, slow, "lost_ns"))
+    yield facts.make_finding(
+        bandwidth_contention.name,
+        evidence,
+        saving,
         confidence=0.7 if alone.height >= _LEAST_UNDISTURBED else 0.5,
-        evidence=(
-            Evidence("slowed_operations", slow.height / steps, "count", steps_of(slow), top_values(slow, "name", "lost_ns")),
-            Evidence("slowed_bandwidth", float(slow["bandwidth_gbps"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
-            Evidence("undisturbed_bandwidth", float(slow["reference"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
-        ),
-        saving=Saving.up_to(per_step(facts, slow, "lost_ns")),
-        step_ns=facts.step_ns,
         part="exposed_communication_ns",
     )
 

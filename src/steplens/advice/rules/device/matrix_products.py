@@ -56,23 +56,13 @@ def contended_matmuls(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fi
     if both.is_empty() or lost < least_share * facts.step_ns:
         return
     times = float((both["slow_ns"] * both["slow"]).sum()) / float((both["usual_ns"] * both["slow"]).sum())
-    yield Finding(
-        rule=contended_matmuls.name,
-        confidence=0.7,
-        evidence=(
-            Evidence(
-                "slowed_kernels",
-                slower.height / facts.steps.height,
-                "count",
-                steps_of(slower),
-                top_values(both, "name", "lost_ns"),
-            ),
-            Evidence("longer_beside_communication", 100 * (times - 1), "%", per_step=False),
+    evidence = [
+        Evidence(
+            "slowed_kernels", slower.height / facts.steps.height, "count", steps_of(slower), top_values(both, "name", "lost_ns")
         ),
-        saving=Saving.up_to(lost),
-        step_ns=facts.step_ns,
-        part="computing_ns",
-    )
+        Evidence("longer_beside_communication", 100 * (times - 1), "%", per_step=False),
+    ]
+    yield facts.make_finding(contended_matmuls.name, evidence, Saving.up_to(lost), confidence=0.7, part="computing_ns")
 
 
 #: kernels of the libraries that multiply in float32 outside matrix units, and those that use them
@@ -111,18 +101,13 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
         if takes_float32
         else "+with torch.autocast('cuda', dtype=torch.float16):   # with torch.amp.GradScaler"
     )
-    yield Finding(
-        rule=outside_matrix_units.name,
-        confidence=0.8,
-        evidence=(
-            Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks), top_values(tasks, "name")),
-            Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top_values(tasks, "category")),
-        ),
-        saving=Saving(_LOW * length, _LIKELY * length, most * length),
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"change": change, "type": "TF32" if takes_float32 else "float16"},
-    )
+    evidence = [
+        Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks), top_values(tasks, "name")),
+        Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top_values(tasks, "category")),
+    ]
+    saving = Saving(_LOW * length, _LIKELY * length, most * length)
+    values = {"change": change, "type": "TF32" if takes_float32 else "float16"}
+    yield facts.make_finding(outside_matrix_units.name, evidence, saving, confidence=0.8, part="computing_ns", values=values)
 
 
 def _capability_of_kernels(names: pl.Series) -> int | None:

@@ -88,34 +88,19 @@ def tasks_below_limits(tasks: pl.DataFrame, limits: Mapping[str, float]) -> pl.D
 def _unit_finding(
     facts: Facts, rule: str, looked_at: pl.DataFrame, slow: pl.DataFrame, *more: Evidence, confidence: float = 0.6
 ) -> Finding | None:
-    """What is said of tasks that no unit limits; None where next to nothing would be gained.
-
-    Args:
-        facts: the trace.
-        rule: name of the rule.
-        looked_at: the tasks that it judges.
-        slow: those that no unit limits, from ``tasks_below_limits``.
-        more: further evidence.
-        confidence: that the cause is named rightly.
-    """
+    """What is said of the tasks that no unit limits (``slow``, from ``tasks_below_limits``); None where it gains little."""
     lost = per_step(facts, slow, "lost_ns") if slow.height else 0.0
     if not is_significant(facts, lost):
         return None
     nearest = float((slow["nearness"] * slow["duration_ns"]).sum()) / max(float(slow["duration_ns"].sum()), 1)
-    return Finding(
-        rule=rule,
-        confidence=confidence,
-        evidence=(
-            Evidence("limited_by_nothing", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type", "lost_ns")),
-            Evidence("busiest_unit", 100 * nearest, "%", per_step=False),
-            Evidence("judged_tasks", per_step(facts, looked_at), "ns"),
-            *more,
-        ),
-        saving=Saving.up_to(lost),
-        step_ns=facts.step_ns,
-        part="computing_ns",
-        values={"operators": ", ".join(top_values(slow, "type", "lost_ns"))},
-    )
+    evidence = [
+        Evidence("limited_by_nothing", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type", "lost_ns")),
+        Evidence("busiest_unit", 100 * nearest, "%", per_step=False),
+        Evidence("judged_tasks", per_step(facts, looked_at), "ns"),
+        *more,
+    ]
+    values = {"operators": ", ".join(top_values(slow, "type", "lost_ns"))}
+    return facts.make_finding(rule, evidence, Saving.up_to(lost), confidence=confidence, part="computing_ns", values=values)
 
 
 def _bytes_of(tasks: pl.DataFrame) -> pl.Series:
@@ -158,15 +143,7 @@ _MUCH = 0.1
 def _slow_or_awkward(
     facts: Facts, rule: str, tasks: pl.DataFrame, slow: pl.DataFrame, is_awkward: Callable[[str], bool]
 ) -> Iterator[Finding]:
-    """The slow tasks with their price; where they cost next to nothing, the awkward ones without.
-
-    Args:
-        facts: the trace.
-        rule: name of the rule.
-        tasks: those that it judges.
-        slow: those of them that no unit limits, from ``tasks_below_limits``.
-        is_awkward: whether the shapes of a task's inputs, ``2,3;4``, have an axis that does not fit.
-    """
+    """The slow tasks with their price; where they cost next to nothing, those with awkward shapes (``2,3;4``) without."""
     distinct = tasks.select("input_shapes").unique()
     flags = [is_awkward(shapes or "") for shapes in distinct["input_shapes"].cast(pl.String)]
     flagged = distinct.with_columns(awkward=pl.Series(flags, dtype=pl.Boolean))
@@ -177,13 +154,9 @@ def _slow_or_awkward(
     if finding is not None:
         yield finding
     elif is_significant(facts, length):
-        yield Finding(
-            rule=rule,
-            confidence=0.5,
-            evidence=tuple(evidence),
-            step_ns=facts.step_ns,
-            values={"operators": ", ".join(top_values(awkward, "type"))},
-            urgency=MEDIUM if length >= _MUCH * facts.step_ns else LOW,
+        values = {"operators": ", ".join(top_values(awkward, "type"))}
+        yield facts.make_finding(
+            rule, evidence, confidence=0.5, values=values, urgency=MEDIUM if length >= _MUCH * facts.step_ns else LOW
         )
 
 

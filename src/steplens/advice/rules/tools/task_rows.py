@@ -104,15 +104,9 @@ def row_findings(
     if not costly:
         return
     steps = facts.recorded.height
-    yield Finding(
-        rule=rule,
-        confidence=confidence,
-        evidence=(
-            Evidence(what, sum(map(spent, costly)) / steps, "ns", rows.steps(costly), rows.words(costly)),
-            Evidence("sequence_tasks", sum(row.count * row.length for row in costly) / steps, "count"),
-        ),
-        saving=Saving.up_to(sum(worth(rows, row) for row in costly) / steps),
-        step_ns=facts.step_ns,
-        part=part,
-        values={"count": len(costly)},
-    )
+    evidence = [
+        Evidence(what, sum(map(spent, costly)) / steps, "ns", rows.steps(costly), rows.words(costly)),
+        Evidence("sequence_tasks", sum(row.count * row.length for row in costly) / steps, "count"),
+    ]
+    saving = Saving.up_to(sum(worth(rows, row) for row in costly) / steps)
+    yield facts.make_finding(rule, evidence, saving, confidence=confidence, part=part, values={"count": len(costly)})

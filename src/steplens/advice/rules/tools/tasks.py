@@ -91,8 +91,10 @@ def is_significant(facts: Facts, length_ns: float) -> bool:
 def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
     """The innermost source lines of the operators that launched most of these tasks; none where no stacks were recorded."""
     ops = facts.trace.required("ops").select(op="id", stack="stack").drop_nulls("stack").collect()
+    return costliest_lines(rows.select("op", "duration_ns").join(ops, on="op"), count)
+
+
+def costliest_lines(rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
+    """The innermost source lines of the stacks that most of ``duration_ns`` goes to."""
     line = pl.col("stack").cast(pl.String).str.split(";").list.first()
-    with_lines = (
-        rows.select("op", "duration_ns").join(ops, on="op").with_columns(line=line).filter(pl.col("line").str.len_chars() > 0)
-    )
-    return top_values(with_lines, "line", count=count)
+    return top_values(rows.with_columns(line=line).filter(pl.col("line").str.len_chars() > 0), "line", count=count)

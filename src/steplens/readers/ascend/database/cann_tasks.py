@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from steplens.formats.ascend_database import COMPUTE_SHAPES, COMPUTE_TEXTS
-from steplens.formats.ascend_terms import ELEMENT_BYTES, NO_NUMBER, NOT_AVAILABLE, OPERATION_TYPE
+from steplens.formats.ascend_terms import ELEMENT_BYTES, HCCL_OPERATIONS, NO_NUMBER, NOT_AVAILABLE, OPERATION_TYPE
 from steplens.formats.trace_view import COMMUNICATING
 from steplens.readers.ascend.ascend_communication import operation_kind
 from steplens.readers.ascend.database.cann_names import Enums, Texts, whole_table, with_valid_times
@@ -27,11 +27,8 @@ from steplens.trace.schema import (
 _OTHER_CORES = r"^(CPU|CUDA|ROCM)"
 
 _COPY_TASK = r"(?i)memcpy|memset|pcie_dma|^sdma"
-#: what a communication operation does: the leftmost of these words in its name, and of several there the longest
-_OPERATION = (
-    "(allgather|allreduce|alltoallvc|alltoallv|alltoall|batchsendrecv|broadcast|invalid|receive|reducescatter|reduce"
-    "|scatter|send)"
-)
+#: what a communication operation does
+_OPERATION = f"({'|'.join(HCCL_OPERATIONS)})"
 
 _COMPUTE = (
     "name", "globalTaskId", "blockNum", "mixBlockNum", "taskType", "opType", "inputFormats", "inputDataTypes", "inputShapes",

@@ -15,9 +15,10 @@ from typing import IO
 import numpy as np
 import polars as pl
 
-from steplens.analysis.memory.memory_categories import CATEGORIES, UNKNOWN, uncategorised_events
+from steplens.analysis.memory.memory_categories import UNKNOWN, uncategorised_events
 from steplens.analysis.memory.memory_timeline import Timeline, category_timeline
 from steplens.common.errors import InputError
+from steplens.formats.memory_categories import CATEGORIES
 from steplens.readers.steplens_run import memory_categories
 from steplens.trace.schema import CORE_CPU
 from steplens.writers.exports.json_events import split_into_chunks, write_cells
