@@ -20,7 +20,7 @@ from steplens.collect.black_box.step_history import StepHistory
 from steplens.collect.black_box.step_ring import StepRing
 from steplens.collect.common import clock, exception_text, interrupts, log, metadata, profiler_environment
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.common.health import ERROR, Health
+from steplens.collect.common.health import Health
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import handler
@@ -416,10 +416,7 @@ class BlackBox:
             self._previous_handler(number, frame)
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
-        log.report_failure(name, exception)
-        self._health.add(
-            "call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe="everything"
-        )
+        self._health.report_failure(name, exception)
 
 
 #: black boxes of this process, for its forked children

@@ -57,7 +57,7 @@ class RingSession(KinetoSession):
             window.run_directory = rundir.create_run_directory(parent, self._worker_name)
             raw = rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
             if window.recorders is not None:
-                window.recorders.relocate(raw)
+                window.recorders.folder = raw
             self._saving, self.window = True, window
             try:
                 self.finalize_trace()

@@ -96,7 +96,7 @@ class MarkRecorder:
         if text >= 0:
             self._add_row(text, MARKER, now, now, self._thread.native_id)
             if stream is not None:
-                self._streams.mark(text, self._thread.native_id, stream)
+                self._streams.start(text, self._thread.native_id, stream)
 
     def start(self, message: str, stream: Any, domain: str, kind: int = STARTED) -> int:
         """Begin a range; returns its number, or 0 when it is not recorded."""

@@ -64,16 +64,12 @@ def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | Non
 
 def not_collected(what: str, health: Health) -> None:
     """Say, and put on record for every window, what was asked for and is not available here."""
-    message = f"Not collected on this device: {what}."
-    log.info(message)
-    health.add("not_collected", INFO, message, configuration=True)
+    health.report("not_collected", INFO, f"Not collected on this device: {what}.", configuration=True)
 
 
 def _npu_can_be_recorded(health: Health) -> bool:
     problem = npu_problem()
     if problem is None:
         return True
-    message = f"No device data: {problem}."
-    log.warning(message)
-    health.add(MISSING, WARNING, message, unsafe=NO_DEVICE, configuration=True)
+    health.report(MISSING, WARNING, f"No device data: {problem}.", unsafe=NO_DEVICE, configuration=True)
     return False

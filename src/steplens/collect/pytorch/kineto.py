@@ -283,6 +283,7 @@ class KinetoSession(KinetoArguments):
             self._cancel_warmup(window)
             self._close_window(window, STATE_FAILED)
             return
+        name = window.run_directory.name
         if not window.saving.outcome:
             try:
                 if window.kineto is None:
@@ -290,9 +291,8 @@ class KinetoSession(KinetoArguments):
                 self._save_trace(window)
                 window.saving.outcome = rundir.STATE_COLLECTED
             except Exception as exception:  # the boundary to Kineto and the file system
-                message = f"The raw data of {window.run_directory.name} could not be saved: {exception_text.text_of(exception)}"
-                self._health.add("save_failed", ERROR, message, unsafe="everything")
-                log.error(message)
+                message = f"The raw data of {name} could not be saved: {exception_text.text_of(exception)}"
+                self._health.report("save_failed", ERROR, message, unsafe="everything")
                 window.saving.outcome = STATE_FAILED
                 # and with it the file that Kineto keeps open, which may be what fills the disk
                 window.kineto = None
@@ -300,11 +300,8 @@ class KinetoSession(KinetoArguments):
             device = self._device.summary() if self._device is not None else None
             saving.write_side_files(window, self.settings, device, self._user_metadata, self._health)
         except Exception as exception:  # without these files the trace is still worth having
-            message = (
-                f"What belongs to the trace of {window.run_directory.name} was not saved: {exception_text.text_of(exception)}"
-            )
-            self._health.add("save_failed", ERROR, message)
-            log.error(message)
+            reason = exception_text.text_of(exception)
+            self._health.report("save_failed", ERROR, f"What belongs to the trace of {name} was not saved: {reason}")
         self._close_window(window, window.saving.outcome)
         # Kineto's result is as large as the trace itself.
         window.kineto = None
@@ -415,18 +412,15 @@ class KinetoSession(KinetoArguments):
         else:
             return
         log.warning(message)
-        if window.state is WindowState.FAILED:
-            self._health.add("other_profiler", ERROR, message, unsafe="everything")
-        else:
-            self._health.add("other_profiler", WARNING, message, unsafe="averages over steps")
+        severity, unsafe = (ERROR, "everything") if window.failed else (WARNING, "averages over steps")
+        self._health.add("other_profiler", severity, message, unsafe=unsafe)
         self.stop_trace()
 
     def _not_held(self, window: Window) -> None:
         ended = not window.thread.is_alive()
         reason = "the thread in which it began has ended" if ended else "something else, such as another profiler, ended it"
         message = f"The window that began at step {window.span.first_step} is given up, because {reason}."
-        self._health.add("save_failed", ERROR, message, unsafe="everything")
-        log.error(message)
+        self._health.report("save_failed", ERROR, message, unsafe="everything")
 
     def _cancel_warmup(self, window: Window) -> None:
         """Bring Kineto back from warmup to rest: it only does so through a recording."""
@@ -463,8 +457,7 @@ class KinetoSession(KinetoArguments):
         self._expected_bytes = size
         if self._max_bytes is not None and size > self._max_bytes:
             message = f"The trace has {size} bytes, more than max_bytes={self._max_bytes}: its size was only estimated."
-            log.warning(message)
-            self._health.add("budget", WARNING, message)
+            self._health.report("budget", WARNING, message)
 
     def _has_room(self, parent: Path) -> bool:
         """Whether the disk has room for another window; says so if not."""
@@ -474,13 +467,10 @@ class KinetoSession(KinetoArguments):
                 f"Only {size_text(free)} are free in {parent} and the last window took {size_text(self._expected_bytes)}: "
                 "nothing is recorded in this window."
             )
-            log.error(message)
-            self._health.add("disk_space", ERROR, message)
+            self._health.report("disk_space", ERROR, message)
             return False
         if free < _LEAST_FREE_BYTES:
-            message = f"Only {free >> 10} KiB are free in {parent}, saving may fail."
-            log.warning(message)
-            self._health.add("disk_space", WARNING, message)
+            self._health.report("disk_space", WARNING, f"Only {free >> 10} KiB are free in {parent}, saving may fail.")
         return True
 
     def _write_state(self, window: Window, state: str, health: list[dict[str, Any]]) -> None:

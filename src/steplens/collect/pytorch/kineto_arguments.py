@@ -49,8 +49,7 @@ class KinetoArguments:
                 config["profile_all_threads"] = True
                 if self.settings.profile_memory:
                     message = "Kineto cannot record memory while it records all threads."
-                    log.warning(message)
-                    self._health.add("not_collected", WARNING, message, unsafe="memory")
+                    self._health.report("not_collected", WARNING, message, unsafe="memory")
             else:
                 self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
         window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.ascend import pytorch
-from steplens.collect.common import exception_text, interrupts, log, metadata, profiler_environment
+from steplens.collect.common import interrupts, log, metadata, profiler_environment
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.common.health import ERROR, INFO, WARNING, Health
+from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.common.plain_text import plain_text
 from steplens.collect.common.recording_settings import RecordingSettings
@@ -259,8 +259,7 @@ class _KinetoProfile(ExportMethods):
         if self._session.recorded_elsewhere:
             self._stop_requested = True
             message = "stop() was called from another thread than start(): recording ends at the next step()."
-            log.warning(message)
-            self._health.add("late_stop", WARNING, message)
+            self._health.report("late_stop", WARNING, message)
             return
         with self._lock:
             if self._inside:
@@ -460,11 +459,10 @@ class _KinetoProfile(ExportMethods):
     def _report_schedule_problem(self, message: str) -> None:
         # Without a schedule there is no plan to be shorter than: every recording ends like this.
         if self._schedule is not None:
-            log.warning(message)
             if message.startswith(STOPPED_INSIDE):
-                self._health.add("stopped_inside_step", WARNING, message, unsafe="averages over steps")
+                self._health.report("stopped_inside_step", WARNING, message, unsafe="averages over steps")
             else:
-                self._health.add("schedule", WARNING, message)
+                self._health.report("schedule", WARNING, message)
 
     def _guarded(self, name: str, call: Callable[[], Any]) -> None:
         try:
@@ -473,10 +471,7 @@ class _KinetoProfile(ExportMethods):
             self._call_failed(name, exception)
 
     def _call_failed(self, name: str, exception: BaseException) -> None:
-        log.report_failure(name, exception)
-        self._health.add(
-            "call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe="everything"
-        )
+        self._health.report_failure(name, exception)
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:

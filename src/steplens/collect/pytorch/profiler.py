@@ -135,8 +135,7 @@ class profile(_KinetoProfile):
         if self._session.window is not self._skipped_in:
             self._skipped_in = self._session.window
             message = "step() was called in another thread than the one that is recorded: it does not count in this window."
-            log.warning(message)
-            self._health.add("other_thread", WARNING, message, unsafe="averages over steps")
+            self._health.report("other_thread", WARNING, message, unsafe="averages over steps")
 
     def _within_budget(
         self, reason: str, ended: ProfilerAction, planned: ProfilerAction, asked: ProfilerAction
