@@ -10,6 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from steplens.collect.ascend.device_session import DeviceSession
+from steplens.collect.ascend.operator_arguments import OperatorArguments
+from steplens.collect.ascend.settings import DeviceOptions
+from steplens.collect.common.health import INFO, Health
+from steplens.collect.common.recording_settings import RecordingSettings
+
 #: environment variables that launchers of either framework set
 _DEVICE_VARIABLES = ("DEVICE_ID", "ASCEND_DEVICE_ID")
 
@@ -59,6 +65,23 @@ def mindspore_synchronize(_: int) -> None:
 def launches_from_queue() -> bool:
     """Whether ``torch_npu`` launches kernels from a thread of its own, where PyTorch's recorder sees no operator."""
     return _torch_npu() is not None and os.environ.get("TASK_QUEUE_ENABLE", "1") != "0"
+
+
+def device_session(settings: RecordingSettings, health: Health) -> DeviceSession:
+    """What records the NPU of a PyTorch program beside Kineto; ``health`` gets the findings."""
+    if launches_from_queue():
+        message = (
+            "torch_npu launches kernels from a thread of its own, which PyTorch's recorder does not see: "
+            "set TASK_QUEUE_ENABLE=0 to find the operator of a kernel."
+        )
+        health.report("task_queue", INFO, message, unsafe="device time per operator", configuration=True)
+    return DeviceSession(
+        DeviceOptions.of(settings.experimental, profile_memory=settings.profile_memory, record_shapes=settings.record_shapes),
+        device=torch_device,
+        synchronize=torch_synchronize,
+        report=health.add,
+        beside=OperatorArguments(health.add) if settings.experimental.record_op_args else None,
+    )
 
 
 def _torch_npu() -> Any:

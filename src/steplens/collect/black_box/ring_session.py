@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window
 from steplens.collect.torch_internals import other_profilers
@@ -20,6 +19,9 @@ class RingSession(KinetoSession):
     Kineto cannot give back what it has not recorded, so short windows follow one another without a gap; the second last is
     thrown away. Its results are kept as Kineto holds them, in C++, which takes no part of the training's time.
     """
+
+    # most windows are thrown away
+    _keeps_spare_files = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -95,10 +97,6 @@ class RingSession(KinetoSession):
     def _not_held(self, window: Window) -> None:
         # most windows are thrown away; one that was to be kept is missed when it is saved
         pass
-
-    def _spare_files(self) -> SpareFiles | None:
-        # most windows are thrown away
-        return None
 
     def _has_room(self, parent: Path) -> bool:
         # asked when a window opens, which takes no room yet

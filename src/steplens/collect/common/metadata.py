@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from steplens.collect.common import log
-from steplens.collect.common.plain_text import plain_text
+from steplens.collect.common.exception_text import plain_text
 from steplens.common import json_text
 
 #: Every text time of a result counts from a multiple of this many ns (about three months). It is Kineto's own

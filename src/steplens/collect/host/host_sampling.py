@@ -17,17 +17,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.host.host_sources import (
-    Disk,
-    Memory,
-    Network,
-    Numa,
-    Processors,
-    ProcessorTime,
-    Sample,
-    Series,
-    Source,
-)
+from steplens.collect.host import host_sources
+from steplens.collect.host.host_sources import ProcessorTime, Sample, Series, Source
 from steplens.collect.host.osrt import SystemCalls
 from steplens.common import rundir
 
@@ -78,11 +69,11 @@ class Sampler:
                 del self.problems["osrt"]
             return
         makers: dict[str, list[Callable[[], Source]]] = {
-            "cpu": [lambda: ProcessorTime(process), lambda: Processors(process)],
-            "mem": [lambda: Memory(process, psutil.virtual_memory)],
-            "disk": [lambda: Disk(process)],
-            "network": [lambda: Network(process, psutil.net_io_counters, psutil.net_if_stats)],
-            "numa": [lambda: Numa(process)],
+            "cpu": [lambda: ProcessorTime(process), lambda: host_sources.Processors(process)],
+            "mem": [lambda: host_sources.Memory(process, psutil.virtual_memory)],
+            "disk": [lambda: host_sources.Disk(process)],
+            "network": [lambda: host_sources.Network(process, psutil.net_io_counters, psutil.net_if_stats)],
+            "numa": [lambda: host_sources.Numa(process)],
         }
         for system in self._systems:
             for make in makers.get(system, []):

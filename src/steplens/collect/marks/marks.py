@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import clock, log
+from steplens.collect.common.exception_text import plain_text
 from steplens.collect.common.health import INFO, WARNING, Health
-from steplens.collect.common.plain_text import plain_text
 from steplens.collect.marks.stream_marks import StreamMarks
 from steplens.common import rundir
 

@@ -22,12 +22,11 @@ from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.common import clock, exception_text, log, metadata
 from steplens.collect.common.health import ERROR, WARNING, Health
 from steplens.collect.common.recording_settings import RecordingSettings
-from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch import saving
 from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.schedule_text import size_text
 from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
-from steplens.collect.pytorch.window import Span, Window, WindowState
+from steplens.collect.pytorch.window import Span, SpareFiles, Window, WindowState
 from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals import backward, child_threads, other_profilers
 from steplens.common import json_text, partial, rundir
@@ -58,6 +57,8 @@ class KinetoSession(KinetoArguments):
         probes: record the steps of the warmup too, and throw them away, to tell how large the window becomes.
         max_bytes: what a trace should not be larger than; said if it is.
     """
+
+    _keeps_spare_files = True
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class KinetoSession(KinetoArguments):
             thread=threading.current_thread(),
         )
         self._write_state(window, rundir.STATE_RECORDING, [])
-        window.saving.spare = self._spare_files()
+        window.saving.spare = SpareFiles() if self._keeps_spare_files else None
         raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
         window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=not sampled_elsewhere)
         self.window = window
@@ -387,9 +388,6 @@ class KinetoSession(KinetoArguments):
         rundir.write_json(path, state)
 
     # --- inside
-
-    def _spare_files(self) -> SpareFiles | None:
-        return SpareFiles()
 
     def _new_directory(self, parent: Path) -> Path:
         """The run directory of a window that opens."""

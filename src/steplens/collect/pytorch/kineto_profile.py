@@ -11,31 +11,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.ascend import pytorch
+from steplens.collect.ascend import frameworks
 from steplens.collect.common import interrupts, log, metadata, profiler_environment
+from steplens.collect.common.exception_text import plain_text
 from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.common.never_raise import never_raise
-from steplens.collect.common.plain_text import plain_text
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import at_exit
 from steplens.collect.handoff.path_creator import ProfPathCreator
 from steplens.collect.loaders import loader
-from steplens.collect.pytorch.actions import (
-    DELETE,
-    FINALIZE,
-    INIT,
-    READY,
-    RECORDING,
-    START,
-    STOP,
-    STOPPED_INSIDE,
-    WARM,
-    WARN,
-    ActionController,
-    ProfilerAction,
-    to_action,
-)
+from steplens.collect.pytorch import actions
+from steplens.collect.pytorch.actions import RECORDING, ActionController, ProfilerAction
 from steplens.collect.pytorch.activities import choose_activities, not_collected
 from steplens.collect.pytorch.budgets import Budget, Limits
 from steplens.collect.pytorch.export_methods import ExportMethods
@@ -140,7 +127,7 @@ class _KinetoProfile(ExportMethods):
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
-            device=pytorch.device_session(settings, self._health) if on_npu else None,
+            device=frameworks.device_session(settings, self._health) if on_npu else None,
             probes=self._show_plan,
             max_bytes=limits.max_bytes,
         )
@@ -153,14 +140,14 @@ class _KinetoProfile(ExportMethods):
         self._range_type: Any = importlib.import_module("torch.autograd.profiler").record_function
         self._controller = ActionController(
             {
-                WARN: self._report_schedule_problem,
-                INIT: self._init_trace,
-                WARM: session.warmup_trace,
-                START: self._start_trace,
-                STOP: self._stop_trace,
-                FINALIZE: session.finalize_trace,
-                READY: self._trace_ready,
-                DELETE: session.delete_prof_dir,
+                actions.WARN: self._report_schedule_problem,
+                actions.INIT: self._init_trace,
+                actions.WARM: session.warmup_trace,
+                actions.START: self._start_trace,
+                actions.STOP: self._stop_trace,
+                actions.FINALIZE: session.finalize_trace,
+                actions.READY: self._trace_ready,
+                actions.DELETE: session.delete_prof_dir,
             },
             self._call_failed,
         )
@@ -392,7 +379,7 @@ class _KinetoProfile(ExportMethods):
             return ProfilerAction.RECORD
         try:
             self._inside = True
-            return to_action(self._schedule(step))
+            return actions.to_action(self._schedule(step))
         finally:
             self._inside = False
 
@@ -459,7 +446,7 @@ class _KinetoProfile(ExportMethods):
     def _report_schedule_problem(self, message: str) -> None:
         # Without a schedule there is no plan to be shorter than: every recording ends like this.
         if self._schedule is not None:
-            if message.startswith(STOPPED_INSIDE):
+            if message.startswith(actions.STOPPED_INSIDE):
                 self._health.report("stopped_inside_step", WARNING, message, unsafe="averages over steps")
             else:
                 self._health.report("schedule", WARNING, message)

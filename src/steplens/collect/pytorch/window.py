@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch.window_recorders import WindowRecorders
+
+#: saving has no more than this many open at a time
+_SPARE_FILES = 8
+
+
+class SpareFiles:
+    """Open files that are held until a window is saved, because its program may have used up by then all that it may have.
+
+    None where there are none left.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+        with contextlib.suppress(OSError):
+            self._descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            while len(self._descriptors) < _SPARE_FILES:
+                self._descriptors.append(os.dup(self._descriptors[0]))
+
+    def give_back(self) -> None:
+        """Close them."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def __del__(self) -> None:
+        self.give_back()
 
 
 class WindowState(Enum):
