@@ -252,10 +252,6 @@ class BlackBox:
 
     # --- steps
 
-    def _stop_in_child(self) -> None:
-        # A worker that loads data inherits this object; the steps are its parent's.
-        self._running = False
-
     def _begin_step(self, elsewhere: bool = True) -> None:
         if self._session is not None:
             self._step_range = self._range_type(f"{STEP_PREFIX}{self.step_num}")
@@ -325,11 +321,7 @@ class BlackBox:
         log.warning(f"The black box goes on with the times of steps alone: {reason}")
 
     def _capture_event(self, kind: str, message: str) -> bool:
-        """Write what is kept.
-
-        Returns:
-            whether the window that was open is closed by that.
-        """
+        """Write what is kept; whether the window that was open is closed by that."""
         left = self._values["max_captures"] - len(self.captures)
         if left <= 0:
             return False
@@ -424,8 +416,9 @@ _recorders: weakref.WeakSet[BlackBox] = weakref.WeakSet()
 
 
 def _stop_recorders_in_child() -> None:
+    # A worker that loads data inherits these objects; the steps are its parent's.
     for recorder in _recorders:
-        recorder._stop_in_child()
+        recorder._running = False
 
 
 os.register_at_fork(after_in_child=_stop_recorders_in_child)

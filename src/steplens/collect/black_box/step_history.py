@@ -55,14 +55,7 @@ class StepHistory:
         return self._median
 
     def add(self, length_ns: int) -> bool:
-        """Add a step.
-
-        Args:
-            length_ns: how long it took.
-
-        Returns:
-            whether it is slow, judged by the steps before it.
-        """
+        """Add a step, which took ``length_ns``; whether it is slow, judged by the steps before it."""
         if self._until_refresh <= 0 and len(self._lengths) >= _LEAST:
             self._refresh_limit()
         self._until_refresh -= 1

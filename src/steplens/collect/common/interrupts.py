@@ -45,11 +45,7 @@ _ACTION_BYTES = 1024
 
 
 class _Action:
-    """What the system does at a signal now: a handler that is not Python's too, and the flags of ``signal.siginterrupt``.
-
-    Args:
-        number: the signal.
-    """
+    """What the system does at a signal now: a handler that is not Python's too, and the flags of ``signal.siginterrupt``."""
 
     def __init__(self, number: int) -> None:
         self._number = number

@@ -63,11 +63,7 @@ class RequestReceiver(Protocol):
 
 
 class Service:
-    """Watches and answers for one agent.
-
-    Args:
-        agent: gets the requests and gives the answers.
-    """
+    """Watches and answers for one agent, which gets the requests and gives the answers."""
 
     def __init__(self, agent: RequestReceiver) -> None:
         self._agent = agent

@@ -179,11 +179,7 @@ def _exception_reason(exception: BaseException) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Sample until told otherwise.
-
-    Args:
-        arguments: the process, the folder for the files, what to sample (separated by commas).
-    """
+    """Sample until told otherwise, by the process, the folder for the files, and what to sample (separated by commas)."""
     pid, folder, systems = int(arguments[0]), Path(arguments[1]), arguments[2].split(",")
     # Ctrl-C is meant for the training, which tells us when to end
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -360,9 +360,6 @@ class Delivers:
     """For ``_num_yielded``: the loop got a batch, or, at 0, an epoch begins.
 
     It has no ``__get__``, so reading goes to the iterator itself, as it does without us.
-
-    Args:
-        watch: is told.
     """
 
     def __init__(self, watch: LoaderWatch) -> None:

@@ -24,37 +24,27 @@ DATALOADER, SAVE_CHECKPOINT, FORWARD = "dataloader", "save_checkpoint", "forward
 #: PyTorch's types as the messages of communication name them; those of integers are called alike
 _TYPES = {"float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bfp16"}
 
+_ALLGATHER_VARIANTS = ("all_gather_single", "allgather_into_tensor_coalesced", "all_gather_single_coalesced")
+_REDUCE_SCATTER_VARIANTS = ("reduce_scatter_single", "reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced")
 #: operation -> which argument holds the data that this rank contributes, and the methods of a process group
 _OPERATIONS = {
-    "Allreduce": (0, "allreduce allreduce_coalesced"),
-    "Broadcast": (0, "broadcast"),
-    "Reduce": (0, "reduce"),
-    "Allgather": (
-        1,
-        "allgather allgather_coalesced _allgather_base all_gather_single allgather_into_tensor_coalesced "
-        "all_gather_single_coalesced",
-    ),
-    "ReduceScatter": (
-        1,
-        "reduce_scatter _reduce_scatter_base reduce_scatter_single reduce_scatter_tensor_coalesced "
-        "reduce_scatter_single_coalesced",
-    ),
-    "Alltoall": (1, "alltoall"),
-    "AlltoallV": (1, "alltoall_base all_to_all_single"),
-    "Gather": (1, "gather"),
-    "Scatter": (1, "scatter"),
-    "Send": (0, "send"),
-    "Recv": (0, "recv recv_anysource"),
-    "Barrier": (0, "barrier"),
+    "Allreduce": (0, ("allreduce", "allreduce_coalesced")),
+    "Broadcast": (0, ("broadcast",)),
+    "Reduce": (0, ("reduce",)),
+    "Allgather": (1, ("allgather", "allgather_coalesced", "_allgather_base", *_ALLGATHER_VARIANTS)),
+    "ReduceScatter": (1, ("reduce_scatter", "_reduce_scatter_base", *_REDUCE_SCATTER_VARIANTS)),
+    "Alltoall": (1, ("alltoall",)),
+    "AlltoallV": (1, ("alltoall_base", "all_to_all_single")),
+    "Gather": (1, ("gather",)),
+    "Scatter": (1, ("scatter",)),
+    "Send": (0, ("send",)),
+    "Recv": (0, ("recv", "recv_anysource")),
+    "Barrier": (0, ("barrier",)),
 }
 
 
 class AutomaticMarks:
-    """Replaces functions of PyTorch between :meth:`install` and :meth:`remove`.
-
-    Args:
-        recorder: gets the marks.
-    """
+    """Replaces functions of PyTorch between :meth:`install` and :meth:`remove`; the recorder gets the marks."""
 
     def __init__(self, recorder: MarkRecorder) -> None:
         self._recorder = recorder
@@ -97,7 +87,7 @@ class AutomaticMarks:
         types: Any = importlib.import_module("torch._C._distributed_c10d")
         # Methods and not functions of torch.distributed: those are compared with each other (batch_isend_irecv).
         for operation, (argument, methods) in _OPERATIONS.items():
-            for method in methods.split():
+            for method in methods:
                 self._replace_method(types.ProcessGroup, method, functools.partial(self._collective, operation, argument))
         self._replace_method(types.Work, "wait", self._wrap_wait)
 

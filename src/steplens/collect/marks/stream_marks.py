@@ -36,11 +36,7 @@ class _OnStream:
 
 
 class StreamMarks:
-    """The marks on streams of one window.
-
-    Args:
-        say: gets a sentence when a stream cannot be marked.
-    """
+    """The marks on streams of one window; ``say`` gets a sentence when a stream cannot be marked."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -24,11 +24,7 @@ STACK_SUFFIX = ".log"
 
 
 class ProfilerInterface:
-    """The part of the reference's inner interface that its user guide calls.
-
-    Args:
-        profiler: the profiler object.
-    """
+    """The part of the reference's inner interface that its user guide calls."""
 
     def __init__(self, profiler: ExportMethods) -> None:
         self._profiler = profiler
@@ -233,11 +229,7 @@ def _current_accelerator(run_directory: Path) -> str | None:
 
 
 def _export_run(to: str, run_directory: Path, target: Path, *options: str) -> str:
-    """Export a run directory in another process.
-
-    Returns:
-        what went wrong, in one sentence; empty when nothing did.
-    """
+    """Export a run directory in another process; what went wrong, in one sentence, and empty when nothing did."""
     command = [sys.executable, "-m", "steplens.writers.exports", to, str(run_directory), str(target), *options]
     done = subprocess.run(
         command,

@@ -434,11 +434,7 @@ class KinetoSession(KinetoArguments):
         window.kineto = None
 
     def _save_trace(self, window: Window) -> None:
-        """Write Kineto's result.
-
-        Raises:
-            OSError: the file could not be written completely; no part of it is left.
-        """
+        """Write Kineto's result; see ``saving.save_trace`` for what is raised."""
         target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
         begin = clock.monotonic_ns()
         results = window.kineto.kineto_results

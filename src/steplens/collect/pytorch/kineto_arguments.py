@@ -30,11 +30,7 @@ class KinetoArguments:
     window: Window | None
 
     def _new_kineto(self, window: Window) -> Any:
-        """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows.
-
-        Raises:
-            RuntimeError: another profiler has the recording of this process.
-        """
+        """PyTorch's object that holds a session, with arguments that it knows; RuntimeError while another profiler records."""
         other_profilers.refuse_a_second()
         profiler: Any = importlib.import_module("torch.autograd.profiler")
         config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig

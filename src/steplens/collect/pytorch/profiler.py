@@ -142,11 +142,7 @@ class profile(_KinetoProfile):
     ) -> tuple[ProfilerAction, ProfilerAction]:
         """The actions of the step that ended and of the next one, when limits may end a window before the schedule does.
 
-        Args:
-            reason: why the window should end; empty when it may go on.
-            ended: the action of the step that ended.
-            planned: what the schedule asks of the next step.
-            asked: what it asked of the one that ended.
+        ``reason`` is why it should end now; the schedule ``asked`` for the step that ended, and has ``planned`` the next one.
         """
         window = self._session.window
         if ended is ProfilerAction.RECORD and reason and window is not None:
