@@ -58,8 +58,7 @@ class RingSession(KinetoSession):
                 break
             window.run_directory = rundir.create_run_directory(parent, self._worker_name)
             raw = rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
-            if window.recorders is not None:
-                window.recorders.folder = raw
+            window.recorders.folder = raw
             self._saving, self.window = True, window
             try:
                 self.finalize_trace()
@@ -110,5 +109,4 @@ class RingSession(KinetoSession):
 def _give_up(window: Window) -> None:
     other_profilers.give_back_recording(window.kineto)
     window.kineto = None
-    if window.recorders is not None:
-        window.recorders.cancel()
+    window.recorders.cancel()

@@ -1,13 +1,15 @@
-"""What happens when a window is recorded: its analysis, in another process."""
+"""What happens when a window is recorded: its analysis, in another process; and at the end of a program whose profilers run."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 import sysconfig
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,13 +20,20 @@ from steplens.common import options, parent, rundir
 
 
 class WindowProfiler(Protocol):
-    """A profiler object, as far as the handler of its windows needs it."""
+    """A profiler object, as far as the handler of its windows and the end of the program need it."""
 
     def _relocate(self, parent: Path) -> None:
         """Move the run directory of the last window below ``parent``."""
 
-    def _collected_run(self) -> Path | None:
+    @property
+    def run_directory(self) -> Path | None:
         """The run directory of the last window, if its raw data is safe."""
+
+    def _end_of_program(self) -> None:
+        """Close the window that is open."""
+
+    def _remove_temporary(self) -> None:
+        """Remove data that nobody asked to keep."""
 
     def _follow_last_window(self) -> Callable[[Path], None]:
         """What is called with the new path of the last window when it has moved: its export methods then find it there."""
@@ -55,7 +64,7 @@ class TraceHandler:
         if self.dir_name is not None:
             # Already there, unless the handler is called by a function that hides it from the profiler.
             profiler._relocate(Path(self.dir_name))
-        run_directory = profiler._collected_run()
+        run_directory = profiler.run_directory
         if run_directory is None:
             return
         then = self._after_analysis(profiler, run_directory)
@@ -248,3 +257,28 @@ def wait_for_analyses(*_: Any) -> None:
     """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
     _analyses.wait()
     upload.wait_for_moves()
+
+
+#: profilers that were started, to be finished when the program ends
+_started: weakref.WeakSet[WindowProfiler] = weakref.WeakSet()
+
+
+def finish_at_exit(profiler: WindowProfiler) -> None:
+    """Close the window of ``profiler`` when the program ends, if it is open then."""
+    if not _started:
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
+    _started.add(profiler)
+
+
+def _at_exit() -> None:
+    """Close windows that are still open, then wait for the analyses, then remove data nobody asked to keep."""
+    profilers = list(_started)
+    try:
+        with interrupts.hold_signals():
+            for profiler in profilers:
+                profiler._end_of_program()
+        wait_for_analyses()
+    finally:
+        for profiler in profilers:
+            profiler._remove_temporary()

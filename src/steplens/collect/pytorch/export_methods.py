@@ -36,7 +36,7 @@ class ProfilerInterface:
         Args:
             async_mode: do not wait for it.
         """
-        run_directory = self._profiler._collected_run() if self._profiler._enabled else None
+        run_directory = self._profiler.run_directory
         if run_directory is None:
             self._profiler._say_no_window("analyse")
         elif async_mode:
@@ -52,8 +52,10 @@ class ExportMethods:
     _running: bool
     _session: kineto.KinetoSession
 
-    def _collected_run(self) -> Path | None:
-        raise NotImplementedError
+    @property
+    def run_directory(self) -> Path | None:
+        """The run directory of the last window whose raw data is safe; None before the first."""
+        return self._session.collected_run() if self._enabled else None
 
     @never_raise
     def export_chrome_trace(self, output_path: str | os.PathLike[str]) -> None:
@@ -154,7 +156,7 @@ class ExportMethods:
         A window of which nobody asks costs nothing.
         """
         window = self._session.closed if self._enabled else None
-        run_directory = self._collected_run() if window is not None else None
+        run_directory = self.run_directory
         if window is None or run_directory is None:
             self._say_no_window("events")
             return torch_events.no_events()
@@ -191,7 +193,7 @@ class ExportMethods:
 
     def _last_window(self, method: str, output_path: str | os.PathLike[str]) -> Path | None:
         paths.warn_if_unusual(output_path, f"output_path of {method}")
-        run_directory = self._collected_run() if self._enabled else None
+        run_directory = self.run_directory
         if run_directory is None:
             self._say_no_window(method)
         return run_directory

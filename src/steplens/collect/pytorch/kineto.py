@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import json
 import os
 import shutil
@@ -122,8 +121,8 @@ class KinetoSession(KinetoArguments):
         )
         self._write_state(window, rundir.STATE_RECORDING, [])
         window.saving.spare = SpareFiles() if self._keeps_spare_files else None
-        raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
-        window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=not sampled_elsewhere)
+        raw = window.run_directory / rundir.RAW_DIRECTORY
+        window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=self._device is None)
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -170,10 +169,7 @@ class KinetoSession(KinetoArguments):
             with contextlib.suppress(OSError):
                 self._write_state(window, rundir.STATE_RECORDING, [])
         # The NPU first: it records when this returns, so that no kernel of the first step is missed.
-        if self._device is not None:
-            begin = clock.monotonic_ns()
-            self._device.start()
-            window.counters["device_start_ns"] = clock.monotonic_ns() - begin
+        self._call_device(window, "device_start_ns", DeviceSession.start)
         window.span.whole_steps = self.between_steps
         # The window begins here, not where warmup began.
         window.thread, window.began_in = threading.current_thread(), backward.backward_number()
@@ -188,8 +184,7 @@ class KinetoSession(KinetoArguments):
         window.state = WindowState.RECORDING
         window.counters["enable_ns"] = clock.monotonic_ns() - window.span.start_monotonic_ns
         self._describe_in_trace()
-        if window.recorders is not None:
-            window.recorders.start()
+        window.recorders.start()
 
     @property
     def between_steps(self) -> bool:
@@ -208,7 +203,7 @@ class KinetoSession(KinetoArguments):
 
     def mark_step(self, number: int | None) -> None:
         """The step of this number begins; None: the last one has ended."""
-        if self.window is not None and self.window.recorders is not None:
+        if self.window is not None:
             self.window.recorders.step(number)
 
     def stop_trace(self) -> None:
@@ -227,24 +222,20 @@ class KinetoSession(KinetoArguments):
     def _stop_trace(self, window: Window) -> None:
         window.span.last_step = self.ended_step
         window.span.whole_steps &= self.between_steps
-        if window.recorders is not None:
-            window.recorders.stop()
+        window.recorders.stop()
         if self._device is not None:
             self._device.wait()
         window.span.end_ns, window.span.end_monotonic_ns = clock.both_ns()
         self._end_recording(window)
         window.counters["stop_ns"] = clock.monotonic_ns() - window.span.end_monotonic_ns
         window.counters["thread_wait_ns"] = window.threads.waited_ns
-        if self._device is not None:
-            begin = clock.monotonic_ns()
-            self._device.stop()
-            window.counters["device_stop_ns"] = clock.monotonic_ns() - begin
+        self._call_device(window, "device_stop_ns", DeviceSession.stop)
 
     def _end_recording(self, window: Window) -> None:
         """Take the result from Kineto."""
         kineto = window.kineto
         if window.held is None:
-            window.held = _can_end_window(window)
+            window.held = window.can_be_ended()
         try:
             if kineto.kineto_results is None:
                 child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
@@ -274,13 +265,9 @@ class KinetoSession(KinetoArguments):
 
     def _finalize_window(self, window: Window) -> None:
         self.end_probe()
-        if self._device is not None:
-            begin = clock.monotonic_ns()
-            self._device.close()
-            window.counters["device_close_ns"] = clock.monotonic_ns() - begin
+        self._call_device(window, "device_close_ns", DeviceSession.close)
         if not window.started:
-            if window.recorders is not None:
-                window.recorders.cancel()
+            window.recorders.cancel()
             self._cancel_warmup(window)
             self._close_window(window, STATE_FAILED)
             return
@@ -331,8 +318,7 @@ class KinetoSession(KinetoArguments):
                     child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
         other_profilers.give_back_recording(window.kineto)
         window.kineto = None
-        if window.recorders is not None:
-            window.recorders.cancel()
+        window.recorders.cancel()
         self._close_window(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
 
     def delete_prof_dir(self) -> None:
@@ -348,7 +334,7 @@ class KinetoSession(KinetoArguments):
     def recorded_elsewhere(self) -> bool:
         """Whether the window that is open records another thread, which alone can end it and still can."""
         window = self.window
-        if window is None or not window.recording or _can_end_window(window):
+        if window is None or not window.recording or window.can_be_ended():
             return False
         return window.thread is not threading.current_thread() and window.thread.is_alive()
 
@@ -398,7 +384,7 @@ class KinetoSession(KinetoArguments):
     def give_way(self) -> None:
         """End or cancel the window that is open, because another profiler begins."""
         window = self.window
-        if window is None or window.failed or (window.recording and not _can_end_window(window)):
+        if window is None or window.failed or (window.recording and not window.can_be_ended()):
             return
         message = "Another profiler of the program begins: "
         if window.recording:
@@ -413,6 +399,13 @@ class KinetoSession(KinetoArguments):
         severity, unsafe = (ERROR, "everything") if window.failed else (WARNING, "averages over steps")
         self._health.add("other_profiler", severity, message, unsafe=unsafe)
         self.stop_trace()
+
+    def _call_device(self, window: Window, counter: str, call: Callable[[DeviceSession], Any]) -> None:
+        """Let the device's session do something, where there is one, and count what that takes."""
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            call(self._device)
+            window.counters[counter] = clock.monotonic_ns() - begin
 
     def _not_held(self, window: Window) -> None:
         ended = not window.thread.is_alive()
@@ -438,8 +431,7 @@ class KinetoSession(KinetoArguments):
         target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
         begin = clock.monotonic_ns()
         results = window.kineto.kineto_results
-        if window.saving.unfinished is None:
-            window.saving.unfinished = partial.partial_path(target)
+        window.saving.unfinished = window.saving.unfinished or partial.partial_path(target)
         size = saving.save_trace(results, window.saving.unfinished, target)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
@@ -480,9 +472,3 @@ class KinetoSession(KinetoArguments):
             "health": health,
         }
         saving.write_state(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
-
-
-def _can_end_window(window: Window) -> bool:
-    """Whether the calling thread can end a window that records; PyTorch keeps the recording with the thread that began it."""
-    autograd: Any = importlib.import_module("torch.autograd")
-    return bool(window.threads.all_threads or autograd._profiler_enabled())

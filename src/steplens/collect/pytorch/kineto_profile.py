@@ -18,7 +18,7 @@ from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.common.recording_settings import RecordingSettings
-from steplens.collect.handoff import at_exit
+from steplens.collect.handoff import handler
 from steplens.collect.handoff.path_creator import ProfPathCreator
 from steplens.collect.loaders import loader
 from steplens.collect.pytorch import actions
@@ -186,7 +186,7 @@ class _KinetoProfile(ExportMethods):
             self.off = self._say_unusable_folder()
             if self.off:
                 return
-            at_exit.finish_at_exit(self)
+            handler.finish_at_exit(self)
             try:
                 with interrupts.hold_signals():
                     self._start()
@@ -357,14 +357,6 @@ class _KinetoProfile(ExportMethods):
         return window.trace_id if window is not None else None
 
     # --- for handlers
-
-    @property
-    def run_directory(self) -> Path | None:
-        """The run directory of the last window whose raw data is safe; None before the first."""
-        return self._collected_run() if self._enabled else None
-
-    def _collected_run(self) -> Path | None:
-        return self._session.collected_run()
 
     def _relocate(self, parent: Path) -> None:
         self._session.relocate(parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import threading
 from dataclasses import dataclass, field
@@ -95,7 +96,8 @@ class Window:
     kineto: Any = None
     #: what threads of the program that asked to be recorded join
     threads: Any = None
-    recorders: WindowRecorders | None = None
+    #: made when the window has its run directory
+    recorders: WindowRecorders = field(init=False)
     #: the backward pass inside of which it began, see ``collect.torch_internals.backward``
     began_in: int = -1
     #: whether the thread that ended it held its recording; None before it ends
@@ -118,6 +120,11 @@ class Window:
     def started(self) -> bool:
         """Whether it has recorded something, or does."""
         return self.state in (WindowState.RECORDING, WindowState.STOPPED)
+
+    def can_be_ended(self) -> bool:
+        """Whether the calling thread can end its recording, which PyTorch keeps with the thread that began it."""
+        autograd: Any = importlib.import_module("torch.autograd")
+        return bool(self.threads.all_threads or autograd._profiler_enabled())
 
     @property
     def failed(self) -> bool:
