@@ -42,6 +42,12 @@ class ProfilerLevel(_Text):
     Level_none = "Level_none"
 
 
+#: the levels as files hold them; those that record tasks of a device, and those that also measure its kernels
+LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE = (level.value for level in ProfilerLevel)
+DEVICE_LEVELS = (LEVEL0, LEVEL1, LEVEL2)
+DETAILED_LEVELS = (LEVEL1, LEVEL2)
+
+
 class AiCMetrics(_Text):
     """Groups of AI Core counters of an NPU."""
 
