@@ -53,3 +53,16 @@ MEMORY_MEMBERS = {
 }
 #: kinds of devices by the number that events of allocators have for them
 DEVICE_TYPES = {0: "CPU", 1: "CUDA", 6: "HIP", 9: "XLA", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA", 20: "NPU"}
+
+#: what memory was used for, as PyTorch's own analysis tells, and what happened to it; files of a window number them in this order
+MEMORY_CATEGORIES = (
+    "PARAMETER",
+    "OPTIMIZER_STATE",
+    "INPUT",
+    "TEMPORARY",
+    "ACTIVATION",
+    "GRADIENT",
+    "AUTOGRAD_DETAIL",
+    "UNKNOWN",
+)
+MEMORY_ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")

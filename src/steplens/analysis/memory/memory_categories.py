@@ -13,25 +13,15 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.formats import kineto
 from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE
 from steplens.trace.trace import Trace
 
-#: in the order in which the files of the timeline number them
-CATEGORIES = (
-    "PARAMETER",
-    "OPTIMIZER_STATE",
-    "INPUT",
-    "TEMPORARY",
-    "ACTIVATION",
-    "GRADIENT",
-    "AUTOGRAD_DETAIL",
-    "UNKNOWN",
-)
+CATEGORIES, ACTIONS = kineto.MEMORY_CATEGORIES, kineto.MEMORY_ACTIONS
 UNKNOWN = CATEGORIES.index("UNKNOWN")
 
 #: actions; equal times are in this order
 PREEXISTING, CREATE, INCREMENT_VERSION, DESTROY = range(4)
-ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 
 #: time of what was allocated before the window
 BEFORE = -1

@@ -99,7 +99,7 @@ class BlackBox:
             self._apply_options(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:  # the boundary to the training
-            self._call_failed(type(self).__name__, exception)
+            self._health.report_failure(type(self).__name__, exception)
 
     def _apply_options(self, arguments: dict[str, Any]) -> None:
         values, warnings = options.resolve_options(options.BLACK_BOX, options.select_options(options.BLACK_BOX, arguments))
@@ -353,7 +353,7 @@ class BlackBox:
             median = int(self._history.median_ns)
             black_box_event.write_event(folder, kind, message, self.step_num, median, runs, self._ring.rows())
         except Exception as exception:  # the boundary to the training
-            self._call_failed("black box", exception)
+            self._health.report_failure("black box", exception)
             if self._session is not None:
                 self._session.discard()
             return None
@@ -406,9 +406,6 @@ class BlackBox:
         self._signalled = True
         if callable(self._previous_handler):
             self._previous_handler(number, frame)
-
-    def _call_failed(self, name: str, exception: BaseException) -> None:
-        self._health.report_failure(name, exception)
 
 
 #: black boxes of this process, for its forked children

@@ -118,12 +118,6 @@ class _Hold:
                 if raised:
                     raise raised[-1]
 
-    def deliver(self) -> None:
-        """Let what has come take effect now, and go on."""
-        if self._noted:
-            self.end()
-            self.begin()
-
     def _give_back(self, number: int) -> None:
         global _active
         if _active is self and len(self._replaced) == 1:
@@ -225,8 +219,9 @@ class allow_signals:
 def deliver_signals() -> None:
     """Let the signals take effect that are waiting: everything that they could have destroyed is safe."""
     hold = _current_hold()
-    if hold is not None:
-        hold.deliver()
+    if hold is not None and hold._noted:
+        hold.end()
+        hold.begin()
 
 
 def of_the_program(error: BaseException) -> bool:

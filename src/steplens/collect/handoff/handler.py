@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,10 +36,11 @@ class WindowProfiler(Protocol):
     def _remove_temporary(self) -> None:
         """Remove data that nobody asked to keep."""
 
-    def _follow_last_window(self) -> Callable[[Path], None]:
-        """What is called with the new path of the last window when it has moved: its export methods then find it there."""
+    def _closed_window(self) -> Any:
+        """The last window; its ``run_directory`` is set when that has moved, so that export methods find it."""
 
 
+@dataclass(eq=False)
 class TraceHandler:
     """The callable that :func:`tensorboard_trace_handler` returns.
 
@@ -50,14 +52,11 @@ class TraceHandler:
         async_mode: analyse beside the training.
     """
 
-    def __init__(
-        self, dir_name: str | None, worker_name: str | None, analyse_flag: bool, async_mode: bool, target: str | None = None
-    ) -> None:
-        self.dir_name = dir_name
-        self.target = target
-        self.worker_name = worker_name
-        self.analyse_flag = analyse_flag
-        self.async_mode = async_mode
+    dir_name: str | None
+    worker_name: str | None
+    analyse_flag: bool
+    async_mode: bool
+    target: str | None = None
 
     def __call__(self, profiler: WindowProfiler) -> None:
         """Take over the window that ``profiler`` just closed."""
@@ -79,13 +78,13 @@ class TraceHandler:
 
     def _after_analysis(self, profiler: WindowProfiler, run_directory: Path) -> Callable[[], None]:
         """What is left to do with a run directory when its analysis is done."""
-        target, follow = self.target, profiler._follow_last_window()
+        target, window = self.target, profiler._closed_window()
         if target is None:
             return lambda: None
 
         def follow_destination(destination: str) -> None:
             if not upload.is_url(destination):
-                follow(Path(destination))
+                window.run_directory = Path(destination)
 
         return lambda: upload.move_later(run_directory, target, follow_destination)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import exception_text, log, paths
+from steplens.collect.common.health import Health
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.handoff import handler
 from steplens.collect.pytorch import kineto
@@ -28,6 +29,7 @@ class ProfilerInterface:
 
     def __init__(self, profiler: ExportMethods) -> None:
         self._profiler = profiler
+        self._health = profiler._health
 
     @never_raise
     def analyse(self, *_: Any, async_mode: bool = False, **__: Any) -> None:
@@ -50,6 +52,7 @@ class ExportMethods:
 
     _enabled: bool
     _running: bool
+    _health: Health
     _session: kineto.KinetoSession
 
     @property
@@ -140,7 +143,7 @@ class ExportMethods:
             self._write_categories(run_directory)
         target = rundir.absolute_path(output_path)
         device_arguments = ["--device", device] if device is not None else []
-        if not device_arguments and (current := _current_accelerator(run_directory)):
+        if not device_arguments and (current := _current_accelerator()):
             device_arguments = ["--device", current]
         problem = _export_run("memory", run_directory, target, *device_arguments)
         if problem and device is None and device_arguments:
@@ -220,7 +223,7 @@ class ExportMethods:
             log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
 
 
-def _current_accelerator(run_directory: Path) -> str | None:
+def _current_accelerator() -> str | None:
     """The current accelerator of this process, if its allocator is in use."""
     torch: Any = importlib.import_module("torch")
     for name in ("cuda", "npu"):

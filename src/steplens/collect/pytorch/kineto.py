@@ -353,16 +353,6 @@ class KinetoSession(KinetoArguments):
                 shutil.move(arguments, parent / arguments.name)
             self.closed.run_directory = Path(shutil.move(self.closed.run_directory, parent / self.closed.run_directory.name))
 
-    def follow_last_window(self) -> Callable[[Path], None]:
-        """What is to be called with the new path of the last window's run directory, when something else has moved it."""
-        window = self.closed
-
-        def follow_move(run_directory: Path) -> None:
-            if window is not None:
-                window.run_directory = run_directory
-
-        return follow_move
-
     def add_late_findings(self) -> None:
         """Add findings that came up after the last window was closed to its state file."""
         if self.closed is None:

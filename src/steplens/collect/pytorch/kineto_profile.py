@@ -87,7 +87,7 @@ class _KinetoProfile(ExportMethods):
             self._apply_options(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:  # the boundary to the training
-            self._call_failed(type(self).__name__, exception)
+            self._health.report_failure(type(self).__name__, exception)
 
     def _apply_options(self, arguments: dict[str, Any]) -> None:
         values, warnings = options.resolve_options(options.PROFILE, arguments)
@@ -123,7 +123,7 @@ class _KinetoProfile(ExportMethods):
         session = KinetoSession(
             settings,
             parent=self._run_parent_directory,
-            worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name(),
+            worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name,
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
@@ -149,7 +149,7 @@ class _KinetoProfile(ExportMethods):
                 actions.READY: self._trace_ready,
                 actions.DELETE: session.delete_prof_dir,
             },
-            self._call_failed,
+            self._health.report_failure,
         )
 
     def _run_parent_directory(self) -> Path:
@@ -157,7 +157,7 @@ class _KinetoProfile(ExportMethods):
         handler_folder = getattr(self._on_trace_ready, "dir_name", None)
         if handler_folder:
             return Path(handler_folder)
-        if (folder := ProfPathCreator.folder()) is not None and self._on_trace_ready is not None:
+        if (folder := ProfPathCreator.folder) is not None and self._on_trace_ready is not None:
             return folder
         work_path = os.environ.get(_WORK_PATH)
         if work_path:
@@ -361,8 +361,8 @@ class _KinetoProfile(ExportMethods):
     def _relocate(self, parent: Path) -> None:
         self._session.relocate(parent)
 
-    def _follow_last_window(self) -> Callable[[Path], None]:
-        return self._session.follow_last_window()
+    def _closed_window(self) -> Any:
+        return self._session.closed
 
     # --- inside
 
@@ -432,7 +432,7 @@ class _KinetoProfile(ExportMethods):
         except Exception as exception:  # the boundary to the program's handler
             if interrupts.of_the_program(exception):
                 raise
-            self._call_failed("on_trace_ready", exception)
+            self._health.report_failure("on_trace_ready", exception)
             self._session.add_late_findings()
 
     def _report_schedule_problem(self, message: str) -> None:
@@ -447,10 +447,7 @@ class _KinetoProfile(ExportMethods):
         try:
             call()
         except Exception as exception:  # the boundary to what the profiler calls beside Kineto
-            self._call_failed(name, exception)
-
-    def _call_failed(self, name: str, exception: BaseException) -> None:
-        self._health.report_failure(name, exception)
+            self._health.report_failure(name, exception)
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:

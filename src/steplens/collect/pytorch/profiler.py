@@ -113,7 +113,7 @@ class profile(_KinetoProfile):
                     raise
                 # A schedule that fails must not leave a window open for the rest of the training.
                 planned = ProfilerAction.NONE
-                self._call_failed("schedule", exception)
+                self._health.report_failure("schedule", exception)
             if self._finish_requested_stop():
                 return
             # An interrupt before this leaves the step that has ended as one that goes on, and the window open.

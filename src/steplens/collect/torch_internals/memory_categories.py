@@ -12,23 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from steplens.common import rundir
+from steplens.formats.kineto import MEMORY_ACTIONS, MEMORY_CATEGORIES
 
 FILE = "memory_categories.json"
 
 _VERSION = 1
-
-#: as in ``steplens.analysis.memory.memory_categories``, which this package does not import; a test compares them
-CATEGORIES = (
-    "PARAMETER",
-    "OPTIMIZER_STATE",
-    "INPUT",
-    "TEMPORARY",
-    "ACTIVATION",
-    "GRADIENT",
-    "AUTOGRAD_DETAIL",
-    "UNKNOWN",
-)
-ACTIONS = ("PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 
 
 def write_categories(results: Any, run_directory: Path) -> int:
@@ -43,9 +31,9 @@ def write_categories(results: Any, run_directory: Path) -> int:
     """
     torch_memory: Any = importlib.import_module("torch.profiler._memory_profiler")
     profile = torch_memory.MemoryProfile(results)
-    numbers = {name: number for number, name in enumerate(CATEGORIES)}
+    numbers = {name: number for number, name in enumerate(MEMORY_CATEGORIES)}
     unknown = numbers["UNKNOWN"]
-    actions = {name: number for number, name in enumerate(ACTIONS)}
+    actions = {name: number for number, name in enumerate(MEMORY_ACTIONS)}
     created, destroyed, changed = (actions[name] for name in ("CREATE", "DESTROY", "INCREMENT_VERSION"))
     devices: dict[str, int] = {}
     columns: dict[str, list[int]] = {name: [] for name in ("time_ns", "action", "bytes", "category", "device")}
