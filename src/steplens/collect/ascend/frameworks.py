@@ -93,8 +93,5 @@ def _mindspore_attribute(name: str) -> Any:
 
 
 def _device_of_environment() -> int:
-    for variable in _DEVICE_VARIABLES:
-        text = os.environ.get(variable, "")
-        if text.isdecimal():
-            return int(text)
-    return 0
+    texts = (os.environ.get(variable, "") for variable in _DEVICE_VARIABLES)
+    return next((int(text) for text in texts if text.isdecimal()), 0)

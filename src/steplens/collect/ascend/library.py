@@ -180,12 +180,7 @@ def _candidate_folders() -> list[Path]:
 class _SymbolInfo(ctypes.Structure):
     """``Dl_info`` of ``dladdr``."""
 
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
+    _fields_ = (("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p))
 
 
 def _path_of(function: Any) -> str:

@@ -181,17 +181,8 @@ class StepRing:
             before = self._sums_before.get(number, before)
             if before is not None:
                 wait, collecting, count, user, system, *rest = (now - then for now, then in zip(sums, before, strict=True))
-                values = (
-                    step,
-                    start_ns,
-                    duration_ns,
-                    wait,
-                    collecting,
-                    count,
-                    round((user + system) * 1e9),
-                    *rest,
-                    resident * self._page,
-                )
+                cpu_ns = round((user + system) * 1e9)
+                values = (step, start_ns, duration_ns, wait, collecting, count, cpu_ns, *rest, resident * self._page)
                 records.append(dict(zip(COLUMNS, values, strict=True)))
             before = tuple(sums)
         return records

@@ -48,7 +48,8 @@ class KinetoArguments:
                     self._health.report("not_collected", WARNING, message, unsafe="memory")
             else:
                 self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
-        window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))
+        thread_options = {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
+        window.threads = child_threads.Joinable(thread_options, self._health, bool(config.get("profile_all_threads")))
         arguments: dict[str, Any] = {
             **self._profiler_arguments(),
             "experimental_config": config_type(**config),
@@ -68,9 +69,6 @@ class KinetoArguments:
             "use_kineto": True,
             **self.settings.switches,
         }
-
-    def _thread_options(self) -> dict[str, bool]:
-        return {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
 
     def _describe_in_trace(self) -> None:
         """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""

@@ -187,11 +187,14 @@ def _is_directory(path: Path) -> bool:
 
 def write_record(job_folder: Path, owner: Process, record: Mapping[str, Any]) -> None:
     """Write what a process says about itself."""
-    target = job_folder / f"{owner.name}{RECORD_SUFFIX}"
-    temporary = job_folder / f".{owner.name}.partial"
+    write_private(job_folder / f"{owner.name}{RECORD_SUFFIX}", job_folder / f".{owner.name}.partial", record)
+
+
+def write_private(target: Path, temporary: Path, document: Mapping[str, Any]) -> None:
+    """Replace a JSON file that only this user may read, in one piece and by way of another file."""
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as handle:
-        handle.write(json.dumps(record, default=str).encode())
+        handle.write(json.dumps(document, default=str).encode())
     os.replace(temporary, target)
 
 

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import json
 import mmap
 import os
 import time
@@ -224,12 +223,8 @@ class Board:
         return read_decisions(self._path)
 
     def _store_decisions(self, decisions: list[Decision]) -> None:
-        temporary = self._path.with_suffix(".partial")
-        text = json.dumps({"decisions": [dataclasses.asdict(decision) for decision in decisions]})
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as handle:
-            handle.write(text)
-        os.replace(temporary, self._path.with_suffix(DECISIONS_SUFFIX))
+        document = {"decisions": [dataclasses.asdict(decision) for decision in decisions]}
+        job_folder.write_private(self._path.with_suffix(DECISIONS_SUFFIX), self._path.with_suffix(".partial"), document)
 
 
 class PrivateBoard(Board):
