@@ -132,11 +132,6 @@ class DeviceSession:
 
     # --- for the profiler
 
-    @property
-    def state(self) -> State:
-        """How far the session is."""
-        return self._state
-
     def summary(self) -> dict[str, Any]:
         """What the last recording was, for the record of the run."""
         chosen = self._plan

@@ -204,9 +204,8 @@ class _Analyses:
 
     def add(self, run_directory: Path, then: Callable[[], None]) -> None:
         """Analyse a run directory as soon as there is room, and call ``then``."""
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=self._run_analysis, args=(run_directory, then), name="steplens analysis", daemon=True)
-        self._threads.append(thread)
+        self._threads = [*self.running, thread]
         thread.start()
 
     def _run_analysis(self, run_directory: Path, then: Callable[[], None]) -> None:
@@ -219,15 +218,15 @@ class _Analyses:
             then()
 
     @property
-    def running(self) -> bool:
-        """Whether one is going on, or waits for its turn."""
-        return any(thread.is_alive() for thread in self._threads)
+    def running(self) -> list[threading.Thread]:
+        """Those that are going on, or wait for their turn."""
+        return [thread for thread in self._threads if thread.is_alive()]
 
     def wait(self) -> None:
         """Wait for all of them; for the end of the program."""
         if os.getpid() != self._process:
             return
-        running = [thread for thread in self._threads if thread.is_alive()]
+        running = self.running
         if running:
             log.info(f"Waiting for {len(running)} analyses to finish; Ctrl-C leaves them to `steplens analyse`.")
         for thread in running:
@@ -249,7 +248,7 @@ def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None)
 
 def is_analysing() -> bool:
     """Whether an analysis runs beside the training."""
-    return _analyses.running
+    return bool(_analyses.running)
 
 
 def wait_for_analyses(*_: Any) -> None:

@@ -170,7 +170,8 @@ class KinetoSession(KinetoArguments):
                 self._write_state(window, rundir.STATE_RECORDING, [])
         # The NPU first: it records when this returns, so that no kernel of the first step is missed.
         self._call_device(window, "device_start_ns", DeviceSession.start)
-        window.span.whole_steps = self.between_steps
+        # between two steps: the last one has ended and the next one has not begun
+        window.span.whole_steps = self.step > self.ended_step
         # The window begins here, not where warmup began.
         window.thread, window.began_in = threading.current_thread(), backward.backward_number()
         window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
@@ -185,11 +186,6 @@ class KinetoSession(KinetoArguments):
         window.counters["enable_ns"] = clock.monotonic_ns() - window.span.start_monotonic_ns
         self._describe_in_trace()
         window.recorders.start()
-
-    @property
-    def between_steps(self) -> bool:
-        """Whether the last step has ended and the next one has not begun."""
-        return self.step > self.ended_step
 
     def may_open_range(self) -> bool:
         """Whether a range may stay open until the next step.
@@ -221,7 +217,7 @@ class KinetoSession(KinetoArguments):
 
     def _stop_trace(self, window: Window) -> None:
         window.span.last_step = self.ended_step
-        window.span.whole_steps &= self.between_steps
+        window.span.whole_steps &= self.step > self.ended_step
         window.recorders.stop()
         if self._device is not None:
             self._device.wait()

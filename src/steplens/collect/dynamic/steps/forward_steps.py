@@ -127,10 +127,4 @@ class ForwardSteps:
         if threading.get_ident() != self._thread or os.getpid() != self._process:
             return False
         # neither what torch.compile traces is a real call, nor what is calculated again inside of backward a new turn
-        return not _is_compiling() and not backward.is_running()
-
-
-def _is_compiling() -> bool:
-    import torch
-
-    return bool(torch.compiler.is_compiling())
+        return not sys.modules["torch"].compiler.is_compiling() and not backward.is_running()
