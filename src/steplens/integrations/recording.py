@@ -32,10 +32,6 @@ class FollowedTraining:
         )
         self._range: Any = None
 
-    def begin(self) -> None:
-        """The first step begins."""
-        self.profiler.start()
-
     def step(self) -> None:
         """A step has ended."""
         self.end_validation()

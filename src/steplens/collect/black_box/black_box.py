@@ -234,7 +234,10 @@ class BlackBox:
         if not self._running or os.getpid() != self._process:
             return
         # not among those that wait, which would be given back to it
-        self._remove_signal()
+        number = self._values["on_signal"]
+        if self._previous_handler is not None and signal.getsignal(number) == self._on_signal:
+            signal.signal(number, self._previous_handler)
+        self._previous_handler = None
         with interrupts.hold_signals():
             self._stop_recording()
 
@@ -395,12 +398,6 @@ class BlackBox:
             log.warning("on_signal has no effect: only the main thread of a program can handle signals.")
             return
         self._previous_handler = signal.signal(number, self._on_signal)
-
-    def _remove_signal(self) -> None:
-        number = self._values["on_signal"]
-        if self._previous_handler is not None and signal.getsignal(number) == self._on_signal:
-            signal.signal(number, self._previous_handler)
-        self._previous_handler = None
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signalled = True

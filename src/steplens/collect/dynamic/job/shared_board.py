@@ -140,7 +140,9 @@ class Board:
         with contextlib.suppress(OSError, BusyError), self._lock_board():
             self.put(PID, 0)
             if not any(self._process(row).alive() for row in range(_ROWS)):
-                self._remove_files()
+                for path in (self._path, self._path.with_suffix(DECISIONS_SUFFIX)):
+                    with contextlib.suppress(OSError):
+                        path.unlink()
         self.close()
 
     def close(self) -> None:
@@ -213,11 +215,6 @@ class Board:
         self.words[0], self.words[1] = _MAGIC, _VERSION
         with contextlib.suppress(FileNotFoundError):
             self._path.with_suffix(DECISIONS_SUFFIX).unlink()
-
-    def _remove_files(self) -> None:
-        for path in (self._path, self._path.with_suffix(DECISIONS_SUFFIX)):
-            with contextlib.suppress(OSError):
-                path.unlink()
 
     def _load_decisions(self) -> list[Decision]:
         return read_decisions(self._path)
