@@ -22,7 +22,7 @@ PLACES = (
     "readers/common/run_info.py",
     "readers/common/side_files.py",
     "readers/steplens_run/run_directory.py",
-    "rundir.py",
+    "common/rundir.py",
     "common/links.py",
 )
 #: stands for what is put into a sentence

@@ -84,7 +84,7 @@ def start(config_path: str | os.PathLike[str] | None = None) -> None:
         if document is None:
             document = _read_configuration(agent.directory / job_folder.CONFIGURATION_FILE)
         if document is not None:
-            process_agent.start_capture(document)
+            agent.start(document)
     except Exception as exception:  # the boundary to the training
         log.report_failure("dynamic_profile.start", exception)
 

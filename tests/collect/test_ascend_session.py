@@ -92,7 +92,7 @@ def test_order_and_arguments(stand, new, run, reports):
     assert session.start()
     assert waited == [3]
     assert log.calls[-2:] == ["Start", "RegisterDeviceCallback"]
-    assert session.state is State.RUNNING
+    assert session._state is State.RUNNING
     assert session.stop()
     assert waited == [3, 3]
     assert log.calls[-1] == "Stop"
@@ -158,7 +158,7 @@ def test_every_way_through(stand, new, run, reports, calls, expected, data):
     assert not log.failed
     assert log.leaks == 0
     assert reports.take() == []
-    assert session.state is State.CLOSED
+    assert session._state is State.CLOSED
     assert session.summary()["recorded"] is data
     assert any(results[calls.split().index("close") :]) is data
 
@@ -296,7 +296,7 @@ def test_call_that_fails(stand, new, run, reports, call, code, capfd):
     assert started is (call not in ("Init", "CreateConfig", "Start"))
     err = capfd.readouterr().err
     assert found[0]["message"] in err
-    assert session.state is State.CLOSED
+    assert session._state is State.CLOSED
 
 
 @pytest.mark.parametrize("call", [call for call in FAILURES if call != "RegisterDeviceCallback"])

@@ -25,7 +25,7 @@ def _handlers_are_given_back():
     before = {number: signal.getsignal(number) for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP)}
     yield
     assert {number: signal.getsignal(number) for number in before} == before
-    assert not interrupts.asked_to_end() and interrupts._active is None
+    assert interrupts._active is None
 
 
 def trace_handler(folder="out"):

@@ -42,6 +42,12 @@ class ProfilerLevel(_Text):
     Level_none = "Level_none"
 
 
+#: the levels as files hold them; those that record tasks of a device, and those that also measure its kernels
+LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE = (level.value for level in ProfilerLevel)
+DEVICE_LEVELS = (LEVEL0, LEVEL1, LEVEL2)
+DETAILED_LEVELS = (LEVEL1, LEVEL2)
+
+
 class AiCMetrics(_Text):
     """Groups of AI Core counters of an NPU."""
 
@@ -142,10 +148,7 @@ def _to_bool(option: Option, value: Any) -> Accepted:
 
 
 def _number_of_steps(option: Option, value: Any) -> Accepted:
-    least = option.least
-    if isinstance(value, int) and value >= least:
-        return value, ""
-    return least, f"Parameter {option.name} should be an integer not smaller than {least}, reset it to {least}."
+    return (value, "") if isinstance(value, bool) and value >= option.least else _to_count(option, value)
 
 
 def _to_integer(option: Option, value: Any) -> Accepted:
@@ -193,45 +196,41 @@ def _enum_member(kind: type[_Text], value: Any) -> _Text | None:
         return kind.__members__.get(value) if isinstance(value, str) else None
 
 
-def _to_level(option: Option, value: Any) -> Accepted:
-    level = _enum_member(ProfilerLevel, value)
-    if level is not None:
-        return level, ""
-    return option.default, f"Invalid parameter {option.name}, reset it to {option.default}."
-
-
-def _to_metrics(option: Option, value: Any) -> Accepted:
-    metrics = _enum_member(AiCMetrics, value)
-    if metrics is not None:
-        return metrics, ""
+def _to_member(option: Option, value: Any) -> Accepted:
+    member = _enum_member(type(option.default), value)
+    if member is not None:
+        return member, ""
     return option.default, f"Invalid parameter {option.name}, reset it to {option.default.name}."
+
+
+def _enum_members(kind: type[_Text], value: Any) -> list[Any]:
+    """The members of ``kind`` in a list or a set, each once; None among them where something is none of them."""
+    items = value if isinstance(value, list | tuple | set | frozenset) else [None]
+    return list(dict.fromkeys(_enum_member(kind, item) for item in items))
 
 
 def _export_types(option: Option, value: Any) -> Accepted:
     if value is None:
         return [ExportType.Text], ""
-    items = [value] if isinstance(value, str) else value
-    members = [_enum_member(ExportType, item) for item in items] if isinstance(items, list | tuple | set | frozenset) else []
+    members = _enum_members(ExportType, [value] if isinstance(value, str) else value)
     if not members or None in members:
         return [ExportType.Text], f"Invalid parameter {option.name}, reset it to {ExportType.Text.value}."
-    return list(dict.fromkeys(members)), ""
+    return members, ""
 
 
 def _host_systems(option: Option, value: Any) -> Accepted:
-    if value is None:
-        return [], ""
-    members = [_enum_member(HostSystem, item) for item in value] if isinstance(value, list | tuple | set | frozenset) else [None]
-    if None in members:
-        return [], f"Invalid parameter {option.name}, reset it to an empty list."
-    return list(dict.fromkeys(members)), ""
+    members = _enum_members(HostSystem, [] if value is None else value)
+    return ([], f"Invalid parameter {option.name}, reset it to an empty list.") if None in members else (members, "")
+
+
+def _is_finite(value: Any, kinds: Any = int | float) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _to_threshold(option: Option, value: Any) -> Accepted:
-    if value is None:
-        return None, ""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        return None, f"Parameter {option.name} should be a number not smaller than 0, reset it to None."
-    return float(value), ""
+    if value is None or (_is_finite(value) and value >= 0):
+        return (None if value is None else float(value)), ""
+    return None, f"Parameter {option.name} should be a number not smaller than 0, reset it to None."
 
 
 def _to_count(option: Option, value: Any) -> Accepted:
@@ -251,13 +250,10 @@ def _to_ranks(option: Option, value: Any) -> Accepted:
 
 
 def _to_limit(option: Option, value: Any) -> Accepted:
-    whole = option.type == "int"
-    if value is None:
-        return None, ""
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not math.isfinite(value) or value <= 0:
-        kind = "an integer" if whole else "a number"
-        return None, f"Parameter {option.name} should be {kind} larger than 0, reset it to None."
-    return (int(value) if whole else float(value)), ""
+    kind, kinds, text = (int, int, "an integer") if option.type == "int" else (float, int | float, "a number")
+    if value is None or (_is_finite(value, kinds) and value > 0):
+        return (None if value is None else kind(value)), ""
+    return None, f"Parameter {option.name} should be {text} larger than 0, reset it to None."
 
 
 def _to_signal(option: Option, value: Any) -> Accepted:
@@ -306,20 +302,17 @@ HANDLER = "trace_handler"
 BLACK_BOX = "black_box"
 CONFIGURATION = "configuration"
 
-_ACTIVITY_NAMES = tuple(ProfilerActivity.__members__)
+#: the values of enums as configuration files and command lines have them: by name, or as they are
+_ACTIVITIES, _LEVELS, _METRICS = (tuple(kind.__members__) for kind in (ProfilerActivity, ProfilerLevel, AiCMetrics))
+_TYPES, _SYSTEMS = (tuple(str(member) for member in kind) for kind in (ExportType, HostSystem))
 
-
-def _enum_names(kind: type[_Text]) -> tuple[str, ...]:
-    return tuple(kind.__members__)
-
-
-def _enum_texts(kind: type[_Text]) -> tuple[str, ...]:
-    return tuple(str(member) for member in kind)
-
+#: sentences for users that leave no room for the rest of a line
+_HELP_METRICS = "AI Core counters to collect; needs Level1 or Level2."
+_HELP_GARBAGE = "Record garbage collections longer than this many ms; 0 records all."
 
 #: Every collection option. In a group the order is that of the Python signature.
 OPTIONS: tuple[Option, ...] = (
-    Option("activities", PROFILE, "enums", None, "What to record; all by default.", _to_activities, _ACTIVITY_NAMES),
+    Option("activities", PROFILE, "enums", None, "What to record; all by default.", _to_activities, _ACTIVITIES),
     Option("schedule", PROFILE, "callable", None, "Maps a step to an action; always records by default.", _callable, cli=False),
     Option("on_trace_ready", PROFILE, "callable", None, "Called when a window has been recorded.", _callable, cli=False),
     Option("record_shapes", PROFILE, "bool", False, "Record shapes and types of operator inputs.", _to_bool),
@@ -341,40 +334,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("repeat", SCHEDULE, "int", 0, "Number of cycles; 0 repeats until the end.", _number_of_steps),
     Option("skip_first", SCHEDULE, "int", 0, "Steps to skip before the first cycle.", _number_of_steps),
     Option("skip_first_wait", SCHEDULE, "int", 0, "Not 0: the first cycle skips its wait.", _to_integer),
-    Option(
-        "profiler_level",
-        EXPERIMENTAL,
-        "enum",
-        ProfilerLevel.Level0,
-        "How much to collect and report.",
-        _to_level,
-        _enum_names(ProfilerLevel),
-    ),
-    Option(
-        "aic_metrics",
-        EXPERIMENTAL,
-        "enum",
-        AiCMetrics.PipeUtilization,
-        "AI Core counters to collect; needs Level1 or Level2.",
-        _to_metrics,
-        _enum_names(AiCMetrics),
-        needs_npu=True,
-    ),
+    Option("profiler_level", EXPERIMENTAL, "enum", ProfilerLevel.Level0, "How much to collect and report.", _to_member, _LEVELS),
+    Option("aic_metrics", EXPERIMENTAL, "enum", AiCMetrics.PipeUtilization, _HELP_METRICS, _to_member, _METRICS, needs_npu=True),
     Option("l2_cache", EXPERIMENTAL, "bool", False, "Collect L2 cache hit rates.", _to_bool, needs_npu=True),
     Option("msprof_tx", EXPERIMENTAL, "bool", False, "Deprecated: use mstx.", _to_bool),
     Option("data_simplification", EXPERIMENTAL, "bool", True, "Delete after analysis what can be made again.", _to_bool),
     Option("record_op_args", EXPERIMENTAL, "bool", False, "Record operator arguments for tuning.", _to_bool, needs_npu=True),
     Option("op_attr", EXPERIMENTAL, "bool", False, "Collect operator attributes; needs the db export.", _to_bool, needs_npu=True),
-    Option(
-        "gc_detect_threshold",
-        EXPERIMENTAL,
-        "float",
-        None,
-        "Record garbage collections longer than this many ms; 0 records all.",
-        _to_threshold,
-    ),
-    Option("export_type", EXPERIMENTAL, "enums", ExportType.Text, "Form of the results.", _export_types, _enum_texts(ExportType)),
-    Option("host_sys", EXPERIMENTAL, "enums", None, "Host system data.", _host_systems, _enum_texts(HostSystem)),
+    Option("gc_detect_threshold", EXPERIMENTAL, "float", None, _HELP_GARBAGE, _to_threshold),
+    Option("export_type", EXPERIMENTAL, "enums", ExportType.Text, "Form of the results.", _export_types, _TYPES),
+    Option("host_sys", EXPERIMENTAL, "enums", None, "Host system data.", _host_systems, _SYSTEMS),
     Option("mstx", EXPERIMENTAL, "bool", False, "Record mstx marks and ranges.", _to_bool),
     Option("mstx_domain_include", EXPERIMENTAL, "strings", None, "Only these mstx domains.", _to_domains),
     Option("mstx_domain_exclude", EXPERIMENTAL, "strings", None, "Not these mstx domains.", _to_domains),

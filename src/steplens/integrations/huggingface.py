@@ -28,7 +28,7 @@ class SteplensCallback(FollowingCallback, _import_transformers().TrainerCallback
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start."""
-        self._training.begin()
+        self._training.profiler.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The optimizer has stepped."""

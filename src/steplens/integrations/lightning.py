@@ -44,7 +44,7 @@ class SteplensCallback(FollowingCallback, _import_lightning().Callback):  # type
         self._hooks = [optimizer.register_step_pre_hook(closures.step_pre_hook) for optimizer in trainer.optimizers]
         self._steps = trainer.global_step
         self._following = True
-        self._training.begin()
+        self._training.profiler.start()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """A batch has ended, and with it a step if the optimizer has stepped."""

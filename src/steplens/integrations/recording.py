@@ -16,14 +16,7 @@ VALIDATION = "validation"
 
 
 class FollowedTraining:
-    """Drives a profiler by what happens in a training. None of its methods raises.
-
-    Args:
-        directory: folder or URL for run directories; not used with ``on_trace_ready``.
-        schedule: maps a step to an action; skips one step, warms up for one and records three by default.
-        on_trace_ready: called when a window is recorded; analyses it beside the training by default.
-        options: other arguments of ``steplens.profile``.
-    """
+    """Drives a profiler by what happens in a training. None of its methods raises; arguments as of :class:`FollowingCallback`."""
 
     def __init__(
         self,
@@ -38,10 +31,6 @@ class FollowedTraining:
             **options,
         )
         self._range: Any = None
-
-    def begin(self) -> None:
-        """The first step begins."""
-        self.profiler.start()
 
     def step(self) -> None:
         """A step has ended."""

@@ -132,11 +132,6 @@ class DeviceSession:
 
     # --- for the profiler
 
-    @property
-    def state(self) -> State:
-        """How far the session is."""
-        return self._state
-
     def summary(self) -> dict[str, Any]:
         """What the last recording was, for the record of the run."""
         chosen = self._plan
@@ -182,7 +177,7 @@ class DeviceSession:
         self._device_id = self._device()
         # The path must hold no link: CANN follows none.
         self._directory = Path(os.path.realpath(directory))
-        code = self._library.initialize(str(self._directory))
+        code = self._library.call("aclprofInit", os.fsencode(self._directory))
         if code != codes.SUCCESS:
             return self._report_missing_data(codes.describe_failure("aclprofInit", code))
         self._process = os.getpid()
@@ -194,10 +189,7 @@ class DeviceSession:
         """Let the device prepare, so that starting takes less time; the data is discarded."""
         if self._state is not State.OPEN or not self._configure_cann():
             return False
-        library_, config = self._library_and_config()
-        if not library_.has("aclprofWarmup"):
-            return True
-        code = library_.warm_up(config)
+        code = self._call_config("aclprofWarmup")
         if code in codes.UNSUPPORTED:
             return True
         # CANN also remembers a warm-up that failed.
@@ -216,16 +208,15 @@ class DeviceSession:
             return False
         # What was launched before belongs to no recorded step.
         self._wait_for_device()
-        library_, config = self._library_and_config()
         self._cancel_needed = False
-        code = library_.start(config)
+        code = self._call_config("aclprofStart")
         if code != codes.SUCCESS:
             return self._report_missing_data(codes.describe_failure("aclprofStart", code))
         self._state = State.RUNNING
         self._started = True
         if self._beside is not None:
             self._beside.start(self._directory)
-        code = library_.register_device_callback()
+        code = self._cann.call("aclprofRegisterDeviceCallback")
         if code != codes.SUCCESS and code not in codes.UNSUPPORTED:
             message = codes.describe_failure("aclprofRegisterDeviceCallback", code)
             self._report_problem("device_callback", INFO, message, unsafe="kernel calls")
@@ -248,11 +239,10 @@ class DeviceSession:
         return self._stop_recording()
 
     def _stop_recording(self) -> bool:
-        library_, config = self._library_and_config()
         self._state = State.STOPPED
         if self._beside is not None:
             self._beside.stop()
-        code = library_.stop(config)
+        code = self._call_config("aclprofStop")
         if code != codes.SUCCESS:
             self._report_problem("device_stop", ERROR, codes.describe_failure("aclprofStop", code), unsafe=_EDGES)
         return code == codes.SUCCESS
@@ -274,13 +264,11 @@ class DeviceSession:
             self._stop_recording()
         elif self._cancel_needed:
             self._cancel_warm_up()
-        library_ = self._library
-        assert library_ is not None
         try:
             if self._config is not None:
                 config, self._config = self._config, None
-                self._check_return_code("aclprofDestroyConfig", library_.destroy_config(config))
-            self._check_return_code("aclprofFinalize", library_.finalize())
+                self._check_return_code("aclprofDestroyConfig", self._cann.call("aclprofDestroyConfig", config))
+            self._check_return_code("aclprofFinalize", self._cann.call("aclprofFinalize"))
         finally:
             self._state = State.CLOSED
             self._process = None
@@ -304,26 +292,23 @@ class DeviceSession:
                 DeviceSession._owner = None
 
     def _has_feature(self, feature: str) -> bool:
-        assert self._library is not None
         if not self._features_asked:
             self._features_asked = True
-            self._features = self._library.features()
+            self._features = self._cann.features()
         return features.is_feature_supported(self._features, feature)
 
     def _configure_cann(self) -> bool:
         """Tell CANN what to record."""
-        library_ = self._library
-        assert library_ is not None
         self._plan = plan_recording(self._options, self._has_feature)
         if self._plan.dropped:
             message = f"Not offered by this version of CANN: {', '.join(self._plan.dropped)}."
             self._report_problem("not_collected", INFO, message)
         for kind, value in self._plan.configs:
-            code = library_.set_config(kind, value)
+            code = self._cann.call("aclprofSetConfig", kind, value.encode())
             if code != codes.SUCCESS:
                 message = f"{kind.name}={value} is not recorded: {codes.describe_failure('aclprofSetConfig', code)}"
                 self._report_problem("not_collected", WARNING, message, unsafe="counters")
-        self._config = library_.create_config(self._device_id, self._plan.metrics, self._plan.mask)
+        self._config = self._cann.create_config(self._device_id, self._plan.metrics, self._plan.mask)
         if self._config is None:
             return self._report_missing_data(
                 f"aclprofCreateConfig refused device {self._device_id} with data {int(self._plan.mask):#x}: "
@@ -332,10 +317,15 @@ class DeviceSession:
         self._state = State.CONFIGURED
         return True
 
-    def _library_and_config(self) -> tuple[library.CannLibrary, int]:
+    @property
+    def _cann(self) -> library.CannLibrary:
         assert self._library is not None
+        return self._library
+
+    def _call_config(self, symbol: str) -> int:
+        """The code of a call for what was configured."""
         assert self._config is not None
-        return self._library, self._config
+        return self._cann.call(symbol, self._config)
 
     def _wait_for_device(self) -> None:
         if self._synchronize is None:
@@ -352,8 +342,7 @@ class DeviceSession:
         It remembers a warm-up beyond ``aclprofFinalize``, and would take the start of the next recording for the end of
         this warm-up; only starting ends it.
         """
-        library_, config = self._library_and_config()
-        code = library_.start(config)
+        code = self._call_config("aclprofStart")
         if code == codes.SUCCESS:
             self._stop_recording()
         else:

@@ -76,7 +76,8 @@ def decode_features(address: int, count: int) -> list[Feature]:
         # Both layouts hold what is looked at here within the bytes of the smaller one.
         if _is_plausible_entry(layout.from_address(address)):
             entries = (layout * count).from_address(address)
-            return [feature for entry in entries if (feature := _feature_of_entry(entry)) is not None]
+            texts = ([_decode_text(getattr(entry, field)) for field, *_ in _Plain._fields_] for entry in entries)
+            return [Feature(*fields) for fields in texts if fields[0]]
     return []
 
 
@@ -85,11 +86,6 @@ def _is_plausible_entry(entry: _Virtual | _Plain) -> bool:
     short = [_decode_text(getattr(entry, field)) for field in ("compatibility", "version", "component", "component_version")]
     # A field that is filled to its last byte has no end: it is two fields of the other layout.
     return bool(name) and len(name) < 64 and all(text and len(text) < 16 for text in short) and short[1].isdecimal()
-
-
-def _feature_of_entry(entry: _Virtual | _Plain) -> Feature | None:
-    texts = [_decode_text(getattr(entry, field)) for field, *_ in _Plain._fields_]
-    return Feature(*texts) if texts[0] else None
 
 
 def _decode_text(data: bytes) -> str:

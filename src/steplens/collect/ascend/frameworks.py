@@ -10,6 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from steplens.collect.ascend.device_session import DeviceSession
+from steplens.collect.ascend.operator_arguments import OperatorArguments
+from steplens.collect.ascend.settings import DeviceOptions
+from steplens.collect.common.health import INFO, Health
+from steplens.collect.common.recording_settings import RecordingSettings
+
 #: environment variables that launchers of either framework set
 _DEVICE_VARIABLES = ("DEVICE_ID", "ASCEND_DEVICE_ID")
 
@@ -61,6 +67,23 @@ def launches_from_queue() -> bool:
     return _torch_npu() is not None and os.environ.get("TASK_QUEUE_ENABLE", "1") != "0"
 
 
+def device_session(settings: RecordingSettings, health: Health) -> DeviceSession:
+    """What records the NPU of a PyTorch program beside Kineto; ``health`` gets the findings."""
+    if launches_from_queue():
+        message = (
+            "torch_npu launches kernels from a thread of its own, which PyTorch's recorder does not see: "
+            "set TASK_QUEUE_ENABLE=0 to find the operator of a kernel."
+        )
+        health.report("task_queue", INFO, message, unsafe="device time per operator", configuration=True)
+    return DeviceSession(
+        DeviceOptions.of(settings.experimental, profile_memory=settings.profile_memory, record_shapes=settings.record_shapes),
+        device=torch_device,
+        synchronize=torch_synchronize,
+        report=health.add,
+        beside=OperatorArguments(health.add) if settings.experimental.record_op_args else None,
+    )
+
+
 def _torch_npu() -> Any:
     return getattr(sys.modules.get("torch"), "npu", None) if "torch_npu" in sys.modules else None
 
@@ -70,8 +93,5 @@ def _mindspore_attribute(name: str) -> Any:
 
 
 def _device_of_environment() -> int:
-    for variable in _DEVICE_VARIABLES:
-        text = os.environ.get(variable, "")
-        if text.isdecimal():
-            return int(text)
-    return 0
+    texts = (os.environ.get(variable, "") for variable in _DEVICE_VARIABLES)
+    return next((int(text) for text in texts if text.isdecimal()), 0)

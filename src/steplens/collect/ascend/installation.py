@@ -17,22 +17,14 @@ _VERSION_FILE_BYTES = 64 << 10
 
 def cann_home() -> Path | None:
     """The installation of CANN that the environment names."""
-    for variable in HOME_VARIABLES:
-        value = os.environ.get(variable)
-        if value and Path(value).is_dir():
-            return Path(value)
-    return None
+    homes = (Path(home) for home in map(os.environ.get, HOME_VARIABLES) if home)
+    return next((home for home in homes if home.is_dir()), None)
 
 
 def unsourced_home() -> Path | None:
     """An installation in a usual place that the environment does not name: its set_env.sh was not sourced."""
-    if cann_home() is not None:
-        return None
-    for place in _USUAL_HOMES:
-        path = Path(place).expanduser()
-        if (path / "lib64" / NAME).is_file():
-            return path
-    return None
+    homes = (Path(place).expanduser() for place in _USUAL_HOMES) if cann_home() is None else ()
+    return next((home for home in homes if (home / "lib64" / NAME).is_file()), None)
 
 
 def cann_version() -> str:

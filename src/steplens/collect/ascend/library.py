@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ class LibraryError(Exception):
 
 
 class CannLibrary:
-    """CANN's profiling calls, declared. The calls return CANN's codes; nothing is checked here.
+    """CANN's profiling calls, declared.
 
     Args:
         handle: the loaded library.
@@ -77,52 +76,19 @@ class CannLibrary:
         """Every symbol that is used when it is there, and whether it is."""
         return {symbol: symbol in self._functions for symbol in _SYMBOLS}
 
-    def has(self, symbol: str) -> bool:
-        """Whether this version of the library has the symbol."""
-        return symbol in self._functions
-
-    def initialize(self, directory: str) -> int:
-        """``aclprofInit``: write to this absolute path."""
-        path = os.fsencode(directory)
-        return int(self._functions["aclprofInit"](path, len(path)))
-
-    def set_config(self, kind: int, value: str) -> int:
-        """``aclprofSetConfig``; the code for "unsupported" where the library has no such call."""
-        if not self.has("aclprofSetConfig"):
+    def call(self, symbol: str, *arguments: Any) -> int:
+        """CANN's code of a call; the one for "unsupported" where the library has no such call. A text goes with its length."""
+        function = self._functions.get(symbol)
+        if function is None:
             return codes.PROF_MODULES_UNSUPPORTED
-        data = value.encode()
-        return int(self._functions["aclprofSetConfig"](kind, data, len(data)))
+        expanded = [part for item in arguments for part in ((item, len(item)) if isinstance(item, bytes) else (item,))]
+        return int(function(*expanded))
 
     def create_config(self, device: int, metrics: int, mask: int) -> int | None:
         """``aclprofCreateConfig`` for one device; None when CANN refuses."""
         devices = (ctypes.c_uint32 * 1)(device)
         config = self._functions["aclprofCreateConfig"](devices, 1, metrics, None, mask)
         return int(config) if config else None
-
-    def warm_up(self, config: int) -> int:
-        """``aclprofWarmup``; the code for "unsupported" where the library has no such call."""
-        return int(self._functions["aclprofWarmup"](config)) if self.has("aclprofWarmup") else codes.PROF_MODULES_UNSUPPORTED
-
-    def start(self, config: int) -> int:
-        """``aclprofStart``: returns when the device records, or has failed to."""
-        return int(self._functions["aclprofStart"](config))
-
-    def register_device_callback(self) -> int:
-        """``aclprofRegisterDeviceCallback``; the code for "unsupported" where the library has no such call."""
-        function = self._functions.get("aclprofRegisterDeviceCallback")
-        return int(function()) if function is not None else codes.PROF_MODULES_UNSUPPORTED
-
-    def stop(self, config: int) -> int:
-        """``aclprofStop``."""
-        return int(self._functions["aclprofStop"](config))
-
-    def destroy_config(self, config: int) -> int:
-        """``aclprofDestroyConfig``."""
-        return int(self._functions["aclprofDestroyConfig"](config))
-
-    def finalize(self) -> int:
-        """``aclprofFinalize``: everything is on disk when it returns."""
-        return int(self._functions["aclprofFinalize"]())
 
     def features(self) -> list[features.Feature] | None:
         """What this CANN offers beyond the masks; None where it cannot say."""
@@ -203,27 +169,18 @@ def _already_loaded(name: str) -> ctypes.CDLL | None:
         return None
 
 
-def _candidate_folders() -> Iterator[Path]:
+def _candidate_folders() -> list[Path]:
     """Where the library may be, without repetition."""
-    seen: set[Path] = set()
     places = [Path(home) / "lib64" for home in map(os.environ.get, HOME_VARIABLES) if home]
     # The loader only knows the variable as it was when Python started.
     places += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if entry]
-    for place in places:
-        if place not in seen:
-            seen.add(place)
-            yield place
+    return list(dict.fromkeys(places))
 
 
 class _SymbolInfo(ctypes.Structure):
     """``Dl_info`` of ``dladdr``."""
 
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
+    _fields_ = (("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p))
 
 
 def _path_of(function: Any) -> str:

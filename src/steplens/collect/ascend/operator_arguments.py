@@ -32,11 +32,7 @@ _START, _STOP = "aclopStartDumpArgs", "aclopStopDumpArgs"
 
 
 class OperatorArguments:
-    """Lets CANN write down the operators of one window after the other. Its methods never raise.
-
-    Args:
-        report: gets what could not be recorded, see ``DeviceSession``.
-    """
+    """Lets CANN write down the operators of one window after the other, and ``report``s failures. Its methods never raise."""
 
     def __init__(self, report: Callable[..., None]) -> None:
         self._report = report

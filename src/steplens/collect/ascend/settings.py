@@ -146,16 +146,15 @@ def plan_recording(options: DeviceOptions, supports: Callable[[str], bool]) -> P
     for wanted, bit in ((options.l2_cache, Data.L2CACHE), (options.mstx, Data.MSPROFTX), (options.memory, Data.TASK_MEMORY)):
         if wanted:
             mask |= bit
-    if options.op_attr:
-        if supports("ATTR"):
-            mask |= Data.OP_ATTR
-        else:
-            dropped.append("op_attr")
-    if options.shapes and options.level is ProfilerLevel.Level0:
-        if supports("AICORE_SHAPE"):
-            mask |= Data.AICORE_SHAPE
-        else:
-            dropped.append("shapes of device operators at Level0")
+    shapes = options.shapes and options.level is ProfilerLevel.Level0
+    for is_asked, feature, bit, text in (
+        (options.op_attr, "ATTR", Data.OP_ATTR, "op_attr"),
+        (shapes, "AICORE_SHAPE", Data.AICORE_SHAPE, "shapes of device operators at Level0"),
+    ):
+        if is_asked and supports(feature):
+            mask |= bit
+        elif is_asked:
+            dropped.append(text)
     configs: list[tuple[ConfigType, str]] = []
     if options.memory:
         configs.append((ConfigType.SYS_HARDWARE_MEM_FREQ, str(options.memory_hz)))

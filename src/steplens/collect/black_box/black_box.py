@@ -20,7 +20,7 @@ from steplens.collect.black_box.step_history import StepHistory
 from steplens.collect.black_box.step_ring import StepRing
 from steplens.collect.common import clock, exception_text, interrupts, log, metadata, profiler_environment
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.common.health import ERROR, Health
+from steplens.collect.common.health import Health
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.handoff import handler
@@ -99,7 +99,7 @@ class BlackBox:
             self._apply_options(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:  # the boundary to the training
-            self._call_failed(type(self).__name__, exception)
+            self._health.report_failure(type(self).__name__, exception)
 
     def _apply_options(self, arguments: dict[str, Any]) -> None:
         values, warnings = options.resolve_options(options.BLACK_BOX, options.select_options(options.BLACK_BOX, arguments))
@@ -234,7 +234,10 @@ class BlackBox:
         if not self._running or os.getpid() != self._process:
             return
         # not among those that wait, which would be given back to it
-        self._remove_signal()
+        number = self._values["on_signal"]
+        if self._previous_handler is not None and signal.getsignal(number) == self._on_signal:
+            signal.signal(number, self._previous_handler)
+        self._previous_handler = None
         with interrupts.hold_signals():
             self._stop_recording()
 
@@ -251,10 +254,6 @@ class BlackBox:
             sys.excepthook = self._previous_hook
 
     # --- steps
-
-    def _stop_in_child(self) -> None:
-        # A worker that loads data inherits this object; the steps are its parent's.
-        self._running = False
 
     def _begin_step(self, elsewhere: bool = True) -> None:
         if self._session is not None:
@@ -325,11 +324,7 @@ class BlackBox:
         log.warning(f"The black box goes on with the times of steps alone: {reason}")
 
     def _capture_event(self, kind: str, message: str) -> bool:
-        """Write what is kept.
-
-        Returns:
-            whether the window that was open is closed by that.
-        """
+        """Write what is kept; whether the window that was open is closed by that."""
         left = self._values["max_captures"] - len(self.captures)
         if left <= 0:
             return False
@@ -361,7 +356,7 @@ class BlackBox:
             median = int(self._history.median_ns)
             black_box_event.write_event(folder, kind, message, self.step_num, median, runs, self._ring.rows())
         except Exception as exception:  # the boundary to the training
-            self._call_failed("black box", exception)
+            self._health.report_failure("black box", exception)
             if self._session is not None:
                 self._session.discard()
             return None
@@ -404,22 +399,10 @@ class BlackBox:
             return
         self._previous_handler = signal.signal(number, self._on_signal)
 
-    def _remove_signal(self) -> None:
-        number = self._values["on_signal"]
-        if self._previous_handler is not None and signal.getsignal(number) == self._on_signal:
-            signal.signal(number, self._previous_handler)
-        self._previous_handler = None
-
     def _on_signal(self, number: int, frame: Any) -> None:
         self._signalled = True
         if callable(self._previous_handler):
             self._previous_handler(number, frame)
-
-    def _call_failed(self, name: str, exception: BaseException) -> None:
-        log.report_failure(name, exception)
-        self._health.add(
-            "call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe="everything"
-        )
 
 
 #: black boxes of this process, for its forked children
@@ -427,8 +410,9 @@ _recorders: weakref.WeakSet[BlackBox] = weakref.WeakSet()
 
 
 def _stop_recorders_in_child() -> None:
+    # A worker that loads data inherits these objects; the steps are its parent's.
     for recorder in _recorders:
-        recorder._stop_in_child()
+        recorder._running = False
 
 
 os.register_at_fork(after_in_child=_stop_recorders_in_child)

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window
 from steplens.collect.torch_internals import other_profilers
@@ -20,6 +19,9 @@ class RingSession(KinetoSession):
     Kineto cannot give back what it has not recorded, so short windows follow one another without a gap; the second last is
     thrown away. Its results are kept as Kineto holds them, in C++, which takes no part of the training's time.
     """
+
+    # most windows are thrown away
+    _keeps_spare_files = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -56,8 +58,7 @@ class RingSession(KinetoSession):
                 break
             window.run_directory = rundir.create_run_directory(parent, self._worker_name)
             raw = rundir.make_directory(window.run_directory / rundir.RAW_DIRECTORY)
-            if window.recorders is not None:
-                window.recorders.relocate(raw)
+            window.recorders.folder = raw
             self._saving, self.window = True, window
             try:
                 self.finalize_trace()
@@ -96,10 +97,6 @@ class RingSession(KinetoSession):
         # most windows are thrown away; one that was to be kept is missed when it is saved
         pass
 
-    def _spare_files(self) -> SpareFiles | None:
-        # most windows are thrown away
-        return None
-
     def _has_room(self, parent: Path) -> bool:
         # asked when a window opens, which takes no room yet
         return True
@@ -112,5 +109,4 @@ class RingSession(KinetoSession):
 def _give_up(window: Window) -> None:
     other_profilers.give_back_recording(window.kineto)
     window.kineto = None
-    if window.recorders is not None:
-        window.recorders.cancel()
+    window.recorders.cancel()

@@ -46,23 +46,12 @@ class StepHistory:
         self._slow: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
         self._count = 0
         self._until_refresh = 0
-        self._median = 0.0
+        #: the median length of a step in ns; 0 before there are enough
+        self.median_ns = 0.0
         self._limit = math.inf
 
-    @property
-    def median_ns(self) -> float:
-        """The median length of a step in ns; 0 before there are enough."""
-        return self._median
-
     def add(self, length_ns: int) -> bool:
-        """Add a step.
-
-        Args:
-            length_ns: how long it took.
-
-        Returns:
-            whether it is slow, judged by the steps before it.
-        """
+        """Add a step, which took ``length_ns``; whether it is slow, judged by the steps before it."""
         if self._until_refresh <= 0 and len(self._lengths) >= _LEAST:
             self._refresh_limit()
         self._until_refresh -= 1
@@ -77,14 +66,14 @@ class StepHistory:
     def _refresh_limit(self) -> None:
         # While the history is short, the first steps weigh in the spread: it is looked at more often.
         self._until_refresh = min(_REFRESH, len(self._lengths) // 4)
-        self._median = max(1.0, statistics.median(self._lengths))
+        self.median_ns = max(1.0, statistics.median(self._lengths))
         logarithms = [math.log(max(length, 1)) for length in self._lengths]
-        middle = math.log(self._median)
+        middle = math.log(self.median_ns)
         deviation = _DEVIATIONS_PER_MAD * statistics.median(abs(value - middle) for value in logarithms)
-        limit = self._median * max(_LEAST_RATIO, math.exp(min(_LEAST_DEVIATIONS * deviation, 50.0)))
+        limit = self.median_ns * max(_LEAST_RATIO, math.exp(min(_LEAST_DEVIATIONS * deviation, 50.0)))
         if len(self._lengths) >= _TAIL_FROM:
             high = sorted(self._lengths)[len(self._lengths) * 9 // 10]
-            limit = max(limit, min(high + _TAIL_DISTANCES * (high - self._median), _TAIL_AT_MOST * high))
+            limit = max(limit, min(high + _TAIL_DISTANCES * (high - self.median_ns), _TAIL_AT_MOST * high))
         self._limit = limit
 
     def _is_habit(self, length_ns: int) -> bool:

@@ -147,11 +147,7 @@ class StepRing:
             self._statm = -1
 
     def begin(self, *, again: bool = True) -> None:
-        """A step begins.
-
-        Args:
-            again: something else than training has happened since the last one ended.
-        """
+        """A step begins; ``again``: something else than training has happened since the last one ended."""
         if again:
             if len(self._sums_before) > self._capacity:
                 self._sums_before = {number: sums for number, sums in self._sums_before.items() if number >= self._oldest_index}
@@ -159,12 +155,7 @@ class StepRing:
         self._start_ns = clock.now_ns()
 
     def end(self, step: int, duration_ns: int) -> None:
-        """The step has ended.
-
-        Args:
-            step: its number.
-            duration_ns: how long it took.
-        """
+        """The step of this number has ended."""
         at = self._count % self._capacity * _ROW.size
         if self._count % _RESIDENT_EVERY == 0 and self._statm >= 0:
             self._resident = int(os.pread(self._statm, 128, 0).split(b" ", 2)[1])
@@ -190,17 +181,8 @@ class StepRing:
             before = self._sums_before.get(number, before)
             if before is not None:
                 wait, collecting, count, user, system, *rest = (now - then for now, then in zip(sums, before, strict=True))
-                values = (
-                    step,
-                    start_ns,
-                    duration_ns,
-                    wait,
-                    collecting,
-                    count,
-                    round((user + system) * 1e9),
-                    *rest,
-                    resident * self._page,
-                )
+                cpu_ns = round((user + system) * 1e9)
+                values = (step, start_ns, duration_ns, wait, collecting, count, cpu_ns, *rest, resident * self._page)
                 records.append(dict(zip(COLUMNS, values, strict=True)))
             before = tuple(sums)
         return records

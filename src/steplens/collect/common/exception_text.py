@@ -1,11 +1,12 @@
-"""Why something could not be done, in words for a message."""
+"""Texts for messages: why something could not be done, and what the program gives for a text.
+
+A class of the program may raise in every method, and lie in all of them.
+"""
 
 from __future__ import annotations
 
 import errno
 import resource
-
-from steplens.collect.common.plain_text import plain_text
 
 
 def describe_exception(exception: BaseException) -> str:
@@ -38,3 +39,11 @@ def largest_file() -> int | None:
 def limit_text(limit: int) -> str:
     """That a file has reached its limit in bytes."""
     return f": a file of this process may have {limit} bytes (ulimit -f)"
+
+
+def plain_text(value: object) -> str | None:
+    """A text without what a subclass of ``str`` adds to it; None for what is no text. Runs no code of the program."""
+    if type(value) is str:
+        return value
+    # not isinstance(), which asks the object
+    return str.__str__(value) if issubclass(type(value), str) else None

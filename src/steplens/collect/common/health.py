@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from steplens.collect.common import exception_text, log
+
 INFO = "info"
 WARNING = "warning"
 ERROR = "error"
@@ -45,6 +47,16 @@ class Health:
                     finding["count"] += count
                     return
             findings.append({"check": check, "severity": severity, "count": count, "message": message, "unsafe": unsafe})
+
+    def report(self, check: str, severity: str, message: str, *, unsafe: str = "", configuration: bool = False) -> None:
+        """Print a finding for the user, and add it; arguments as of :meth:`add`."""
+        {INFO: log.info, WARNING: log.warning, ERROR: log.error}[severity](message)
+        self.add(check, severity, message, unsafe=unsafe, configuration=configuration)
+
+    def report_failure(self, call: str, exception: BaseException, *, unsafe: str = "everything") -> None:
+        """Print that a call has failed, and add it."""
+        log.report_failure(call, exception)
+        self.add("call_failed", ERROR, f"{call} failed: {exception_text.describe_exception(exception)}", unsafe=unsafe)
 
     def take(self) -> list[dict[str, Any]]:
         """All findings for a window that closes; the next window starts without those of this one."""

@@ -45,11 +45,7 @@ _ACTION_BYTES = 1024
 
 
 class _Action:
-    """What the system does at a signal now: a handler that is not Python's too, and the flags of ``signal.siginterrupt``.
-
-    Args:
-        number: the signal.
-    """
+    """What the system does at a signal now: a handler that is not Python's too, and the flags of ``signal.siginterrupt``."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -121,21 +117,6 @@ class _Hold:
             finally:
                 if raised:
                     raise raised[-1]
-
-    def deliver(self) -> None:
-        """Let what has come take effect now, and go on."""
-        if self._noted:
-            self.end()
-            self.begin()
-
-    @property
-    def asked_to_end(self) -> bool:
-        """Whether something that ends programs is waiting."""
-        return self._asked_s is not None
-
-    def replaced(self) -> list[Any]:
-        """The program's own handlers."""
-        return list(self._replaced.values())
 
     def _give_back(self, number: int) -> None:
         global _active
@@ -217,8 +198,11 @@ def hold_signals() -> Iterator[None]:
         hold.end()
 
 
-class _Allowed:
-    """Not a generator: one that is interrupted while it is left goes on when it is thrown away, and would hold signals then."""
+class allow_signals:
+    """Lets signals take effect inside of :func:`hold_signals`, those that wait too: around what can be broken off without a loss.
+
+    Not a generator: one that is interrupted while it is left goes on when it is thrown away, and would hold signals then.
+    """
 
     def __init__(self) -> None:
         self._hold = _current_hold()
@@ -232,29 +216,19 @@ class _Allowed:
             self._hold.begin()
 
 
-def allow_signals() -> contextlib.AbstractContextManager[None]:
-    """Let signals take effect inside of :func:`held`, also those that are waiting: for what can be broken off without a loss."""
-    return _Allowed()
-
-
 def deliver_signals() -> None:
     """Let the signals take effect that are waiting: everything that they could have destroyed is safe."""
     hold = _current_hold()
-    if hold is not None:
-        hold.deliver()
-
-
-def asked_to_end() -> bool:
-    """Whether something that ends programs is waiting."""
-    hold = _current_hold()
-    return hold is not None and hold.asked_to_end
+    if hold is not None and hold._noted:
+        hold.end()
+        hold.begin()
 
 
 def of_the_program(error: BaseException) -> bool:
     """Whether an exception comes out of the program's own handler of a signal: it is the program's, wherever it was raised."""
     handlers = [signal.getsignal(number) for number in _NUMBERS]
     if _active is not None:
-        handlers += _active.replaced()
+        handlers += _active._replaced.values()
     codes = {code for handler in handlers if (code := _handler_code(handler)) is not None}
     traceback = error.__traceback__
     while traceback is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from steplens.collect.common import log
-from steplens.collect.common.plain_text import plain_text
+from steplens.collect.common.exception_text import plain_text
 from steplens.common import json_text
 
 #: Every text time of a result counts from a multiple of this many ns (about three months). It is Kineto's own
@@ -164,11 +164,7 @@ def window_metadata(user: UserMetadata, *, window_trace_id: str, start_ns: int) 
 
 
 def software_versions(cann_version: str) -> dict[str, str]:
-    """Versions of everything a result may depend on; empty where something is not there.
-
-    Args:
-        cann_version: of the Ascend software that the environment names.
-    """
+    """Versions of everything a result may depend on, beside that of CANN; empty where something is not there."""
     # Not `import steplens`: its lazy names point at packages the collector must not depend on.
     version = sys.modules["steplens"].__version__
     torch = sys.modules.get("torch")

@@ -15,7 +15,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def never_raise(method: _Method) -> _Method:
-    """Make a public method catch every exception of ours and hand it to ``self._call_failed``, which prints one line."""
+    """Make a public method catch every exception of ours and hand it to ``self._health``, which prints one line."""
 
     @functools.wraps(method)
     def call_safely(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -24,7 +24,7 @@ def never_raise(method: _Method) -> _Method:
         except Exception as exception:  # the boundary to the training
             if interrupts.of_the_program(exception):
                 raise
-            self._call_failed(method.__name__, exception)
+            self._health.report_failure(method.__name__, exception)
             return None
 
     return cast(_Method, call_safely)

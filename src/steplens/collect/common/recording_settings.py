@@ -48,10 +48,6 @@ class RecordingSettings:
     def recorded(self) -> dict[str, Any]:
         """The configuration as ``profiler_info.json`` holds it."""
         return {
-            "common_config": {
-                "activities": [str(item) for item in self.activities],
-                "schedule": self.schedule,
-                **self.switches,
-            },
+            "common_config": {"activities": [str(item) for item in self.activities], "schedule": self.schedule, **self.switches},
             "experimental_config": self.experimental.recorded(),
         }

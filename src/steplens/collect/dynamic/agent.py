@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log
-from steplens.collect.dynamic import configuration_file
 from steplens.collect.dynamic.job import job_folder, process, shared_board
 from steplens.collect.dynamic.job.agreement import EACH, Decision
 from steplens.collect.dynamic.job.ledger import Ledger
@@ -86,7 +85,7 @@ class Agent:
         self._calls = 0
         self._turning = threading.RLock()
         self._writing = threading.Lock()
-        configuration_file.create_configuration(self.directory, form.template())
+        job_folder.create_configuration(self.directory, form.template())
         self._ledger = Ledger(self.directory, form, self._identity.rank)
         self._recorder = Recorder(form, self._ledger, self._publish_state)
         self.job_folder: Path | None = self._meeting_place()

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.dynamic.job import job_folder, shared_board
-from steplens.collect.dynamic.job.agreement import Seat
 from steplens.collect.dynamic.job.process import Process
 from steplens.collect.dynamic.service import ASK_LOOK, ASK_STATUS
 from steplens.common import json_text, rundir
@@ -112,10 +111,13 @@ def _query_participant(folder: Path, owner: Process, record: Mapping[str, Any], 
     )
     answers = answer or record
     seat = next((seat for seat in shared_board.read_seats(folder, _text_field(answers, "group")) if seat.process == owner), None)
-    state, why_not = _participant_state(answers, seat, alive=alive)
-    step = seat.step if seat is not None and seat.step >= 0 else _optional_integer(answers, "step")
-    if not alive and not why_not:
+    state, why_not = _text_field(answers, "state"), _text_field(answers, "why_not")
+    if not alive:
+        state = EXITED if state == EXITED else KILLED
         why_not = "it ended without a word (killed, crashed or by os._exit)" if state == KILLED else "the program has ended"
+    elif seat is not None and 0 <= seat.state < len(shared_board.STATES):
+        state = shared_board.STATES[seat.state]
+    step = seat.step if seat is not None and seat.step >= 0 else _optional_integer(answers, "step")
     requests = tuple(request for request in answers.get("requests", ()) if isinstance(request, dict))
     return Participant(
         process=owner,
@@ -136,15 +138,6 @@ def _query_participant(folder: Path, owner: Process, record: Mapping[str, Any], 
         log=_text_field(answers, "log"),
         status={name: _text_field(answers, name) for name in ("profiler_status", "current_step", "start_step", "stop_step")},
     )
-
-
-def _participant_state(answers: Mapping[str, Any], seat: Seat | None, *, alive: bool) -> tuple[str, str]:
-    state = _text_field(answers, "state")
-    if not alive:
-        return (EXITED if state == EXITED else KILLED), ""
-    if seat is not None and 0 <= seat.state < len(shared_board.STATES):
-        state = shared_board.STATES[seat.state]
-    return state, _text_field(answers, "why_not")
 
 
 def _recording_progress(requests: tuple[Mapping[str, Any], ...], step: int | None) -> tuple[int, int] | None:

@@ -79,11 +79,7 @@ def leave_steps_to_the_script() -> None:
 
 
 class Watcher:
-    """Waits for an optimizer, then counts its steps for the agent.
-
-    Args:
-        path: the configuration folder.
-    """
+    """Waits for an optimizer, then counts its steps for the agent of the configuration folder ``path``."""
 
     def __init__(self, path: str) -> None:
         # The script may change directory before it trains.

@@ -156,11 +156,7 @@ class StepRecording:
         self.failed = self._profiler.off
 
     def stop(self, exception: BaseException | None = None) -> None:
-        """Close the window that is open, if any.
-
-        Args:
-            exception: what ended the training.
-        """
+        """Close the window that is open, if any; ``exception`` is what ended the training."""
         self._leave_loaders()
         if self._profiler is None or self.failed:
             return
@@ -198,11 +194,7 @@ def on_torch_import() -> None:
 
 
 class Watcher:
-    """Waits for steps and records them.
-
-    Args:
-        order: what to record.
-    """
+    """Waits for steps and records them as ordered."""
 
     def __init__(self, order: Order) -> None:
         from steplens.collect.dynamic.steps.forward_steps import ForwardSteps
@@ -239,20 +231,12 @@ class Watcher:
             self.end()
 
     def end(self, exception: BaseException | None = None) -> None:
-        """Close the window that is open, if any, and leave word of what became of this process.
-
-        Args:
-            exception: what ended the training.
-        """
+        """Close the window that is open, if any, and leave word of what became of this process; see ``StepRecording.stop``."""
         self._recording.stop(exception)
         self._write_answer(ended=True)
 
     def _write_answer(self, *, ended: bool = False) -> None:
-        """Leave word of this process; without it only the command's report is poorer.
-
-        Args:
-            ended: it takes no further steps, so that their number is the last one.
-        """
+        """Leave word of this process, without which the command's report is poorer; ``ended``: it takes no further steps."""
         answer = {"pid": os.getpid(), "steps": self._steps.count, "failed": self._recording.failed, "ended": ended}
         with contextlib.suppress(OSError):
             rundir.write_json(Path(self._order.answers) / f"{os.getpid()}.json", answer)

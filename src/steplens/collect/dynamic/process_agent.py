@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from steplens.collect.common import log, paths
 from steplens.collect.dynamic.agent import Agent
@@ -52,12 +50,6 @@ def start_agent(directory: str | os.PathLike[str], form: Form, how: str, stepper
 def begin_in_fork() -> Agent | None:
     """Start the agent of a forked child whose parent had one; None if it had none."""
     return start_agent(*_arguments) if agent is None and _arguments is not None else agent
-
-
-def start_capture(document: Mapping[str, Any]) -> None:
-    """Capture from here on, and close the window at the end of the program if that comes first."""
-    if agent is not None:
-        agent.start(document)
 
 
 def end_agent() -> None:

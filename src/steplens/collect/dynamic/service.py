@@ -63,11 +63,7 @@ class RequestReceiver(Protocol):
 
 
 class Service:
-    """Watches and answers for one agent.
-
-    Args:
-        agent: gets the requests and gives the answers.
-    """
+    """Watches and answers for one agent, which gets the requests and gives the answers."""
 
     def __init__(self, agent: RequestReceiver) -> None:
         self._agent = agent
@@ -180,13 +176,9 @@ class Service:
             if not job_folder.peer_is_allowed(connection):
                 return
             with contextlib.suppress(OSError, ValueError):
-                answer = self._answer_question(_read_question(connection.recv))
-                connection.sendall(json.dumps(answer, default=str).encode() + b"\n")
-
-    def _answer_question(self, question: dict[str, Any]) -> dict[str, Any]:
-        if question.get("ask") == ASK_LOOK:
-            self._poll_files()
-        return self._agent.record()
+                if _read_question(connection.recv).get("ask") == ASK_LOOK:
+                    self._poll_files()
+                connection.sendall(json.dumps(self._agent.record(), default=str).encode() + b"\n")
 
 
 def _open_socket(path: Path) -> socket.socket:

@@ -61,11 +61,7 @@ class WatchedFile:
         return self._signature is not None and not self._was_read
 
     def poll(self, *, settle: bool = True) -> Change | None:
-        """The save that has happened since the last call, if any.
-
-        Args:
-            settle: False takes what is there at once.
-        """
+        """The save that has happened since the last call, if any; without ``settle`` what is there is taken at once."""
         now = time.monotonic()
         try:
             signature = _file_signature(os.stat(self.path))

@@ -1,14 +1,17 @@
-"""What happens when a window is recorded: its analysis, in another process."""
+"""What happens when a window is recorded: its analysis, in another process; and at the end of a program whose profilers run."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 import sysconfig
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,18 +21,26 @@ from steplens.common import options, parent, rundir
 
 
 class WindowProfiler(Protocol):
-    """A profiler object, as far as the handler of its windows needs it."""
+    """A profiler object, as far as the handler of its windows and the end of the program need it."""
 
     def _relocate(self, parent: Path) -> None:
         """Move the run directory of the last window below ``parent``."""
 
-    def _collected_run(self) -> Path | None:
+    @property
+    def run_directory(self) -> Path | None:
         """The run directory of the last window, if its raw data is safe."""
 
-    def _follow_last_window(self) -> Callable[[Path], None]:
-        """What is called with the new path of the last window when it has moved: its export methods then find it there."""
+    def _end_of_program(self) -> None:
+        """Close the window that is open."""
+
+    def _remove_temporary(self) -> None:
+        """Remove data that nobody asked to keep."""
+
+    def _closed_window(self) -> Any:
+        """The last window; its ``run_directory`` is set when that has moved, so that export methods find it."""
 
 
+@dataclass(eq=False)
 class TraceHandler:
     """The callable that :func:`tensorboard_trace_handler` returns.
 
@@ -41,21 +52,18 @@ class TraceHandler:
         async_mode: analyse beside the training.
     """
 
-    def __init__(
-        self, dir_name: str | None, worker_name: str | None, analyse_flag: bool, async_mode: bool, target: str | None = None
-    ) -> None:
-        self.dir_name = dir_name
-        self.target = target
-        self.worker_name = worker_name
-        self.analyse_flag = analyse_flag
-        self.async_mode = async_mode
+    dir_name: str | None
+    worker_name: str | None
+    analyse_flag: bool
+    async_mode: bool
+    target: str | None = None
 
     def __call__(self, profiler: WindowProfiler) -> None:
         """Take over the window that ``profiler`` just closed."""
         if self.dir_name is not None:
             # Already there, unless the handler is called by a function that hides it from the profiler.
             profiler._relocate(Path(self.dir_name))
-        run_directory = profiler._collected_run()
+        run_directory = profiler.run_directory
         if run_directory is None:
             return
         then = self._after_analysis(profiler, run_directory)
@@ -70,13 +78,13 @@ class TraceHandler:
 
     def _after_analysis(self, profiler: WindowProfiler, run_directory: Path) -> Callable[[], None]:
         """What is left to do with a run directory when its analysis is done."""
-        target, follow = self.target, profiler._follow_last_window()
+        target, window = self.target, profiler._closed_window()
         if target is None:
             return lambda: None
 
         def follow_destination(destination: str) -> None:
             if not upload.is_url(destination):
-                follow(Path(destination))
+                window.run_directory = Path(destination)
 
         return lambda: upload.move_later(run_directory, target, follow_destination)
 
@@ -196,9 +204,8 @@ class _Analyses:
 
     def add(self, run_directory: Path, then: Callable[[], None]) -> None:
         """Analyse a run directory as soon as there is room, and call ``then``."""
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=self._run_analysis, args=(run_directory, then), name="steplens analysis", daemon=True)
-        self._threads.append(thread)
+        self._threads = [*self.running, thread]
         thread.start()
 
     def _run_analysis(self, run_directory: Path, then: Callable[[], None]) -> None:
@@ -211,15 +218,15 @@ class _Analyses:
             then()
 
     @property
-    def running(self) -> bool:
-        """Whether one is going on, or waits for its turn."""
-        return any(thread.is_alive() for thread in self._threads)
+    def running(self) -> list[threading.Thread]:
+        """Those that are going on, or wait for their turn."""
+        return [thread for thread in self._threads if thread.is_alive()]
 
     def wait(self) -> None:
         """Wait for all of them; for the end of the program."""
         if os.getpid() != self._process:
             return
-        running = [thread for thread in self._threads if thread.is_alive()]
+        running = self.running
         if running:
             log.info(f"Waiting for {len(running)} analyses to finish; Ctrl-C leaves them to `steplens analyse`.")
         for thread in running:
@@ -241,10 +248,35 @@ def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None)
 
 def is_analysing() -> bool:
     """Whether an analysis runs beside the training."""
-    return _analyses.running
+    return bool(_analyses.running)
 
 
 def wait_for_analyses(*_: Any) -> None:
     """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
     _analyses.wait()
     upload.wait_for_moves()
+
+
+#: profilers that were started, to be finished when the program ends
+_started: weakref.WeakSet[WindowProfiler] = weakref.WeakSet()
+
+
+def finish_at_exit(profiler: WindowProfiler) -> None:
+    """Close the window of ``profiler`` when the program ends, if it is open then."""
+    if not _started:
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
+    _started.add(profiler)
+
+
+def _at_exit() -> None:
+    """Close windows that are still open, then wait for the analyses, then remove data nobody asked to keep."""
+    profilers = list(_started)
+    try:
+        with interrupts.hold_signals():
+            for profiler in profilers:
+                profiler._end_of_program()
+        wait_for_analyses()
+    finally:
+        for profiler in profilers:
+            profiler._remove_temporary()

@@ -15,8 +15,9 @@ class ProfPathCreator:
     The name is the Ascend PyTorch Profiler's; all its objects share what is set. Scripts with a handler of their own use it.
     """
 
-    _folder: Path | None = None
-    _worker_name: str | None = None
+    #: what was set; None where nothing was
+    folder: Path | None = None
+    worker_name: str | None = None
 
     def init(self, worker_name: str | None = None, dir_name: str | os.PathLike[str] | None = None) -> None:
         """Set the names.
@@ -27,16 +28,5 @@ class ProfPathCreator:
         """
         if dir_name is not None:
             paths.warn_if_unusual(dir_name, "dir_name of ProfPathCreator")
-        folder = None if dir_name is None else rundir.absolute_path(dir_name)
-        ProfPathCreator._folder = folder
-        ProfPathCreator._worker_name = rundir.worker_part(worker_name) if worker_name else None
-
-    @classmethod
-    def folder(cls) -> Path | None:
-        """The folder that was set; None where none was."""
-        return cls._folder
-
-    @classmethod
-    def worker_name(cls) -> str | None:
-        """The worker name that was set; None where none was."""
-        return cls._worker_name
+        ProfPathCreator.folder = None if dir_name is None else rundir.absolute_path(dir_name)
+        ProfPathCreator.worker_name = rundir.worker_part(worker_name) if worker_name else None

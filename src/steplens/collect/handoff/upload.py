@@ -141,11 +141,7 @@ def _upload_run(run: Path, url: str) -> str:
 
 
 def note_failure(run: Path, target: str, error: BaseException) -> str:
-    """Say in the run directory that it could not be moved.
-
-    Returns:
-        the sentence.
-    """
+    """Say in the run directory that it could not be moved; returns the sentence."""
     reason = " ".join(exception_text.describe_exception(error).split())[:500]
     message = f"{run} could not be moved to {without_credentials(target)} and stays where it is: {without_credentials(reason)}"
     path = run / rundir.RAW_DIRECTORY / rundir.STATE_FILE

@@ -38,16 +38,10 @@ class HostSampler:
         self._folder = folder
         self._health = health
         self._traced = HostSystem.OSRT in systems
+        host_sampling = "steplens.collect.host.host_sampling"
         begin = clock.monotonic_ns()
         self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "steplens.collect.host.host_sampling",
-                str(os.getpid()),
-                str(folder),
-                ",".join(item.value for item in systems),
-            ],
+            [sys.executable, "-m", host_sampling, str(os.getpid()), str(folder), ",".join(item.value for item in systems)],
             env=handler.offline_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

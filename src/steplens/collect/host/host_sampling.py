@@ -17,17 +17,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.host.host_sources import (
-    Disk,
-    Memory,
-    Network,
-    Numa,
-    Processors,
-    ProcessorTime,
-    Sample,
-    Series,
-    Source,
-)
+from steplens.collect.host import host_sources
+from steplens.collect.host.host_sources import ProcessorTime, Sample, Series, Source
 from steplens.collect.host.osrt import SystemCalls
 from steplens.common import rundir
 
@@ -78,11 +69,11 @@ class Sampler:
                 del self.problems["osrt"]
             return
         makers: dict[str, list[Callable[[], Source]]] = {
-            "cpu": [lambda: ProcessorTime(process), lambda: Processors(process)],
-            "mem": [lambda: Memory(process, psutil.virtual_memory)],
-            "disk": [lambda: Disk(process)],
-            "network": [lambda: Network(process, psutil.net_io_counters, psutil.net_if_stats)],
-            "numa": [lambda: Numa(process)],
+            "cpu": [lambda: ProcessorTime(process), lambda: host_sources.Processors(process)],
+            "mem": [lambda: host_sources.Memory(process, psutil.virtual_memory)],
+            "disk": [lambda: host_sources.Disk(process)],
+            "network": [lambda: host_sources.Network(process, psutil.net_io_counters, psutil.net_if_stats)],
+            "numa": [lambda: host_sources.Numa(process)],
         }
         for system in self._systems:
             for make in makers.get(system, []):
@@ -188,11 +179,7 @@ def _exception_reason(exception: BaseException) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Sample until told otherwise.
-
-    Args:
-        arguments: the process, the folder for the files, what to sample (separated by commas).
-    """
+    """Sample until told otherwise, by the process, the folder for the files, and what to sample (separated by commas)."""
     pid, folder, systems = int(arguments[0]), Path(arguments[1]), arguments[2].split(",")
     # Ctrl-C is meant for the training, which tells us when to end
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -66,6 +66,19 @@ class _Rates:
         return None if before is None else (value - before[1]) / (now - before[0]) * 1e9
 
 
+class _Counters(Source):
+    """Counters that only grow, and count from the first look at them."""
+
+    def __init__(self, process: Any) -> None:
+        super().__init__(process)
+        self._rate = _Rates()
+
+    def start(self, now: int) -> None:
+        """See ``Source``."""
+        for _ in self.sample(now):
+            pass
+
+
 class ProcessorTime(Source):
     """Running time of the process in percent of one processor, to the ns."""
 
@@ -180,22 +193,16 @@ class Memory(Source):
         yield (_MEMORY, "Memory/Resident", _KILOBYTES), now, resident / _KIB
 
 
-class Disk(Source):
+class Disk(_Counters):
     """What the process has storage read and write, which is not what it reads from and writes to the system's cache."""
 
     def __init__(self, process: Any) -> None:
         super().__init__(process)
-        self._rate = _Rates()
         process.io_counters()
         try:
             self._waits = _read_file("/proc/sys/kernel/task_delayacct").strip() == b"1"
         except OSError:
             self._waits = False
-
-    def start(self, now: int) -> None:
-        """See ``Source``."""
-        for _ in self.sample(now):
-            pass
 
     def sample(self, now: int) -> Iterator[Sample]:
         """See ``Source``."""
@@ -210,21 +217,15 @@ class Disk(Source):
                 yield (_DISK, _DISK, _PERCENT), now, rate * 100
 
 
-class Network(Source):
+class Network(_Counters):
     """Traffic of the host's network cards; that of the host with itself apart."""
 
     def __init__(self, process: Any, counters: Callable[..., Any], cards: Callable[[], Any]) -> None:
         super().__init__(process)
         self._counters = counters
-        self._rate = _Rates()
         # Mbit/s; virtual cards say 0
         speeds = {name: card.speed for name, card in cards().items() if card.isup and name != _LOOPBACK}
         self._capacity = sum(speeds.values()) * 1e6 / 8 if all(0 < speed < 65535 * 100 for speed in speeds.values()) else 0
-
-    def start(self, now: int) -> None:
-        """See ``Source``."""
-        for _ in self.sample(now):
-            pass
 
     def sample(self, now: int) -> Iterator[Sample]:
         """See ``Source``."""
@@ -244,20 +245,14 @@ class Network(Source):
                 yield (_NETWORK, "Network/Loopback", _RATE), now, within / _KIB
 
 
-class Numa(Source):
+class Numa(_Counters):
     """Where the host's memory was taken from while sampling, and in the end where the process's memory lies."""
 
     def __init__(self, process: Any) -> None:
         super().__init__(process)
-        self._rate = _Rates()
         self._nodes = sorted(_NODES.glob("node[0-9]*/numastat"))
         if not self._nodes:
             raise OSError("the system knows no NUMA nodes")
-
-    def start(self, now: int) -> None:
-        """See ``Source``."""
-        for _ in self.sample(now):
-            pass
 
     def sample(self, now: int) -> Iterator[Sample]:
         """See ``Source``."""

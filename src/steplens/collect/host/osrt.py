@@ -107,11 +107,7 @@ def _end_with_parent() -> None:
 
 
 def permit_tracing(tracer: int) -> None:
-    """Let a process, and those that it starts, trace this one, where the system reserves that to parents.
-
-    Args:
-        tracer: the process; 0 takes it back.
-    """
+    """Let a process, and those that it starts, trace this one, where the system reserves that to parents; 0 takes it back."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if int(_YAMA.read_text()) == 1:
             ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(tracer), 0, 0, 0)

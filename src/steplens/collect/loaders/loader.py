@@ -80,11 +80,7 @@ def _watch_failed(exception: Exception) -> None:
 
 
 class LoaderWindow:
-    """The loaders during one window.
-
-    Args:
-        health: gets what is missing.
-    """
+    """The loaders during one window; ``health`` gets what is missing."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
@@ -128,11 +124,7 @@ class LoaderWindow:
         self._watch = None
 
     def save(self, folder: Path) -> None:
-        """Write what the window needs, if any loader was used.
-
-        Args:
-            folder: of the raw data.
-        """
+        """Write what the window needs into the folder of the raw data, if any loader was used."""
         watch = self._watch
         try:
             if watch is None:

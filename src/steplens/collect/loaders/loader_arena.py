@@ -52,13 +52,12 @@ class Arena:
     """
 
     def __init__(self) -> None:
-        self._temporary = ""
-        if hasattr(os, "memfd_create"):
+        self._has_name = not hasattr(os, "memfd_create")
+        if self._has_name:
+            self._handle, self._path = tempfile.mkstemp(prefix="steplens_loader_")
+        else:
             self._handle = os.memfd_create("steplens_loader")
             self._path = f"/proc/{os.getpid()}/fd/{self._handle}"
-        else:
-            self._handle, self._path = tempfile.mkstemp(prefix="steplens_loader_")
-            self._temporary = self._path
         self.slots: list[Slot] = []
 
     def new(self, loader: int, worker: int, pid: int, needed_since_ns: int | None) -> Slot | None:
@@ -93,7 +92,9 @@ class Arena:
 
     def counts(self) -> dict[Slot, int]:
         """How many rows each worker has written so far."""
-        return {slot: self._read_field(slot, COUNT) for slot in self.slots}
+        offset = 8 * COUNT
+        cells = ((slot, os.pread(self._handle, 8, slot.index * _LENGTH + offset)) for slot in self.slots)
+        return {slot: int.from_bytes(cell, sys.byteorder) for slot, cell in cells}
 
     def stop(self, slot: Slot) -> None:
         """Tell a worker to end observing itself."""
@@ -101,19 +102,15 @@ class Arena:
 
     def close(self) -> None:
         """Give the memory back; workers keep what they have mapped until they end."""
-        with contextlib.suppress(OSError):
-            os.close(self._handle)
-        if self._temporary:
+        self.close_copy()
+        if self._has_name:
             with contextlib.suppress(OSError):
-                os.unlink(self._temporary)
+                os.unlink(self._path)
 
     def close_copy(self) -> None:
         """The same in a forked process, whose parent goes on to use it."""
         with contextlib.suppress(OSError):
             os.close(self._handle)
-
-    def _read_field(self, slot: Slot, field: int) -> int:
-        return int.from_bytes(os.pread(self._handle, 8, slot.index * _LENGTH + 8 * field), sys.byteorder)
 
     def _write_field(self, slot: Slot, field: int, value: int) -> None:
         os.pwrite(self._handle, value.to_bytes(8, sys.byteorder), slot.index * _LENGTH + 8 * field)

@@ -85,11 +85,7 @@ def watch_results(state: Iteration, iterator: Any) -> None:
 def _timed_receive(state: Iteration, original: Any, pins: bool, end: type) -> Any:
     """For ``get`` of the queue with results; with ``pins`` the thread that pins calls it.
 
-    Args:
-        state: is told.
-        original: what it stands for.
-        pins: whether a thread pins.
-        end: of what a worker sends in place of a batch when an iterable data set has ended.
+    ``end`` is the type of what a worker sends in place of a batch when an iterable data set has ended.
     """
     now, received = clock.now_ns, state.received
 

@@ -86,11 +86,7 @@ class _Timed:
 
 
 def batch_begins() -> dict[str, Any] | None:
-    """This thread begins to make a batch.
-
-    Returns:
-        for :func:`batch_ends`; None where the transforms of this batch are not timed.
-    """
+    """This thread begins a batch; what :func:`batch_ends` takes, or None where the transforms of this batch are not timed."""
     attributes = spent.__dict__
     skip = attributes["skip"]
     if skip:
@@ -106,11 +102,7 @@ def batch_begins() -> dict[str, Any] | None:
 
 
 def batch_ends(attributes: dict[str, Any]) -> tuple[int, int]:
-    """Time of the batch's transforms, ns, and their number; -1 where they were not timed from its begin on.
-
-    Args:
-        attributes: what :func:`batch_begins` returned.
-    """
+    """Time of the batch's transforms, ns, and their number; -1 where they were not timed from :func:`batch_begins` on."""
     # a loader inside the data set may have made batches meanwhile
     if attributes["skip"] or attributes["switched"] != _timing.switched:
         return 0, UNTIMED
@@ -121,11 +113,7 @@ def batch_ends(attributes: dict[str, Any]) -> tuple[int, int]:
 
 
 def install_timing(dataset: Any) -> bool:
-    """Time the transforms of a data set.
-
-    Returns:
-        whether it has any that can be timed.
-    """
+    """Time the transforms of a data set; whether it has any that can be timed."""
     if not _timing.on:
         _timing.switch(True)
     has_transforms = False

@@ -128,13 +128,8 @@ class Observed:
         """What is called when a batch begins, and in place of ``get``, reading ``collate_fn``, ``put`` and ``dumps``.
 
         Each runs once per batch, so they share variables and not attributes, and do themselves what is done in a line.
-
-        Args:
-            originals: of ``get``, ``put`` and ``dumps``.
-            kinds: of a task that begins an epoch, and of a batch that could not be made.
-            worker: its number.
-            dataset: its data set.
-            transforms: whether they are timed.
+        ``originals`` are those of ``get``, ``put`` and ``dumps``; ``kinds`` those of a task that begins an epoch, and of a batch
+        that could not be made.
         """
         (original_get, original_put, original_dumps), (resume, failed_kind) = originals, kinds
         now, processor_time = clock.now_ns, time.process_time_ns
@@ -223,12 +218,7 @@ def _keep_collate(fetcher: Any, value: Any) -> None:
 
 
 class _Pickler:
-    """In place of the pickler of queues: times the messages of the loop.
-
-    Args:
-        real: the pickler.
-        dumps: is called in place of its own.
-    """
+    """In place of the pickler of queues: times the messages of the loop by ``dumps``."""
 
     def __init__(self, real: Any, dumps: Any) -> None:
         self._real = real

@@ -21,57 +21,30 @@ COMMUNICATION_DOMAIN = "communication"
 
 DATALOADER, SAVE_CHECKPOINT, FORWARD = "dataloader", "save_checkpoint", "forward"
 
-#: PyTorch's types as the messages of communication name them
-_TYPES = {
-    "torch.int8": "int8",
-    "torch.int16": "int16",
-    "torch.int32": "int32",
-    "torch.int64": "int64",
-    "torch.uint8": "uint8",
-    "torch.uint16": "uint16",
-    "torch.uint32": "uint32",
-    "torch.uint64": "uint64",
-    "torch.float16": "fp16",
-    "torch.float32": "fp32",
-    "torch.float64": "fp64",
-    "torch.bfloat16": "bfp16",
-}
+#: PyTorch's types as the messages of communication name them; those of integers are called alike
+_TYPES = {"float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bfp16"}
 
-#: method of a process group -> the operation, and which argument holds the data that this rank contributes
-_METHODS = {
-    "allreduce": ("Allreduce", 0),
-    "allreduce_coalesced": ("Allreduce", 0),
-    "broadcast": ("Broadcast", 0),
-    "reduce": ("Reduce", 0),
-    "allgather": ("Allgather", 1),
-    "allgather_coalesced": ("Allgather", 1),
-    "_allgather_base": ("Allgather", 1),
-    "all_gather_single": ("Allgather", 1),
-    "allgather_into_tensor_coalesced": ("Allgather", 1),
-    "all_gather_single_coalesced": ("Allgather", 1),
-    "reduce_scatter": ("ReduceScatter", 1),
-    "_reduce_scatter_base": ("ReduceScatter", 1),
-    "reduce_scatter_single": ("ReduceScatter", 1),
-    "reduce_scatter_tensor_coalesced": ("ReduceScatter", 1),
-    "reduce_scatter_single_coalesced": ("ReduceScatter", 1),
-    "alltoall": ("Alltoall", 1),
-    "alltoall_base": ("AlltoallV", 1),
-    "all_to_all_single": ("AlltoallV", 1),
-    "gather": ("Gather", 1),
-    "scatter": ("Scatter", 1),
-    "send": ("Send", 0),
-    "recv": ("Recv", 0),
-    "recv_anysource": ("Recv", 0),
-    "barrier": ("Barrier", 0),
+_ALLGATHER_VARIANTS = ("all_gather_single", "allgather_into_tensor_coalesced", "all_gather_single_coalesced")
+_REDUCE_SCATTER_VARIANTS = ("reduce_scatter_single", "reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced")
+#: operation -> which argument holds the data that this rank contributes, and the methods of a process group
+_OPERATIONS = {
+    "Allreduce": (0, ("allreduce", "allreduce_coalesced")),
+    "Broadcast": (0, ("broadcast",)),
+    "Reduce": (0, ("reduce",)),
+    "Allgather": (1, ("allgather", "allgather_coalesced", "_allgather_base", *_ALLGATHER_VARIANTS)),
+    "ReduceScatter": (1, ("reduce_scatter", "_reduce_scatter_base", *_REDUCE_SCATTER_VARIANTS)),
+    "Alltoall": (1, ("alltoall",)),
+    "AlltoallV": (1, ("alltoall_base", "all_to_all_single")),
+    "Gather": (1, ("gather",)),
+    "Scatter": (1, ("scatter",)),
+    "Send": (0, ("send",)),
+    "Recv": (0, ("recv", "recv_anysource")),
+    "Barrier": (0, ("barrier",)),
 }
 
 
 class AutomaticMarks:
-    """Replaces functions of PyTorch between :meth:`install` and :meth:`remove`.
-
-    Args:
-        recorder: gets the marks.
-    """
+    """Replaces functions of PyTorch between :meth:`install` and :meth:`remove`; the recorder gets the marks."""
 
     def __init__(self, recorder: MarkRecorder) -> None:
         self._recorder = recorder
@@ -113,8 +86,9 @@ class AutomaticMarks:
             return
         types: Any = importlib.import_module("torch._C._distributed_c10d")
         # Methods and not functions of torch.distributed: those are compared with each other (batch_isend_irecv).
-        for method, (operation, argument) in _METHODS.items():
-            self._replace_method(types.ProcessGroup, method, functools.partial(self._collective, operation, argument))
+        for operation, (argument, methods) in _OPERATIONS.items():
+            for method in methods:
+                self._replace_method(types.ProcessGroup, method, functools.partial(self._collective, operation, argument))
         self._replace_method(types.Work, "wait", self._wrap_wait)
 
     def _collective(self, operation: str, argument: int, original: Any) -> Any:
@@ -233,13 +207,13 @@ def _communication_message(group: Any, operation: str, data: Any, args: tuple[An
     """What a mark of communication says, in the form of CANN's."""
     tensors = list(_iterate_tensors(data)) or list(_iterate_tensors(args))
     count = sum(tensor.numel() for tensor in tensors)
-    dtype = str(tensors[0].dtype) if tensors else ""
+    dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
     rank = ""
     if operation == "Send" and len(args) > 1:
         rank = f'"destRank": "{int(args[1])}",'
     elif operation == "Recv" and len(args) > 2:
         rank = f'"srcRank": "{int(args[1])}",'
-    kind = _TYPES.get(dtype, dtype.removeprefix("torch."))
+    kind = _TYPES.get(dtype, dtype)
     name = f"{group.name().capitalize()}{operation}"
     stream = _stream_number(tensors[0]) if tensors else threading.get_native_id()
     return (

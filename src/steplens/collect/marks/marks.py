@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import clock, log
+from steplens.collect.common.exception_text import plain_text
 from steplens.collect.common.health import INFO, WARNING, Health
-from steplens.collect.common.plain_text import plain_text
 from steplens.collect.marks.stream_marks import StreamMarks
 from steplens.common import rundir
 
@@ -96,7 +96,7 @@ class MarkRecorder:
         if text >= 0:
             self._add_row(text, MARKER, now, now, self._thread.native_id)
             if stream is not None:
-                self._streams.mark(text, self._thread.native_id, stream)
+                self._streams.start(text, self._thread.native_id, stream)
 
     def start(self, message: str, stream: Any, domain: str, kind: int = STARTED) -> int:
         """Begin a range; returns its number, or 0 when it is not recorded."""

@@ -36,11 +36,7 @@ class _OnStream:
 
 
 class StreamMarks:
-    """The marks on streams of one window.
-
-    Args:
-        say: gets a sentence when a stream cannot be marked.
-    """
+    """The marks on streams of one window; ``say`` gets a sentence when a stream cannot be marked."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -48,24 +44,8 @@ class StreamMarks:
         #: text, kind, start_ns, end_ns, tid and stream of each, once finished
         self.rows: list[tuple[int, int, int, int, int, int]] = []
 
-    def mark(self, text: int, tid: int, stream: Any) -> None:
-        """Mark a moment."""
-        self._begin_range(text, tid, stream)
-
     def start(self, text: int, tid: int, stream: Any) -> int:
-        """Begin a range; returns its number, or 0 when the stream cannot be marked."""
-        return self._begin_range(text, tid, stream)
-
-    def end(self, number: int) -> None:
-        """End a range."""
-        range_ = self._marks[number - 1]
-        range_.ended = True
-        try:
-            range_.end = _record_event(range_.stream)
-        except Exception as exception:  # the boundary to the device's runtime
-            self._report_failure(exception)
-
-    def _begin_range(self, text: int, tid: int, stream: Any) -> int:
+        """Mark a moment, or the begin of a range; returns its number for :meth:`end`, or 0 when the stream cannot be marked."""
         device = getattr(stream, "device", None)
         if device is None or getattr(device, "type", "cpu") == "cpu" or not hasattr(stream, "stream_id"):
             self._say("A mark was given a stream that is not one of an accelerator: only the host's side is recorded.")
@@ -79,6 +59,15 @@ class StreamMarks:
             self._report_failure(exception)
             return 0
         return len(self._marks)
+
+    def end(self, number: int) -> None:
+        """Let what was begun be a range that ends here."""
+        range_ = self._marks[number - 1]
+        range_.ended = True
+        try:
+            range_.end = _record_event(range_.stream)
+        except Exception as exception:  # the boundary to the device's runtime
+            self._report_failure(exception)
 
     def finish(self) -> None:
         """Wait for the devices, and turn the events into times of the host."""

@@ -55,8 +55,6 @@ TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[str, ...]]
     (SAVE, EXIT): (WARN, STOP, FINALIZE, READY),
 }
 
-_NAMES = {NONE: "NONE", WARMUP: "WARMUP", RECORD: "RECORD", SAVE: "RECORD_AND_SAVE", EXIT: "the end"}
-
 
 def to_action(value: Any) -> ProfilerAction:
     """The action that a schedule returned: a member of ours, or of ``torch.profiler`` with the same name.
@@ -78,11 +76,11 @@ STOPPED_INSIDE = "The profiler stopped in a"
 
 def warning_text(previous: ProfilerAction, current: ProfilerAction | None) -> str:
     """What the ``warn`` call of a transition says."""
-    if current is EXIT:
+    if current is None:
         if previous is WARMUP:
             return "The profiler stopped during warmup: nothing was recorded, the run directory is removed."
-        return f"{STOPPED_INSIDE} {_NAMES[previous]} step: the window is shorter than the schedule says."
-    return f"Incorrect schedule: {_NAMES[previous]} followed by {_NAMES[current]}."
+        return f"{STOPPED_INSIDE} {previous.name} step: the window is shorter than the schedule says."
+    return f"Incorrect schedule: {previous.name} followed by {current.name}."
 
 
 class ActionController:

@@ -53,8 +53,12 @@ def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | Non
     if missing:
         not_collected(", ".join(missing), health)
     # Asked for by name, the NPU is also recorded when the program has not imported torch_npu yet.
-    if ProfilerActivity.NPU in asked and ProfilerActivity.NPU not in supported and _npu_can_be_recorded(health):
-        supported.add(ProfilerActivity.NPU)
+    if ProfilerActivity.NPU in asked and ProfilerActivity.NPU not in supported:
+        problem = npu_problem()
+        if problem is None:
+            supported.add(ProfilerActivity.NPU)
+        else:
+            health.report(MISSING, WARNING, f"No device data: {problem}.", unsafe=NO_DEVICE, configuration=True)
     activities = [activity for activity in asked if activity in supported] or everything
     if ProfilerActivity.NPU in activities and ProfilerActivity.CPU not in activities:
         log.info("ProfilerActivity.CPU is recorded as well, because steps are marked on the host.")
@@ -64,16 +68,4 @@ def choose_activities(asked: list[ProfilerActivity] | None, use_cuda: bool | Non
 
 def not_collected(what: str, health: Health) -> None:
     """Say, and put on record for every window, what was asked for and is not available here."""
-    message = f"Not collected on this device: {what}."
-    log.info(message)
-    health.add("not_collected", INFO, message, configuration=True)
-
-
-def _npu_can_be_recorded(health: Health) -> bool:
-    problem = npu_problem()
-    if problem is None:
-        return True
-    message = f"No device data: {problem}."
-    log.warning(message)
-    health.add(MISSING, WARNING, message, unsafe=NO_DEVICE, configuration=True)
-    return False
+    health.report("not_collected", INFO, f"Not collected on this device: {what}.", configuration=True)

@@ -63,14 +63,7 @@ class Budget:
         self._recorded = []
 
     def step_ends(self, *, recorded: bool) -> str:
-        """A step has ended.
-
-        Args:
-            recorded: the window held it.
-
-        Returns:
-            why the window should not go on, with the figures; empty when it may.
-        """
+        """A step has ended; why the window that recorded it should not go on, with the figures, and empty when it may."""
         if self._began_ns is None:
             return ""
         length, self._began_ns = clock.monotonic_ns() - self._began_ns, None

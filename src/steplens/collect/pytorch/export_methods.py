@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import exception_text, log, paths
+from steplens.collect.common.health import Health
 from steplens.collect.common.never_raise import never_raise
 from steplens.collect.handoff import handler
 from steplens.collect.pytorch import kineto
@@ -25,14 +26,11 @@ STACK_SUFFIX = ".log"
 
 
 class ProfilerInterface:
-    """The part of the reference's inner interface that its user guide calls.
-
-    Args:
-        profiler: the profiler object.
-    """
+    """The part of the reference's inner interface that its user guide calls."""
 
     def __init__(self, profiler: ExportMethods) -> None:
         self._profiler = profiler
+        self._health = profiler._health
 
     @never_raise
     def analyse(self, *_: Any, async_mode: bool = False, **__: Any) -> None:
@@ -41,7 +39,7 @@ class ProfilerInterface:
         Args:
             async_mode: do not wait for it.
         """
-        run_directory = self._profiler._collected_run() if self._profiler._enabled else None
+        run_directory = self._profiler.run_directory
         if run_directory is None:
             self._profiler._say_no_window("analyse")
         elif async_mode:
@@ -55,10 +53,13 @@ class ExportMethods:
 
     _enabled: bool
     _running: bool
+    _health: Health
     _session: kineto.KinetoSession
 
-    def _collected_run(self) -> Path | None:
-        raise NotImplementedError
+    @property
+    def run_directory(self) -> Path | None:
+        """The run directory of the last window whose raw data is safe; None before the first."""
+        return self._session.collected_run() if self._enabled else None
 
     @never_raise
     def export_chrome_trace(self, output_path: str | os.PathLike[str]) -> None:
@@ -143,7 +144,7 @@ class ExportMethods:
             self._write_categories(run_directory)
         target = rundir.absolute_path(output_path)
         device_arguments = ["--device", device] if device is not None else []
-        if not device_arguments and (current := _current_accelerator(run_directory)):
+        if not device_arguments and (current := _current_accelerator()):
             device_arguments = ["--device", current]
         problem = _export_run("memory", run_directory, target, *device_arguments)
         if problem and device is None and device_arguments:
@@ -159,7 +160,7 @@ class ExportMethods:
         A window of which nobody asks costs nothing.
         """
         window = self._session.closed if self._enabled else None
-        run_directory = self._collected_run() if window is not None else None
+        run_directory = self.run_directory
         if window is None or run_directory is None:
             self._say_no_window("events")
             return torch_events.no_events()
@@ -196,7 +197,7 @@ class ExportMethods:
 
     def _last_window(self, method: str, output_path: str | os.PathLike[str]) -> Path | None:
         paths.warn_if_unusual(output_path, f"output_path of {method}")
-        run_directory = self._collected_run() if self._enabled else None
+        run_directory = self.run_directory
         if run_directory is None:
             self._say_no_window(method)
         return run_directory
@@ -223,7 +224,7 @@ class ExportMethods:
             log.warning(f"export_memory_timeline: the categories of memory are unknown, PyTorch could not find them: {reason}")
 
 
-def _current_accelerator(run_directory: Path) -> str | None:
+def _current_accelerator() -> str | None:
     """The current accelerator of this process, if its allocator is in use."""
     torch: Any = importlib.import_module("torch")
     for name in ("cuda", "npu"):
@@ -234,11 +235,7 @@ def _current_accelerator(run_directory: Path) -> str | None:
 
 
 def _export_run(to: str, run_directory: Path, target: Path, *options: str) -> str:
-    """Export a run directory in another process.
-
-    Returns:
-        what went wrong, in one sentence; empty when nothing did.
-    """
+    """Export a run directory in another process; what went wrong, in one sentence, and empty when nothing did."""
     command = [sys.executable, "-m", "steplens.writers.exports", to, str(run_directory), str(target), *options]
     done = subprocess.run(
         command,

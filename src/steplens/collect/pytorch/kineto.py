@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import json
 import os
 import shutil
@@ -22,12 +21,11 @@ from steplens.collect.ascend.device_session import DeviceSession
 from steplens.collect.common import clock, exception_text, log, metadata
 from steplens.collect.common.health import ERROR, WARNING, Health
 from steplens.collect.common.recording_settings import RecordingSettings
-from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch import saving
 from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.schedule_text import size_text
 from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
-from steplens.collect.pytorch.window import Span, Window, WindowState
+from steplens.collect.pytorch.window import Span, SpareFiles, Window, WindowState
 from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals import backward, child_threads, other_profilers
 from steplens.common import json_text, partial, rundir
@@ -58,6 +56,8 @@ class KinetoSession(KinetoArguments):
         probes: record the steps of the warmup too, and throw them away, to tell how large the window becomes.
         max_bytes: what a trace should not be larger than; said if it is.
     """
+
+    _keeps_spare_files = True
 
     def __init__(
         self,
@@ -120,9 +120,9 @@ class KinetoSession(KinetoArguments):
             thread=threading.current_thread(),
         )
         self._write_state(window, rundir.STATE_RECORDING, [])
-        window.saving.spare = self._spare_files()
-        raw, sampled_elsewhere = window.run_directory / rundir.RAW_DIRECTORY, self._device is not None
-        window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=not sampled_elsewhere)
+        window.saving.spare = SpareFiles() if self._keeps_spare_files else None
+        raw = window.run_directory / rundir.RAW_DIRECTORY
+        window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=self._device is None)
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -169,11 +169,9 @@ class KinetoSession(KinetoArguments):
             with contextlib.suppress(OSError):
                 self._write_state(window, rundir.STATE_RECORDING, [])
         # The NPU first: it records when this returns, so that no kernel of the first step is missed.
-        if self._device is not None:
-            begin = clock.monotonic_ns()
-            self._device.start()
-            window.counters["device_start_ns"] = clock.monotonic_ns() - begin
-        window.span.whole_steps = self.between_steps
+        self._call_device(window, "device_start_ns", DeviceSession.start)
+        # between two steps: the last one has ended and the next one has not begun
+        window.span.whole_steps = self.step > self.ended_step
         # The window begins here, not where warmup began.
         window.thread, window.began_in = threading.current_thread(), backward.backward_number()
         window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
@@ -187,13 +185,7 @@ class KinetoSession(KinetoArguments):
         window.state = WindowState.RECORDING
         window.counters["enable_ns"] = clock.monotonic_ns() - window.span.start_monotonic_ns
         self._describe_in_trace()
-        if window.recorders is not None:
-            window.recorders.start()
-
-    @property
-    def between_steps(self) -> bool:
-        """Whether the last step has ended and the next one has not begun."""
-        return self.step > self.ended_step
+        window.recorders.start()
 
     def may_open_range(self) -> bool:
         """Whether a range may stay open until the next step.
@@ -207,7 +199,7 @@ class KinetoSession(KinetoArguments):
 
     def mark_step(self, number: int | None) -> None:
         """The step of this number begins; None: the last one has ended."""
-        if self.window is not None and self.window.recorders is not None:
+        if self.window is not None:
             self.window.recorders.step(number)
 
     def stop_trace(self) -> None:
@@ -225,25 +217,21 @@ class KinetoSession(KinetoArguments):
 
     def _stop_trace(self, window: Window) -> None:
         window.span.last_step = self.ended_step
-        window.span.whole_steps &= self.between_steps
-        if window.recorders is not None:
-            window.recorders.stop()
+        window.span.whole_steps &= self.step > self.ended_step
+        window.recorders.stop()
         if self._device is not None:
             self._device.wait()
         window.span.end_ns, window.span.end_monotonic_ns = clock.both_ns()
         self._end_recording(window)
         window.counters["stop_ns"] = clock.monotonic_ns() - window.span.end_monotonic_ns
         window.counters["thread_wait_ns"] = window.threads.waited_ns
-        if self._device is not None:
-            begin = clock.monotonic_ns()
-            self._device.stop()
-            window.counters["device_stop_ns"] = clock.monotonic_ns() - begin
+        self._call_device(window, "device_stop_ns", DeviceSession.stop)
 
     def _end_recording(self, window: Window) -> None:
         """Take the result from Kineto."""
         kineto = window.kineto
         if window.held is None:
-            window.held = _can_end_window(window)
+            window.held = window.can_be_ended()
         try:
             if kineto.kineto_results is None:
                 child_threads.close_window(window.threads, functools.partial(kineto.__exit__, None, None, None))
@@ -273,16 +261,13 @@ class KinetoSession(KinetoArguments):
 
     def _finalize_window(self, window: Window) -> None:
         self.end_probe()
-        if self._device is not None:
-            begin = clock.monotonic_ns()
-            self._device.close()
-            window.counters["device_close_ns"] = clock.monotonic_ns() - begin
+        self._call_device(window, "device_close_ns", DeviceSession.close)
         if not window.started:
-            if window.recorders is not None:
-                window.recorders.cancel()
+            window.recorders.cancel()
             self._cancel_warmup(window)
             self._close_window(window, STATE_FAILED)
             return
+        name = window.run_directory.name
         if not window.saving.outcome:
             try:
                 if window.kineto is None:
@@ -290,9 +275,8 @@ class KinetoSession(KinetoArguments):
                 self._save_trace(window)
                 window.saving.outcome = rundir.STATE_COLLECTED
             except Exception as exception:  # the boundary to Kineto and the file system
-                message = f"The raw data of {window.run_directory.name} could not be saved: {exception_text.text_of(exception)}"
-                self._health.add("save_failed", ERROR, message, unsafe="everything")
-                log.error(message)
+                message = f"The raw data of {name} could not be saved: {exception_text.text_of(exception)}"
+                self._health.report("save_failed", ERROR, message, unsafe="everything")
                 window.saving.outcome = STATE_FAILED
                 # and with it the file that Kineto keeps open, which may be what fills the disk
                 window.kineto = None
@@ -300,11 +284,8 @@ class KinetoSession(KinetoArguments):
             device = self._device.summary() if self._device is not None else None
             saving.write_side_files(window, self.settings, device, self._user_metadata, self._health)
         except Exception as exception:  # without these files the trace is still worth having
-            message = (
-                f"What belongs to the trace of {window.run_directory.name} was not saved: {exception_text.text_of(exception)}"
-            )
-            self._health.add("save_failed", ERROR, message)
-            log.error(message)
+            reason = exception_text.text_of(exception)
+            self._health.report("save_failed", ERROR, f"What belongs to the trace of {name} was not saved: {reason}")
         self._close_window(window, window.saving.outcome)
         # Kineto's result is as large as the trace itself.
         window.kineto = None
@@ -333,8 +314,7 @@ class KinetoSession(KinetoArguments):
                     child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
         other_profilers.give_back_recording(window.kineto)
         window.kineto = None
-        if window.recorders is not None:
-            window.recorders.cancel()
+        window.recorders.cancel()
         self._close_window(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
 
     def delete_prof_dir(self) -> None:
@@ -350,7 +330,7 @@ class KinetoSession(KinetoArguments):
     def recorded_elsewhere(self) -> bool:
         """Whether the window that is open records another thread, which alone can end it and still can."""
         window = self.window
-        if window is None or not window.recording or _can_end_window(window):
+        if window is None or not window.recording or window.can_be_ended():
             return False
         return window.thread is not threading.current_thread() and window.thread.is_alive()
 
@@ -369,16 +349,6 @@ class KinetoSession(KinetoArguments):
                 shutil.move(arguments, parent / arguments.name)
             self.closed.run_directory = Path(shutil.move(self.closed.run_directory, parent / self.closed.run_directory.name))
 
-    def follow_last_window(self) -> Callable[[Path], None]:
-        """What is to be called with the new path of the last window's run directory, when something else has moved it."""
-        window = self.closed
-
-        def follow_move(run_directory: Path) -> None:
-            if window is not None:
-                window.run_directory = run_directory
-
-        return follow_move
-
     def add_late_findings(self) -> None:
         """Add findings that came up after the last window was closed to its state file."""
         if self.closed is None:
@@ -391,9 +361,6 @@ class KinetoSession(KinetoArguments):
 
     # --- inside
 
-    def _spare_files(self) -> SpareFiles | None:
-        return SpareFiles()
-
     def _new_directory(self, parent: Path) -> Path:
         """The run directory of a window that opens."""
         path = rundir.create_run_directory(parent, self._worker_name)
@@ -403,7 +370,7 @@ class KinetoSession(KinetoArguments):
     def give_way(self) -> None:
         """End or cancel the window that is open, because another profiler begins."""
         window = self.window
-        if window is None or window.failed or (window.recording and not _can_end_window(window)):
+        if window is None or window.failed or (window.recording and not window.can_be_ended()):
             return
         message = "Another profiler of the program begins: "
         if window.recording:
@@ -415,18 +382,22 @@ class KinetoSession(KinetoArguments):
         else:
             return
         log.warning(message)
-        if window.state is WindowState.FAILED:
-            self._health.add("other_profiler", ERROR, message, unsafe="everything")
-        else:
-            self._health.add("other_profiler", WARNING, message, unsafe="averages over steps")
+        severity, unsafe = (ERROR, "everything") if window.failed else (WARNING, "averages over steps")
+        self._health.add("other_profiler", severity, message, unsafe=unsafe)
         self.stop_trace()
+
+    def _call_device(self, window: Window, counter: str, call: Callable[[DeviceSession], Any]) -> None:
+        """Let the device's session do something, where there is one, and count what that takes."""
+        if self._device is not None:
+            begin = clock.monotonic_ns()
+            call(self._device)
+            window.counters[counter] = clock.monotonic_ns() - begin
 
     def _not_held(self, window: Window) -> None:
         ended = not window.thread.is_alive()
         reason = "the thread in which it began has ended" if ended else "something else, such as another profiler, ended it"
         message = f"The window that began at step {window.span.first_step} is given up, because {reason}."
-        self._health.add("save_failed", ERROR, message, unsafe="everything")
-        log.error(message)
+        self._health.report("save_failed", ERROR, message, unsafe="everything")
 
     def _cancel_warmup(self, window: Window) -> None:
         """Bring Kineto back from warmup to rest: it only does so through a recording."""
@@ -442,16 +413,11 @@ class KinetoSession(KinetoArguments):
         window.kineto = None
 
     def _save_trace(self, window: Window) -> None:
-        """Write Kineto's result.
-
-        Raises:
-            OSError: the file could not be written completely; no part of it is left.
-        """
+        """Write Kineto's result; see ``saving.save_trace`` for what is raised."""
         target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
         begin = clock.monotonic_ns()
         results = window.kineto.kineto_results
-        if window.saving.unfinished is None:
-            window.saving.unfinished = partial.partial_path(target)
+        window.saving.unfinished = window.saving.unfinished or partial.partial_path(target)
         size = saving.save_trace(results, window.saving.unfinished, target)
         window.counters["save_ns"] = clock.monotonic_ns() - begin
         window.counters["trace_bytes"] = size
@@ -463,8 +429,7 @@ class KinetoSession(KinetoArguments):
         self._expected_bytes = size
         if self._max_bytes is not None and size > self._max_bytes:
             message = f"The trace has {size} bytes, more than max_bytes={self._max_bytes}: its size was only estimated."
-            log.warning(message)
-            self._health.add("budget", WARNING, message)
+            self._health.report("budget", WARNING, message)
 
     def _has_room(self, parent: Path) -> bool:
         """Whether the disk has room for another window; says so if not."""
@@ -474,13 +439,10 @@ class KinetoSession(KinetoArguments):
                 f"Only {size_text(free)} are free in {parent} and the last window took {size_text(self._expected_bytes)}: "
                 "nothing is recorded in this window."
             )
-            log.error(message)
-            self._health.add("disk_space", ERROR, message)
+            self._health.report("disk_space", ERROR, message)
             return False
         if free < _LEAST_FREE_BYTES:
-            message = f"Only {free >> 10} KiB are free in {parent}, saving may fail."
-            log.warning(message)
-            self._health.add("disk_space", WARNING, message)
+            self._health.report("disk_space", WARNING, f"Only {free >> 10} KiB are free in {parent}, saving may fail.")
         return True
 
     def _write_state(self, window: Window, state: str, health: list[dict[str, Any]]) -> None:
@@ -496,9 +458,3 @@ class KinetoSession(KinetoArguments):
             "health": health,
         }
         saving.write_state(window.run_directory / rundir.RAW_DIRECTORY / rundir.STATE_FILE, value)
-
-
-def _can_end_window(window: Window) -> bool:
-    """Whether the calling thread can end a window that records; PyTorch keeps the recording with the thread that began it."""
-    autograd: Any = importlib.import_module("torch.autograd")
-    return bool(window.threads.all_threads or autograd._profiler_enabled())

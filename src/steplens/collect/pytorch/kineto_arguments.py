@@ -30,11 +30,7 @@ class KinetoArguments:
     window: Window | None
 
     def _new_kineto(self, window: Window) -> Any:
-        """The object of PyTorch that holds a session, with the arguments that this version of PyTorch knows.
-
-        Raises:
-            RuntimeError: another profiler has the recording of this process.
-        """
+        """PyTorch's object that holds a session, with arguments that it knows; RuntimeError while another profiler records."""
         other_profilers.refuse_a_second()
         profiler: Any = importlib.import_module("torch.autograd.profiler")
         config_type: Any = importlib.import_module("torch._C._profiler")._ExperimentalConfig
@@ -49,11 +45,11 @@ class KinetoArguments:
                 config["profile_all_threads"] = True
                 if self.settings.profile_memory:
                     message = "Kineto cannot record memory while it records all threads."
-                    log.warning(message)
-                    self._health.add("not_collected", WARNING, message, unsafe="memory")
+                    self._health.report("not_collected", WARNING, message, unsafe="memory")
             else:
                 self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
-        window.threads = child_threads.Joinable(self._thread_options(), self._health, bool(config.get("profile_all_threads")))
+        thread_options = {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
+        window.threads = child_threads.Joinable(thread_options, self._health, bool(config.get("profile_all_threads")))
         arguments: dict[str, Any] = {
             **self._profiler_arguments(),
             "experimental_config": config_type(**config),
@@ -73,9 +69,6 @@ class KinetoArguments:
             "use_kineto": True,
             **self.settings.switches,
         }
-
-    def _thread_options(self) -> dict[str, bool]:
-        return {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
 
     def _describe_in_trace(self) -> None:
         """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""

@@ -11,31 +11,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.ascend import pytorch
-from steplens.collect.common import exception_text, interrupts, log, metadata, profiler_environment
+from steplens.collect.ascend import frameworks
+from steplens.collect.common import interrupts, log, metadata, profiler_environment
+from steplens.collect.common.exception_text import plain_text
 from steplens.collect.common.experimental_config import _ExperimentalConfig
-from steplens.collect.common.health import ERROR, INFO, WARNING, Health
+from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.common.never_raise import never_raise
-from steplens.collect.common.plain_text import plain_text
 from steplens.collect.common.recording_settings import RecordingSettings
-from steplens.collect.handoff import at_exit
+from steplens.collect.handoff import handler
 from steplens.collect.handoff.path_creator import ProfPathCreator
 from steplens.collect.loaders import loader
-from steplens.collect.pytorch.actions import (
-    DELETE,
-    FINALIZE,
-    INIT,
-    READY,
-    RECORDING,
-    START,
-    STOP,
-    STOPPED_INSIDE,
-    WARM,
-    WARN,
-    ActionController,
-    ProfilerAction,
-    to_action,
-)
+from steplens.collect.pytorch import actions
+from steplens.collect.pytorch.actions import RECORDING, ActionController, ProfilerAction
 from steplens.collect.pytorch.activities import choose_activities, not_collected
 from steplens.collect.pytorch.budgets import Budget, Limits
 from steplens.collect.pytorch.export_methods import ExportMethods
@@ -100,7 +87,7 @@ class _KinetoProfile(ExportMethods):
             self._apply_options(arguments)
             self._enabled = not profiler_environment.disabled_by_environment()
         except Exception as exception:  # the boundary to the training
-            self._call_failed(type(self).__name__, exception)
+            self._health.report_failure(type(self).__name__, exception)
 
     def _apply_options(self, arguments: dict[str, Any]) -> None:
         values, warnings = options.resolve_options(options.PROFILE, arguments)
@@ -136,11 +123,11 @@ class _KinetoProfile(ExportMethods):
         session = KinetoSession(
             settings,
             parent=self._run_parent_directory,
-            worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name(),
+            worker_name=getattr(self._on_trace_ready, "worker_name", None) or ProfPathCreator.worker_name,
             user_metadata=self._metadata,
             new_trace_id=lambda: metadata.trace_id(self._trace_id_callback),
             health=self._health,
-            device=pytorch.device_session(settings, self._health) if on_npu else None,
+            device=frameworks.device_session(settings, self._health) if on_npu else None,
             probes=self._show_plan,
             max_bytes=limits.max_bytes,
         )
@@ -153,16 +140,16 @@ class _KinetoProfile(ExportMethods):
         self._range_type: Any = importlib.import_module("torch.autograd.profiler").record_function
         self._controller = ActionController(
             {
-                WARN: self._report_schedule_problem,
-                INIT: self._init_trace,
-                WARM: session.warmup_trace,
-                START: self._start_trace,
-                STOP: self._stop_trace,
-                FINALIZE: session.finalize_trace,
-                READY: self._trace_ready,
-                DELETE: session.delete_prof_dir,
+                actions.WARN: self._report_schedule_problem,
+                actions.INIT: self._init_trace,
+                actions.WARM: session.warmup_trace,
+                actions.START: self._start_trace,
+                actions.STOP: self._stop_trace,
+                actions.FINALIZE: session.finalize_trace,
+                actions.READY: self._trace_ready,
+                actions.DELETE: session.delete_prof_dir,
             },
-            self._call_failed,
+            self._health.report_failure,
         )
 
     def _run_parent_directory(self) -> Path:
@@ -170,7 +157,7 @@ class _KinetoProfile(ExportMethods):
         handler_folder = getattr(self._on_trace_ready, "dir_name", None)
         if handler_folder:
             return Path(handler_folder)
-        if (folder := ProfPathCreator.folder()) is not None and self._on_trace_ready is not None:
+        if (folder := ProfPathCreator.folder) is not None and self._on_trace_ready is not None:
             return folder
         work_path = os.environ.get(_WORK_PATH)
         if work_path:
@@ -199,7 +186,7 @@ class _KinetoProfile(ExportMethods):
             self.off = self._say_unusable_folder()
             if self.off:
                 return
-            at_exit.finish_at_exit(self)
+            handler.finish_at_exit(self)
             try:
                 with interrupts.hold_signals():
                     self._start()
@@ -259,8 +246,7 @@ class _KinetoProfile(ExportMethods):
         if self._session.recorded_elsewhere:
             self._stop_requested = True
             message = "stop() was called from another thread than start(): recording ends at the next step()."
-            log.warning(message)
-            self._health.add("late_stop", WARNING, message)
+            self._health.report("late_stop", WARNING, message)
             return
         with self._lock:
             if self._inside:
@@ -372,19 +358,11 @@ class _KinetoProfile(ExportMethods):
 
     # --- for handlers
 
-    @property
-    def run_directory(self) -> Path | None:
-        """The run directory of the last window whose raw data is safe; None before the first."""
-        return self._collected_run() if self._enabled else None
-
-    def _collected_run(self) -> Path | None:
-        return self._session.collected_run()
-
     def _relocate(self, parent: Path) -> None:
         self._session.relocate(parent)
 
-    def _follow_last_window(self) -> Callable[[Path], None]:
-        return self._session.follow_last_window()
+    def _closed_window(self) -> Any:
+        return self._session.closed
 
     # --- inside
 
@@ -393,7 +371,7 @@ class _KinetoProfile(ExportMethods):
             return ProfilerAction.RECORD
         try:
             self._inside = True
-            return to_action(self._schedule(step))
+            return actions.to_action(self._schedule(step))
         finally:
             self._inside = False
 
@@ -454,29 +432,22 @@ class _KinetoProfile(ExportMethods):
         except Exception as exception:  # the boundary to the program's handler
             if interrupts.of_the_program(exception):
                 raise
-            self._call_failed("on_trace_ready", exception)
+            self._health.report_failure("on_trace_ready", exception)
             self._session.add_late_findings()
 
     def _report_schedule_problem(self, message: str) -> None:
         # Without a schedule there is no plan to be shorter than: every recording ends like this.
         if self._schedule is not None:
-            log.warning(message)
-            if message.startswith(STOPPED_INSIDE):
-                self._health.add("stopped_inside_step", WARNING, message, unsafe="averages over steps")
+            if message.startswith(actions.STOPPED_INSIDE):
+                self._health.report("stopped_inside_step", WARNING, message, unsafe="averages over steps")
             else:
-                self._health.add("schedule", WARNING, message)
+                self._health.report("schedule", WARNING, message)
 
     def _guarded(self, name: str, call: Callable[[], Any]) -> None:
         try:
             call()
         except Exception as exception:  # the boundary to what the profiler calls beside Kineto
-            self._call_failed(name, exception)
-
-    def _call_failed(self, name: str, exception: BaseException) -> None:
-        log.report_failure(name, exception)
-        self._health.add(
-            "call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe="everything"
-        )
+            self._health.report_failure(name, exception)
 
     def _end_of_program(self) -> None:
         if os.getpid() == self._process and self._running:

@@ -113,7 +113,7 @@ class profile(_KinetoProfile):
                     raise
                 # A schedule that fails must not leave a window open for the rest of the training.
                 planned = ProfilerAction.NONE
-                self._call_failed("schedule", exception)
+                self._health.report_failure("schedule", exception)
             if self._finish_requested_stop():
                 return
             # An interrupt before this leaves the step that has ended as one that goes on, and the window open.
@@ -135,19 +135,14 @@ class profile(_KinetoProfile):
         if self._session.window is not self._skipped_in:
             self._skipped_in = self._session.window
             message = "step() was called in another thread than the one that is recorded: it does not count in this window."
-            log.warning(message)
-            self._health.add("other_thread", WARNING, message, unsafe="averages over steps")
+            self._health.report("other_thread", WARNING, message, unsafe="averages over steps")
 
     def _within_budget(
         self, reason: str, ended: ProfilerAction, planned: ProfilerAction, asked: ProfilerAction
     ) -> tuple[ProfilerAction, ProfilerAction]:
         """The actions of the step that ended and of the next one, when limits may end a window before the schedule does.
 
-        Args:
-            reason: why the window should end; empty when it may go on.
-            ended: the action of the step that ended.
-            planned: what the schedule asks of the next step.
-            asked: what it asked of the one that ended.
+        ``reason`` is why it should end now; the schedule ``asked`` for the step that ended, and has ``planned`` the next one.
         """
         window = self._session.window
         if ended is ProfilerAction.RECORD and reason and window is not None:

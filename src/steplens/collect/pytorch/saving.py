@@ -95,9 +95,7 @@ def write_side_files(
         health: gets files that could not be written.
     """
     raw = window.run_directory / rundir.RAW_DIRECTORY
-    if window.recorders is not None:
-        window.recorders.save(window.counters)
-    garbage = window.recorders.garbage_collections if window.recorders is not None else []
+    window.recorders.save(window.counters)
     begin = clock.monotonic_ns()
     if save_collectives(raw / rundir.COLLECTIVES, health):
         window.counters["collectives_ns"] = clock.monotonic_ns() - begin
@@ -122,20 +120,14 @@ def write_side_files(
         info["ascend"] = device
     content = metadata.window_metadata(user_metadata, window_trace_id=window.trace_id, start_ns=window.span.start_ns)
     for path, value, indent in (
-        (
-            raw / rundir.HOST_EVENTS,
-            {"gc": garbage, "collection": window.counters},
-            None,
-        ),
+        (raw / rundir.HOST_EVENTS, {"gc": window.recorders.garbage_collections, "collection": window.counters}, None),
         (window.run_directory / f"{rundir.INFO_PREFIX}{suffix}.json", info, 4),
         (window.run_directory / rundir.METADATA_FILE, content, 4),
     ):
         try:
             rundir.write_json(path, value, indent=indent)
         except Exception as exception:  # without them the trace is still worth having
-            message = f"{path.name} could not be written: {exception_text.text_of(exception)}"
-            log.error(message)
-            health.add("save_failed", ERROR, message)
+            health.report("save_failed", ERROR, f"{path.name} could not be written: {exception_text.text_of(exception)}")
 
 
 def write_state(path: Path, value: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from steplens.collect.pytorch.actions import ProfilerAction, to_action
+from steplens.collect.pytorch.actions import RECORDING, ProfilerAction, to_action
 
 #: how far a schedule is followed that does not say how it goes on
 _STEPS = 10_000
@@ -26,7 +26,7 @@ def schedule_windows(schedule: Callable[[int], Any], steps: int = _STEPS) -> lis
     windows, first = [], None
     for step in range(steps):
         action = to_action(schedule(step))
-        if action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+        if action in RECORDING:
             first = step if first is None else first
         if first is not None and action is not ProfilerAction.RECORD:
             windows.append((first, step if action is ProfilerAction.RECORD_AND_SAVE else step - 1))

@@ -45,11 +45,7 @@ def heap_bytes() -> int | None:
 
 
 class TraceSize:
-    """Estimates the size of the trace of the window that is open.
-
-    Args:
-        settings: what is recorded.
-    """
+    """Estimates the size of the trace of the window that is open."""
 
     def __init__(self, settings: RecordingSettings) -> None:
         if settings.record_shapes or settings.with_flops:
@@ -76,11 +72,7 @@ class TraceSize:
             self._at_start += max(0, now - self._at_start) // 2
 
     def estimate(self, steps: int) -> int | None:
-        """Bytes of the trace so far, at the end of a step; None where that cannot be told.
-
-        Args:
-            steps: how many steps the window holds.
-        """
+        """Bytes of the trace so far, at the end of a step of a window with so many; None where that cannot be told."""
         now = heap_bytes()
         if now is None or self._at_start is None:
             return None
@@ -91,12 +83,7 @@ class TraceSize:
         return size
 
     def window_saved(self, size: int, steps: int) -> None:
-        """A window of ``steps`` steps has come to ``size`` bytes; the next estimates are made with that.
-
-        Args:
-            size: of the trace, in bytes.
-            steps: how many steps it holds; 0 without steps.
-        """
+        """A window of ``steps`` steps (0 without steps) has come to ``size`` bytes; the next estimates are made with that."""
         if self._growth:
             self._ratio = size / self._growth
         if steps:
@@ -127,11 +114,7 @@ class SizeProbe:
         size.first_events()
 
     def end(self, step: int) -> None:
-        """End it.
-
-        Args:
-            step: the step that runs; those before it are complete.
-        """
+        """End it in a step; those before that are complete."""
         kineto, self._kineto = self._kineto, None
         if step > self._first_step:
             self._size.estimate(step - self._first_step)

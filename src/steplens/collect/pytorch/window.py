@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import os
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.common.spare_files import SpareFiles
 from steplens.collect.pytorch.window_recorders import WindowRecorders
+
+#: saving has no more than this many open at a time
+_SPARE_FILES = 8
+
+
+class SpareFiles:
+    """Open files that are held until a window is saved, because its program may have used up by then all that it may have.
+
+    None where there are none left.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+        with contextlib.suppress(OSError):
+            self._descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            while len(self._descriptors) < _SPARE_FILES:
+                self._descriptors.append(os.dup(self._descriptors[0]))
+
+    def give_back(self) -> None:
+        """Close them."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def __del__(self) -> None:
+        self.give_back()
 
 
 class WindowState(Enum):
@@ -69,7 +96,8 @@ class Window:
     kineto: Any = None
     #: what threads of the program that asked to be recorded join
     threads: Any = None
-    recorders: WindowRecorders | None = None
+    #: made when the window has its run directory
+    recorders: WindowRecorders = field(init=False)
     #: the backward pass inside of which it began, see ``collect.torch_internals.backward``
     began_in: int = -1
     #: whether the thread that ended it held its recording; None before it ends
@@ -92,6 +120,11 @@ class Window:
     def started(self) -> bool:
         """Whether it has recorded something, or does."""
         return self.state in (WindowState.RECORDING, WindowState.STOPPED)
+
+    def can_be_ended(self) -> bool:
+        """Whether the calling thread can end its recording, which PyTorch keeps with the thread that began it."""
+        autograd: Any = importlib.import_module("torch.autograd")
+        return bool(self.threads.all_threads or autograd._profiler_enabled())
 
     @property
     def failed(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from steplens.collect.common import exception_text, log
 from steplens.collect.common.health import ERROR, Health
@@ -15,6 +16,8 @@ from steplens.collect.marks.automatic_marks import AutomaticMarks
 from steplens.collect.torch_internals.gc_detector import GcDetector
 from steplens.collect.torch_internals.modules import ModuleHooks
 from steplens.common.options import ProfilerActivity
+
+_Recorder = TypeVar("_Recorder")
 
 
 class WindowRecorders:
@@ -29,7 +32,8 @@ class WindowRecorders:
 
     def __init__(self, settings: RecordingSettings, folder: Path, health: Health, *, samples_host: bool) -> None:
         self._experimental = experimental = settings.experimental
-        self._folder = folder
+        #: where files are written
+        self.folder = folder
         self._health = health
         on_cpu = ProfilerActivity.CPU in settings.activities
         self._modules = ModuleHooks(self._modules_failed) if settings.with_modules and on_cpu else None
@@ -40,23 +44,19 @@ class WindowRecorders:
         self._sampler: HostSampler | None = None
         self._loaders = LoaderWindow(health) if experimental.data_loader else None
         if samples_host and experimental.host_sys:
-            self._call_guarded("host_sys", self._open_sampler)
+            self._call_guarded("host_sys", self, WindowRecorders._open_sampler)
 
     def _open_sampler(self) -> None:
-        self._sampler = HostSampler(self._experimental.host_sys, self._folder, self._health)
+        self._sampler = HostSampler(self._experimental.host_sys, self.folder, self._health)
 
     def start(self) -> None:
         """Begin to record."""
-        if self._garbage is not None:
-            self._call_guarded("gc_detect_threshold", self._garbage.start)
-        if self._modules is not None:
-            self._call_guarded("with_modules", self._modules.install)
-        if self._loaders is not None:
-            self._call_guarded("data_loader", self._loaders.start)
-        if self._sampler is not None:
-            self._call_guarded("host_sys", self._sampler.start)
+        self._call_guarded("gc_detect_threshold", self._garbage, GcDetector.start)
+        self._call_guarded("with_modules", self._modules, ModuleHooks.install)
+        self._call_guarded("data_loader", self._loaders, LoaderWindow.start)
+        self._call_guarded("host_sys", self._sampler, HostSampler.start)
         if self._experimental.mstx or self._experimental.msprof_tx:
-            self._call_guarded("mstx", self._start_marks)
+            self._call_guarded("mstx", self, WindowRecorders._start_marks)
 
     def _start_marks(self) -> None:
         experimental = self._experimental
@@ -72,19 +72,12 @@ class WindowRecorders:
 
     def stop(self) -> None:
         """End recording."""
-        if self._modules is not None:
-            self._call_guarded("with_modules", self._modules.remove)
-        if self._garbage is not None:
-            self._call_guarded("gc_detect_threshold", self._garbage.stop)
-        if self._loaders is not None:
-            self._call_guarded("data_loader", self._loaders.stop)
-        if self._automatic is not None:
-            self._call_guarded("mstx", self._automatic.remove)
-        if self._marks is not None:
-            recorder = self._marks
-            self._call_guarded("mstx", lambda: marks.close_recorder(recorder))
-        if self._sampler is not None:
-            self._call_guarded("host_sys", self._sampler.stop)
+        self._call_guarded("with_modules", self._modules, ModuleHooks.remove)
+        self._call_guarded("gc_detect_threshold", self._garbage, GcDetector.stop)
+        self._call_guarded("data_loader", self._loaders, LoaderWindow.stop)
+        self._call_guarded("mstx", self._automatic, AutomaticMarks.remove)
+        self._call_guarded("mstx", self._marks, marks.close_recorder)
+        self._call_guarded("host_sys", self._sampler, HostSampler.stop)
 
     @property
     def garbage_collections(self) -> list[list[int]]:
@@ -92,40 +85,27 @@ class WindowRecorders:
         return self._garbage.records if self._garbage is not None else []
 
     def save(self, counters: dict[str, int]) -> None:
-        """Write what was recorded.
-
-        Args:
-            counters: gets what it has cost.
-        """
-        if self._marks is not None:
-            recorder = self._marks
-            self._call_guarded("mstx", lambda: recorder.save(self._folder))
+        """Write what was recorded; ``counters`` gets what it has cost."""
+        self._call_guarded("mstx", self._marks, lambda recorder: recorder.save(self.folder))
+        self._call_guarded("host_sys", self._sampler, HostSampler.finish)
         if self._sampler is not None:
-            self._call_guarded("host_sys", self._sampler.finish)
             counters["host_sampler_ns"] = self._sampler.spent_ns
-        if self._loaders is not None:
-            loaders = self._loaders
-            self._call_guarded("data_loader", lambda: loaders.save(self._folder))
-
-    def relocate(self, folder: Path) -> None:
-        """Write to another folder than was said at first."""
-        self._folder = folder
+        self._call_guarded("data_loader", self._loaders, lambda loaders: loaders.save(self.folder))
 
     def cancel(self) -> None:
         """End without a result."""
-        if self._loaders is not None:
-            self._call_guarded("data_loader", self._loaders.cancel)
-        if self._sampler is not None:
-            self._call_guarded("host_sys", self._sampler.cancel)
+        self._call_guarded("data_loader", self._loaders, LoaderWindow.cancel)
+        self._call_guarded("host_sys", self._sampler, HostSampler.cancel)
 
     def _modules_failed(self, exception: Exception) -> None:
         log.report_failure("module hooks", exception)
         message = f"Recording modules failed: {exception_text.text_of(exception)}"
         self._health.add("modules_incomplete", ERROR, message, unsafe="modules")
 
-    def _call_guarded(self, name: str, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Exception as exception:  # the boundary to what is recorded beside Kineto: the window is worth having without it
-            log.report_failure(name, exception)
-            self._health.add("call_failed", ERROR, f"{name} failed: {exception_text.describe_exception(exception)}", unsafe=name)
+    def _call_guarded(self, name: str, recorder: _Recorder | None, call: Callable[[_Recorder], None]) -> None:
+        """Call with a recorder, where there is one."""
+        if recorder is not None:
+            try:
+                call(recorder)
+            except Exception as exception:  # the boundary to a recorder beside Kineto: the window is worth having without it
+                self._health.report_failure(name, exception, unsafe=name)

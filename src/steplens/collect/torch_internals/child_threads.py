@@ -237,8 +237,7 @@ def enable_thread(options: Mapping[str, bool]) -> None:
     if lacking:
         names = " and ".join(lacking)
         message = f"A child thread asked for {names}, which the profiler object does not record: its options count."
-        log.info(message)
-        window.health.add("child_thread_options", INFO, message)
+        window.health.report("child_thread_options", INFO, message)
     if window.all_threads or window.owner == threading.get_ident() or member.window is window:
         return
     if controlled and member.join():
@@ -252,8 +251,7 @@ def enable_thread(options: Mapping[str, bool]) -> None:
     else:
         reason = "another profiler records the thread, or has ended the recording of the window"
     message = f"A child thread is not recorded in the window that is open, because {reason}."
-    log.warning(message)
-    window.health.add("not_collected", WARNING, message, unsafe=_CHILD_OPERATORS)
+    window.health.report("not_collected", WARNING, message, unsafe=_CHILD_OPERATORS)
 
 
 def disable_thread() -> None:

@@ -11,11 +11,7 @@ from steplens.collect.common import clock
 
 
 class GcDetector:
-    """Listens to ``gc.callbacks`` between :meth:`start` and :meth:`stop`.
-
-    Args:
-        threshold_ms: only collections longer than this are kept; 0 keeps all.
-    """
+    """Listens to ``gc.callbacks`` between :meth:`start` and :meth:`stop`; keeps collections longer than a threshold (0: all)."""
 
     def __init__(self, threshold_ms: float) -> None:
         self._threshold_ns = int(threshold_ms * 1_000_000)

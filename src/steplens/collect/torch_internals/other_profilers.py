@@ -28,11 +28,7 @@ _TAKEN = "another profiler is recording in this process, or warms up for it, and
 
 
 def register_session(session: Any) -> None:
-    """Let a session give way from now on, as long as it exists.
-
-    Args:
-        session: its ``give_way()`` is called before another profiler begins.
-    """
+    """Call ``give_way()`` of a session before another profiler begins, from now on and as long as the session exists."""
     watch_other_profilers()
     _sessions.add(session)
 
@@ -75,11 +71,7 @@ def give_back_recording(kineto: Any) -> None:
 
 
 def another_is_recording(besides: Any = None) -> bool:
-    """Whether some profiler of PyTorch is recording in this process, or is prepared to.
-
-    Args:
-        besides: one of ours that may be prepared.
-    """
+    """Whether some profiler of PyTorch is recording in this process, or is prepared to, ``besides`` one of ours."""
     profiler: Any = importlib.import_module("torch.autograd.profiler")
     autograd: Any = importlib.import_module("torch.autograd")
     if getattr(profiler, "_is_profiler_enabled", False) or autograd._profiler_enabled() or _theirs:

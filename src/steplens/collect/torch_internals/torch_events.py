@@ -24,6 +24,21 @@ _MEMORY = "[memory]"
 _OUT_OF_MEMORY = "[OutOfMemory]"
 #: ``torch.autograd.DeviceType``
 _CPU, _CUDA = 0, 1
+#: method of Kineto's event -> the argument of an event in the file that it gives, a list or a number
+_LISTS = {
+    "shapes": "Input Dims",
+    "structured_input_shapes": "Input Dims",
+    "structured_input_strides": "Input Strides",
+    "dtypes": "Input type",
+    "concrete_inputs": "Concrete Inputs",
+}
+_NUMBERS = {"device_index": "device", "external_id": "External id", "flops": "flops", "nbytes": "Bytes"}
+#: the same -> what it gives where the file does not tell
+_CONSTANTS: dict[str, Any] = {
+    "overload_name": "",
+    "is_async": False,
+    **dict.fromkeys(("python_id", "python_parent_id", "python_module_id"), -1),
+}
 #: scope of a range that the program itself opens, as PyTorch numbers it
 _USER_SCOPE = 7
 
@@ -31,10 +46,7 @@ _USER_SCOPE = 7
 class _Event:
     """One event of a trace with the methods of Kineto's event that PyTorch's lists are made from.
 
-    Args:
-        event: as the file has it.
-        device_types: ``torch.autograd.DeviceType``.
-        forward_threads: sequence number -> thread of the forward call.
+    ``device_types`` is ``torch.autograd.DeviceType``; ``forward_threads`` has the thread of the forward call by sequence number.
     """
 
     def __init__(self, event: dict[str, Any], device_types: Callable[[int], Any], forward_threads: dict[int, int]) -> None:
@@ -48,16 +60,17 @@ class _Event:
         self._is_operator = event.get("cat") in ("cpu_op", "user_annotation")
 
     def __getattr__(self, name: str) -> Callable[[], Any]:
-        # what another release of PyTorch asks, and the file does not tell
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda: 0
+        if name in _LISTS:
+            return lambda: list(self._arguments.get(_LISTS[name], ()))
+        if name in _NUMBERS:
+            return lambda: _integer_or_default(self._arguments.get(_NUMBERS[name]))
+        # 0: what another release of PyTorch asks, and the file does not tell
+        return lambda: _CONSTANTS.get(name, 0)
 
     def name(self) -> str:
         return str(self._event.get("name", ""))
-
-    def overload_name(self) -> str:
-        return ""
 
     def start_ns(self) -> int:
         return self._start_ns
@@ -90,9 +103,6 @@ class _Event:
             return self._device_types(_integer_or_default(self._arguments.get("Device Type")))
         return self._device_types(_CUDA if self._on_device else _CPU)
 
-    def device_index(self) -> int:
-        return _integer_or_default(self._arguments.get("device"))
-
     def device_resource_id(self) -> int:
         return _integer_or_default(self._arguments.get("stream", self._event.get("tid")))
 
@@ -102,25 +112,8 @@ class _Event:
     def linked_correlation_id(self) -> int:
         return 0 if self._is_operator else _integer_or_default(self._arguments.get("External id"))
 
-    def external_id(self) -> int:
-        return _integer_or_default(self._arguments.get("External id"))
-
     def sequence_nr(self) -> int:
         return _integer_or_default(self._arguments.get("Sequence number"), -1)
-
-    def shapes(self) -> list[Any]:
-        return list(self._arguments.get("Input Dims", ()))
-
-    structured_input_shapes = shapes
-
-    def structured_input_strides(self) -> list[Any]:
-        return list(self._arguments.get("Input Strides", ()))
-
-    def dtypes(self) -> list[str]:
-        return list(self._arguments.get("Input type", ()))
-
-    def concrete_inputs(self) -> list[Any]:
-        return list(self._arguments.get("Concrete Inputs", ()))
 
     def kwinputs(self) -> dict[str, Any]:
         return dict(self._arguments.get("kwinputs", {}))
@@ -131,15 +124,6 @@ class _Event:
     def scope(self) -> int:
         return _USER_SCOPE if self._event.get("cat") == "user_annotation" else 0
 
-    def flops(self) -> int:
-        return _integer_or_default(self._arguments.get("flops"))
-
-    def nbytes(self) -> int:
-        return _integer_or_default(self._arguments.get("Bytes"))
-
-    def is_async(self) -> bool:
-        return False
-
     def is_user_annotation(self) -> bool:
         return self._event.get("cat") in _ANNOTATIONS
 
@@ -149,16 +133,11 @@ class _Event:
     def activity_type(self) -> str:
         return str(self._event.get("cat", ""))
 
-    def metadata_json(self) -> str:
-        return json.dumps(self._arguments, default=float)[1:-1]
-
     def extra_meta(self) -> dict[str, Any]:
         return {}
 
-    def python_id(self) -> int:
-        return -1
-
-    python_parent_id = python_module_id = python_id
+    def metadata_json(self) -> str:
+        return json.dumps(self._arguments, default=float)[1:-1]
 
 
 class _Result:

@@ -8,6 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from steplens.common.options import LEVEL0 as LEVEL0
+from steplens.common.options import LEVEL1 as LEVEL1
+from steplens.common.options import LEVEL2 as LEVEL2
+from steplens.common.options import LEVEL_NONE as LEVEL_NONE
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
 from steplens.trace.columns import SPANS
@@ -17,11 +21,6 @@ from steplens.writers.device_tasks import device_tasks
 
 #: the common time base of a result is a multiple of this (Kineto's own rule), ns
 TIME_BASE_UNIT_NS = 7_889_238 * 1_000_000_000
-
-LEVEL_NONE = "Level_none"
-LEVEL0 = "Level0"
-LEVEL1 = "Level1"
-LEVEL2 = "Level2"
 
 NPU = devices.NPU
 

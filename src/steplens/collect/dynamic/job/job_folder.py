@@ -20,7 +20,7 @@ from typing import Any
 
 from steplens.collect.dynamic.job import process
 from steplens.collect.dynamic.job.process import Process
-from steplens.common import json_text, rundir
+from steplens.common import json_text, partial, rundir
 from steplens.common.errors import InputError
 
 CONFIGURATION_FILE = "profiler_config.json"
@@ -46,6 +46,32 @@ def configuration_directory(path: str | os.PathLike[str]) -> Path:
     if directory.name in (CONFIGURATION_FILE, REQUEST_FILE) or directory.is_file():
         directory = directory.parent
     return Path(os.path.realpath(directory))
+
+
+def create_configuration(directory: Path, content: Mapping[str, Any]) -> None:
+    """Write ``profiler_config.json`` into a folder that has none; a file that somebody else makes meanwhile wins.
+
+    Raises:
+        OSError: there is no such file and none can be made.
+    """
+    rundir.make_directory(directory)
+    target = directory / CONFIGURATION_FILE
+    if target.exists():
+        return
+    temporary = partial.partial_path(target)
+    try:
+        rundir.write_bytes(temporary, json.dumps(content, indent=4).encode())
+        with contextlib.suppress(FileExistsError):
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links
+                descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rundir.FILE_MODE)
+                with os.fdopen(descriptor, "wb") as handle:
+                    handle.write(temporary.read_bytes())
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def folder_key(directory: Path) -> str:
@@ -161,11 +187,14 @@ def _is_directory(path: Path) -> bool:
 
 def write_record(job_folder: Path, owner: Process, record: Mapping[str, Any]) -> None:
     """Write what a process says about itself."""
-    target = job_folder / f"{owner.name}{RECORD_SUFFIX}"
-    temporary = job_folder / f".{owner.name}.partial"
+    write_private(job_folder / f"{owner.name}{RECORD_SUFFIX}", job_folder / f".{owner.name}.partial", record)
+
+
+def write_private(target: Path, temporary: Path, document: Mapping[str, Any]) -> None:
+    """Replace a JSON file that only this user may read, in one piece and by way of another file."""
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as handle:
-        handle.write(json.dumps(record, default=str).encode())
+        handle.write(json.dumps(document, default=str).encode())
     os.replace(temporary, target)
 
 

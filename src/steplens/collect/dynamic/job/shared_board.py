@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
-import json
 import mmap
 import os
 import time
@@ -141,7 +140,9 @@ class Board:
         with contextlib.suppress(OSError, BusyError), self._lock_board():
             self.put(PID, 0)
             if not any(self._process(row).alive() for row in range(_ROWS)):
-                self._remove_files()
+                for path in (self._path, self._path.with_suffix(DECISIONS_SUFFIX)):
+                    with contextlib.suppress(OSError):
+                        path.unlink()
         self.close()
 
     def close(self) -> None:
@@ -215,21 +216,12 @@ class Board:
         with contextlib.suppress(FileNotFoundError):
             self._path.with_suffix(DECISIONS_SUFFIX).unlink()
 
-    def _remove_files(self) -> None:
-        for path in (self._path, self._path.with_suffix(DECISIONS_SUFFIX)):
-            with contextlib.suppress(OSError):
-                path.unlink()
-
     def _load_decisions(self) -> list[Decision]:
         return read_decisions(self._path)
 
     def _store_decisions(self, decisions: list[Decision]) -> None:
-        temporary = self._path.with_suffix(".partial")
-        text = json.dumps({"decisions": [dataclasses.asdict(decision) for decision in decisions]})
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as handle:
-            handle.write(text)
-        os.replace(temporary, self._path.with_suffix(DECISIONS_SUFFIX))
+        document = {"decisions": [dataclasses.asdict(decision) for decision in decisions]}
+        job_folder.write_private(self._path.with_suffix(DECISIONS_SUFFIX), self._path.with_suffix(".partial"), document)
 
 
 class PrivateBoard(Board):

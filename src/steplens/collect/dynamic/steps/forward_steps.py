@@ -39,15 +39,11 @@ class ForwardSteps:
     def __init__(self, on_step: Callable[[], None], on_model: Callable[[], None] | None = None) -> None:
         self._on_step = on_step
         self._on_model = on_model
-        self._process = os.getpid()
         self._model: weakref.ref[Any] | None = None
-        self._thread = 0
-        self._called = False
-        self._running = False
         self._extended: set[type] = set()
         #: ends looking for the model
         self._found: Callable[[], None] = lambda: None
-        self.count = 0
+        self.follow_fork()
 
     def install(self) -> None:
         """Look for the model from now on, or from the moment PyTorch is imported."""
@@ -127,10 +123,4 @@ class ForwardSteps:
         if threading.get_ident() != self._thread or os.getpid() != self._process:
             return False
         # neither what torch.compile traces is a real call, nor what is calculated again inside of backward a new turn
-        return not _is_compiling() and not backward.is_running()
-
-
-def _is_compiling() -> bool:
-    import torch
-
-    return bool(torch.compiler.is_compiling())
+        return not sys.modules["torch"].compiler.is_compiling() and not backward.is_running()

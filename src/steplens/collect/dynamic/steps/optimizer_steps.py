@@ -43,12 +43,7 @@ class OptimizerSteps:
     def __init__(self, on_step: Callable[[], None], on_optimizer: Callable[[], None] | None = None) -> None:
         self._on_step = on_step
         self._on_optimizer = on_optimizer
-        self._process = os.getpid()
-        self._leader: weakref.ref[Any] | None = None
-        self._calls = _Calls()
-        #: the step ends with the backward pass that runs
-        self._ending = False
-        self.count = 0
+        self.follow_fork()
 
     def install(self) -> None:
         """Watch optimizers from now on, or from the moment PyTorch is imported."""
@@ -57,8 +52,9 @@ class OptimizerSteps:
     def follow_fork(self) -> None:
         """Count in the calling process, a forked child of the one that counted so far."""
         self._process = os.getpid()
-        self._leader = None
+        self._leader: weakref.ref[Any] | None = None
         self._calls = _Calls()
+        #: the step ends with the backward pass that runs
         self._ending = False
         self.count = 0
 

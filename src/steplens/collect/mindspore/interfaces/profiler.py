@@ -15,8 +15,9 @@ from steplens.collect.mindspore.interfaces.names import ProfilerLevel
 from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.pipeline import pipeline
 from steplens.collect.mindspore.recording.steps import install_hooks
-from steplens.collect.mindspore.recording.window import RAW_DIRECTORY, Window
+from steplens.collect.mindspore.recording.window import Window
 from steplens.common import rundir
+from steplens.formats.mindspore import RAW_DIRECTORY
 
 _SYNC, _ASYNC = "sync", "async"
 #: how many windows this process has recorded into a directory, by any profiler

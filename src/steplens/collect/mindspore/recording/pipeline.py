@@ -21,8 +21,8 @@ from typing import Any
 from steplens.collect.common import clock, log
 from steplens.collect.mindspore.recording import framework
 from steplens.common import rundir
+from steplens.formats.mindspore import PIPELINE_FILE
 
-PIPELINE_FILE = "pipeline.json"
 #: ms between samples of queues and processors; MindSpore's own 1000 ms take one sample in a short run
 SAMPLING_MS = 50
 _DEFAULT_SAMPLING_MS = 1000

@@ -23,9 +23,8 @@ from steplens.collect.mindspore.recording.python_calls import PythonCalls
 from steplens.collect.mindspore.recording.steps import install_hooks, steps
 from steplens.common import partial, rundir
 from steplens.common.step_points import recorded_options
+from steplens.formats.mindspore import RAW_DIRECTORY, WINDOW_FILE
 
-RAW_DIRECTORY = "FRAMEWORK"
-WINDOW_FILE = "window.json"
 #: how the name of MindSpore's file of launches begins
 _LAUNCHES = "cpu_op_execute_timestamp_"
 

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.common.options import DETAILED_LEVELS, LEVEL_NONE
 from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY, MEMORY_RECORD, MSPROF, NPU_MEM, OP_SUMMARY, OPERATOR_MEMORY
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX, TIME_BASE_KEY
@@ -63,7 +64,6 @@ from steplens.trace.trace import Trace
 
 #: of profiler_info, what becomes of it in ``meta``
 _OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
-_LEVEL_NONE = "Level_none"
 _STACKS = ("with_stack", "with_modules")
 
 #: tables that only the device's half has, or that both have rows of
@@ -167,7 +167,7 @@ def _export_if_allowed(path: Path, prof: ProfDirectory, info: RunInfo, health: H
             path,
             prof.path,
             exports or [msprof_command.TEXT],
-            communication=options.level != _LEVEL_NONE,
+            communication=options.level != LEVEL_NONE,
         )
     except InputError as error:
         health.add("export_failed", ERROR, 1, f"{error}", (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES))
@@ -220,7 +220,7 @@ def _report_missing_files(info: RunInfo, host: _Tables, device: _Tables, prof: P
             (stacks and "python" not in host, PYTHON_CALLS.prefix, "the calls of Python", CALL_STACKS),
         ]
     if prof is not None and prof.is_exported and prof.database is None and device:
-        measured = level in ("Level1", "Level2") and "communication" in device
+        measured = level in DETAILED_LEVELS and "communication" in device
         waits = measured and COMMUNICATION not in prof.analysis
         lost += [
             (not prof.timelines, "msprof_*.json", "when the host launched what", OPERATOR_DEVICE_TIMES),

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.common.options import DETAILED_LEVELS
 from steplens.formats.ascend_database import (
     ANALYSIS_DATABASE,
     CANN_TABLES,
@@ -100,7 +101,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
             message = f"{analysis.name} {error.problem}, so what it measured of communication is missing"
             health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
     tables["meta"] = _meta_table(tables.get("meta"), databases[0], run_directory, health)
-    if not analysis.is_file() and "communication" in tables and options_in_meta(tables["meta"]).level in ("Level1", "Level2"):
+    if not analysis.is_file() and "communication" in tables and options_in_meta(tables["meta"]).level in DETAILED_LEVELS:
         message = f"{ANALYSIS_DATABASE} is missing: waits and sizes of communication operations are unknown"
         health.add("missing_file", WARNING, 1, message, [COMMUNICATION_TIMES, COMMUNICATION_VOLUME])
     return tables

@@ -14,6 +14,7 @@ import polars as pl
 
 from steplens.common import json_text
 from steplens.common.errors import InputError
+from steplens.common.options import DETAILED_LEVELS, DEVICE_LEVELS, LEVEL_NONE
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_capture import EXPORT_DIRECTORY
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
@@ -390,7 +391,7 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], options: R
     accelerated = not _is_cpu_run(tables)
     due: list[tuple[bool, str, str, tuple[str, ...]]] = [
         (
-            accelerated and ("kernels" in tables or level in ("Level0", "Level1", "Level2")) and level != "Level_none",
+            accelerated and ("kernels" in tables or level in DEVICE_LEVELS) and level != LEVEL_NONE,
             results.KERNEL_DETAILS,
             "types and measurements of kernels are unknown, and what computes was concluded from the kind of task",
             (KERNEL_DETAILS,),
@@ -398,7 +399,7 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], options: R
         (bool(common.get("profile_memory")), results.MEMORY_RECORD, "totals of the allocators are unknown", (MEMORY,)),
         (bool(common.get("profile_memory")), results.OPERATOR_MEMORY, "allocations are unknown", (MEMORY,)),
         (
-            accelerated and level in ("Level1", "Level2") and "communication" in tables,
+            accelerated and level in DETAILED_LEVELS and "communication" in tables,
             results.COMMUNICATION,
             "waits, sizes and groups of communication operations are unknown",
             (COMMUNICATION_TIMES, COMMUNICATION_VOLUME),
@@ -408,7 +409,7 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], options: R
         if expected and not (folder / name).is_file():
             health.add("missing_file", WARNING, 1, f"{name} is missing: {consequence}", unsafe)
     if accelerated and "kernels" in tables:
-        measured = level in ("Level1", "Level2")
+        measured = level in DETAILED_LEVELS
         beside = {
             results.OPERATOR_DETAILS: "ops" in tables,
             results.STEP_TRACE: "steps" in tables or "ops" in tables,

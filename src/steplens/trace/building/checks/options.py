@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from steplens.common.options import DETAILED_LEVELS, DEVICE_LEVELS
 from steplens.trace.building.checks.common import Tables, device_tasks
 from steplens.trace.health import (
     CALL_STACKS,
@@ -37,7 +38,7 @@ def recorded_options(tables: Tables) -> Iterator[HealthFinding]:
             (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_DEVICE_TIMES),
         ),
         "device tasks": (
-            level in ("Level0", "Level1", "Level2") and bool({"NPU", "CUDA"} & set(activities)),
+            level in DEVICE_LEVELS and bool({"NPU", "CUDA"} & set(activities)),
             tasks is not None,
             (KERNEL_CALLS, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_DEVICE_TIMES),
         ),
@@ -48,7 +49,7 @@ def recorded_options(tables: Tables) -> Iterator[HealthFinding]:
             (CALL_STACKS,),
         ),
         "measurements of kernels": (
-            level in ("Level1", "Level2") and metrics not in _NO_METRICS and tasks is not None,
+            level in DETAILED_LEVELS and metrics not in _NO_METRICS and tasks is not None,
             "kernel_metrics" in tables,
             (KERNEL_DETAILS,),
         ),
