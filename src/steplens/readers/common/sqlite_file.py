@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
@@ -52,6 +52,9 @@ _LIMIT_LENGTH = 0
 
 _PLAIN_TABLE = re.compile(r"(?is)^create\s+table\s")
 _INTEGER = re.compile(r"^\s*[+-]?\d{1,19}\s*$")
+
+
+File = TypeVar("File", bound="SqliteFile")
 
 
 class Column(NamedTuple):
@@ -91,7 +94,7 @@ class SqliteFile:
             raise
         self._check_companions()
 
-    def __enter__(self) -> SqliteFile:
+    def __enter__(self: File) -> File:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -21,11 +21,10 @@ from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
 from steplens.readers.ascend.database.cann_db import cann_tables
-from steplens.readers.ascend.database.cann_names import Enums, Texts, report_differences, report_unread
+from steplens.readers.ascend.database.cann_names import ProfilerDatabase
 from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.common.run_info import ranked_info_files, read_info, read_metadata, side_files, world_size_of
-from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.common.trace_rows import add_rows, merged_meta, meta_rows
 from steplens.readers.contents import SIMPLIFIED_REASON, Contents, contents_around, is_database
 from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
@@ -112,20 +111,17 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     Raises:
         InputError: the file is no database, or none of a profiler.
     """
-    with SqliteFile(path, health) as database:
+    with ProfilerDatabase(path, health) as database:
         layout = {**CANN_TABLES, **FRAMEWORK_TABLES}
         if not any(table in database for table in layout):
             raise InputError(path, "is a database of something else", "Give ascend_pytorch_profiler_<rank>.db")
         with_device = any(table in database for table in ("TASK", "CANN_API", "NPU_INFO"))
         with_framework = any(table in database for table in FRAMEWORK_TABLES)
         expected = [*(PYTORCH_TABLES if with_framework else ()), *(DEVICE_TABLES if with_device else ("STRING_IDS",))]
-        report_differences(database, layout, dict.fromkeys(expected), health)
-        report_unread(database, [*layout, *cann_samples.TABLES], health)
-        texts, enums = Texts(database), Enums(database)
-        device = cann_tables(database, texts, enums, health)
-        framework = framework_db.framework_tables(database, texts, enums, health)
-        texts.report(health)
-        enums.report(health)
+        database.load_names(layout, dict.fromkeys(expected), cann_samples.TABLES)
+        device = cann_tables(database)
+        framework = framework_db.framework_tables(database)
+        database.report_names()
     connections = framework.pop("connections", None)
     queue = framework.get("task_queue")
     core = cann_tasks.other_core(device.get("kernels", pl.DataFrame()))
@@ -201,7 +197,7 @@ def _with_events(framework: pl.DataFrame, device: pl.DataFrame) -> pl.DataFrame:
     if not set(keys + event_columns) <= set(device.columns):
         return framework
     events = device.drop_nulls("event").unique(keys, keep="none").select(*keys, *event_columns)
-    return framework.drop("pid", "tid").join(events, on=keys, how="left", maintain_order="left")
+    return framework.join(events, on=keys, how="left", maintain_order="left")
 
 
 def _without_repetition(device: pl.DataFrame, framework: pl.DataFrame) -> pl.DataFrame:
@@ -213,8 +209,7 @@ def _without_repetition(device: pl.DataFrame, framework: pl.DataFrame) -> pl.Dat
 def _append_tables(tables: dict[str, pl.DataFrame], more: Mapping[str, pl.DataFrame]) -> None:
     """Put the rows of ``more`` behind those of ``tables``."""
     for name, frame in more.items():
-        if frame.height:
-            tables[name] = pl.concat([tables[name], frame], how="diagonal_relaxed") if name in tables else frame
+        add_rows(tables, name, frame)
 
 
 def _profiler_databases(folder: Path) -> list[Path]:
