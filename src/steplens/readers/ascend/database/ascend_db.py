@@ -23,7 +23,7 @@ from steplens.readers.ascend.database.analysis_db import read_analysis
 from steplens.readers.ascend.database.cann_db import cann_tables
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase
 from steplens.readers.ascend.prof_directory import device_info, find_prof
-from steplens.readers.common.run_info import ranked_info_files, read_info, read_metadata, side_files, world_size_of
+from steplens.readers.common.run_info import META_KEYS, ranked_info_files, read_info, read_metadata, side_files, world_size_of
 from steplens.readers.common.trace_rows import add_rows, merged_meta, meta_rows
 from steplens.readers.contents import SIMPLIFIED_REASON, Contents, contents_around, is_database
 from steplens.readers.reader import Capture, Reader
@@ -34,8 +34,6 @@ from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace
 
 _NPU = "NPU"
-#: of profiler_info, what becomes of it in ``meta``
-_OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
 
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
@@ -237,7 +235,7 @@ def _meta_table(found: pl.DataFrame | None, database: Path, run_directory: Path,
     info = read_info(ranked_info_files(run_directory), health, INFO)
     if cores := device_info(find_prof(run_directory)):
         values["device_info"] = cores
-    of_info = info.select(_OF_INFO)
+    of_info = info.select(META_KEYS)
     match = PROFILER_DATABASE.match(database.name)
     named_rank = int(match[1]) if match and match[1] else None
     rank = named_rank if info.rank is None else info.rank

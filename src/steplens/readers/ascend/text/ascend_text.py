@@ -26,7 +26,15 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.common.run_info import RunInfo, ranked_info_files, read_info, read_metadata, side_files, world_size_of
+from steplens.readers.common.run_info import (
+    META_KEYS,
+    RunInfo,
+    ranked_info_files,
+    read_info,
+    read_metadata,
+    side_files,
+    world_size_of,
+)
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.contents import (
     SIMPLIFIED_REASON,
@@ -79,16 +87,7 @@ _FILES = (*_EVENT_FILES, results.COMMUNICATION, results.COMMUNICATION_MATRIX, AN
 _SUMS = ("communication_times", "communication_matrix")
 _STEP_TABLES = (results.STEP_TRACE_TABLE, STEP_TABLE)
 #: of profiler_info, what becomes of it in ``meta``
-_OF_INFO = (
-    "config",
-    "start_info",
-    "end_info",
-    "cann_version",
-    "torch_npu_version",
-    "torch_version",
-    "steplens_version",
-    PARTIAL_STEPS,
-)
+_OF_INFO = (*META_KEYS, "torch_version", "steplens_version", PARTIAL_STEPS)
 _FORMAT = {"source_format": "ascend_text"}
 _EVENTS = ("ops", "python", "kernels", "communication", "api", "memory", "allocations", "counters", "gc", "marks")
 
