@@ -8,6 +8,9 @@ from typing import Any
 
 import polars as pl
 
+#: process and thread of events of allocators whose source does not tell them
+NO_THREAD = dict.fromkeys(("pid", "tid"), pl.lit(None, dtype=pl.Int64))
+
 
 def concat_rows(*frames: pl.DataFrame | None) -> pl.DataFrame:
     """The rows of some frames below each other; a column that one of them lacks is null there. Without rows no columns."""
@@ -34,9 +37,9 @@ def meta_rows(values: Mapping[str, Any], *, nulls: bool = True) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
 
 
-def merged_meta(*frames: pl.DataFrame) -> pl.DataFrame:
+def merged_meta(*frames: pl.DataFrame | None) -> pl.DataFrame:
     """Rows of ``meta`` from several places: of a key that several have the last one counts."""
-    return pl.concat(frames).unique("key", keep="last", maintain_order=True)
+    return pl.concat(frame for frame in frames if frame is not None).unique("key", keep="last", maintain_order=True)
 
 
 def source_rows(table: str, frame: pl.DataFrame, *, absent: str | None = "") -> pl.DataFrame:

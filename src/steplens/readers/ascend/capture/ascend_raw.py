@@ -322,7 +322,7 @@ def _meta_table(
     if prof is not None and prof.devices:
         values["device_ids"] = list(prof.devices)
         values["device_info"] = device_info([prof])
-    return merged_meta(*([device["meta"]] if "meta" in device else []), meta_rows(values))
+    return merged_meta(device.get("meta"), meta_rows(values))
 
 
 class AscendRawReader(Reader[Contents]):

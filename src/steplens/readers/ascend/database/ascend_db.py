@@ -84,10 +84,9 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if not databases:
         raise InputError(output_folder, *_nothing_to_read(output_folder))
     if len(databases) > 1:
-        other_names = ", ".join(path.name for path in databases[1:])
-        health.add(
-            "several_databases", WARNING, len(databases) - 1, f"{databases[0].name} was read, others were not ({other_names})"
-        )
+        first, *others = (path.name for path in databases)
+        message = f"{first} was read, others were not ({', '.join(others)})"
+        health.add("several_databases", WARNING, len(others), message)
     tables = read_database(databases[0], health)
     analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
@@ -195,7 +194,7 @@ def _with_events(framework: pl.DataFrame, device: pl.DataFrame) -> pl.DataFrame:
     if not set(keys + event_columns) <= set(device.columns):
         return framework
     events = device.drop_nulls("event").unique(keys, keep="none").select(*keys, *event_columns)
-    return framework.join(events, on=keys, how="left", maintain_order="left")
+    return framework.drop("pid", "tid").join(events, on=keys, how="left", maintain_order="left")
 
 
 def _without_repetition(device: pl.DataFrame, framework: pl.DataFrame) -> pl.DataFrame:
@@ -229,7 +228,7 @@ def _nothing_to_read(folder: Path) -> tuple[str, str]:
     return "holds no profiler database", remedy
 
 
-def _meta_table(found: pl.DataFrame | None, database: Path, run_directory: Path, health: HealthLog) -> pl.DataFrame:
+def _meta_table(recorded: pl.DataFrame | None, database: Path, run_directory: Path, health: HealthLog) -> pl.DataFrame:
     """``meta``: what the run directory says, then what the database says, then what follows from names."""
     values = read_metadata(run_directory, health)
     info = read_info(ranked_info_files(run_directory), health, INFO)
@@ -244,8 +243,7 @@ def _meta_table(found: pl.DataFrame | None, database: Path, run_directory: Path,
     world_size = world_size_of(values)
     if world_size is not None:
         values["world_size"] = world_size
-    of_database = [found] if found is not None else []
-    return merged_meta(meta_rows(values, nulls=False), *of_database, meta_rows(of_info, nulls=False))
+    return merged_meta(meta_rows(values, nulls=False), recorded, meta_rows(of_info, nulls=False))
 
 
 def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:

@@ -10,7 +10,7 @@ from steplens.formats.ascend_database import PROFILER_TABLES, columns
 from steplens.formats.ascend_samples import MODULE, NUMBER, OPTIONAL_NUMBER, SAMPLES, Samples
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase, thread_of
-from steplens.readers.common.trace_rows import concat_rows
+from steplens.readers.common.trace_rows import NO_THREAD, concat_rows
 from steplens.trace.health import COUNTERS, MEMORY
 from steplens.trace.schema import ALLOCATE, FREE, NAME
 
@@ -115,6 +115,7 @@ def _process_memory(database: ProfilerDatabase) -> pl.DataFrame:
         .select(
             time_ns="timestampNs",
             reserved=pl.col("ddr").fill_null(0) + pl.col("hbm").fill_null(0),
+            **NO_THREAD,
             device_type=pl.lit(_NPU, dtype=NAME),
             device=pl.col("deviceId").cast(pl.Int32, strict=False),
             component=pl.lit(APP, dtype=NAME),

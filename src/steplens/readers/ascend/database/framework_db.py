@@ -8,6 +8,7 @@ from steplens.formats.ascend_database import ALLOCATION_TOTALS
 from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, PTA, PTA_AND_GE
 from steplens.readers.ascend.ascend_link import scope_of
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase, Texts, thread_of
+from steplens.readers.common.trace_rows import NO_THREAD
 from steplens.trace.building.nesting import lane_numbers, nest_calls
 from steplens.trace.building.stacks import STACK_LIMIT
 from steplens.trace.health import (
@@ -180,6 +181,7 @@ def _read_allocator_totals(database: ProfilerDatabase) -> pl.DataFrame:
         allocated="totalAllocated",
         reserved="totalReserved",
         active="totalActive",
+        **NO_THREAD,
         device_type=pl.lit(_NPU, dtype=NAME),
         device=pl.col("deviceId").cast(pl.Int32, strict=False),
         stream="streamPtr",
