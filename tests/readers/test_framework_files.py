@@ -87,7 +87,7 @@ def test_every_field_of_the_other_records(tmp_path: Path) -> None:
 
 def test_the_decoding_example_of_the_format(tmp_path: Path) -> None:
     layout = TaggedFormat(
-        "torch.op_range", 1, np.dtype([("a", "<u4"), ("b", "<u2"), ("c", "<u8"), ("d", "<u8"), ("e", "<u8")]), {1: "text"}
+        "torch.op_range", np.dtype([("a", "<u4"), ("b", "<u2"), ("c", "<u8"), ("d", "<u8"), ("e", "<u8")]), (), 1, {1: "text"}
     )
     record = struct.pack("<HI", 1, 40) + struct.pack("<IH3Q", 111, 2, 333, 444, 555) + struct.pack("<HI4s", 1, 4, b"test")
     records, _ = read(tmp_path, layout, record)

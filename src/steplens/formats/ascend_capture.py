@@ -14,6 +14,7 @@ ANALYSIS_DIRECTORY = "analyze"
 
 #: CANN's program, and the kind of its timelines and databases: ``msprof_<time of export>.json``
 MSPROF = "msprof"
+CANN_DATABASE = re.compile(rf"^{MSPROF}_\d+\.db$")
 #: kinds of exported tables that results hand on
 HANDED_ON = (
     "op_statistic", "api_statistic", "l2_cache", "aicpu", "nic", "roce", "pcie", "hccs", "task_time", "soc_pmu",

@@ -16,6 +16,9 @@ ANALYSIS_DATABASE = "analysis.db"
 #: what CANN calls its analysis of communication
 CANN_ANALYSIS_DATABASE = "communication_analyzer.db"
 
+#: what any database begins with
+SQLITE_START = b"SQLite format 3\0"
+
 SCHEMA_VERSION = (1, 2, 0)
 
 #: the connection of a mark that no task of a device belongs to
@@ -222,6 +225,11 @@ INNER_ENUMS = {
     "dataType": "ENUM_HCCL_DATA_TYPE",
     "linkType": "ENUM_HCCL_LINK_TYPE",
 }
+
+
+def is_result_database(name: str) -> bool:
+    """Whether a file of this name is a database of results."""
+    return name == ANALYSIS_DATABASE or PROFILER_DATABASE.match(name) is not None
 
 
 def columns(layout: str) -> list[str]:

@@ -23,6 +23,13 @@ OP_STATISTIC = f"{OP_STATISTIC_TABLE}.csv"
 API_STATISTIC = f"{API_STATISTIC_TABLE}.csv"
 #: CANN calls it aicpu
 DATA_PREPROCESS = "data_preprocess"
+#: those that make a folder a result folder, whatever it is called
+RESULT_MARKS = (TRACE_VIEW, KERNEL_DETAILS, STEP_TRACE, OPERATOR_DETAILS, COMMUNICATION, COMMUNICATION_MATRIX)
+#: all of them
+RESULT_FILES = frozenset((
+    *RESULT_MARKS, OP_STATISTIC, API_STATISTIC, MEMORY_RECORD, OPERATOR_MEMORY, MODULE_MEMORY_FILE,
+    *(f"{name}.csv" for name in ("l2_cache", "nic", "roce", "pcie", "hccs", DATA_PREPROCESS, "soc_pmu", "aicpu")),
+))  # fmt: skip
 
 #: Unix ns that the times of text files count from: a key of profiler_metadata.json, and an event of timelines
 TIME_BASE_KEY = "base_time_ns"
@@ -40,10 +47,7 @@ STEP_PARTS = {
     "free": ("Free", "free"),
     "stage": ("Stage", "stage"),
     "bubble": ("Bubble", "bubble"),
-    "exclude_receive": (
-        "Communication(Not Overlapped and Exclude Receive)",
-        "communication_not_overlapped_and_exclude_receive",
-    ),
+    "exclude_receive": ("Communication(Not Overlapped and Exclude Receive)", "communication_not_overlapped_and_exclude_receive"),
     "preparing": ("Preparing", "preparing"),
 }
 #: the same with what a row is about: title -> column of StepTraceTime

@@ -67,10 +67,7 @@ CPU_TIMELINE_SUMMARY = "cpu_timeline_summary_{rank}.json"
 
 _PARTS = {"rank": r"\d{1,9}", "mode": ".+", "stages": r"\d{1,6}", "size": r"\d{1,9}"}
 #: some versions write one file for all ranks, or in another form
-_ALTERNATIVES = {
-    FILES["step_points"]: ("_{rank}", "(?:_{rank})?"),
-    PIPELINE_FILES["receive"]: (r"\.txt", r"\.(?:txt|json)"),
-}
+_ALTERNATIVES = {FILES["step_points"]: ("_{rank}", "(?:_{rank})?"), PIPELINE_FILES["receive"]: (r"\.txt", r"\.(?:txt|json)")}
 
 
 def pattern(name: str) -> re.Pattern[str]:

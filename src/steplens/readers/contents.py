@@ -10,35 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.common import expansion, rundir
-from steplens.formats.ascend_capture import EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
-from steplens.formats.ascend_database import ANALYSIS_DATABASE
+from steplens.formats import trace_view
+from steplens.formats.ascend_capture import CANN_DATABASE, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
+from steplens.formats.ascend_database import ANALYSIS_DATABASE, SQLITE_START, is_result_database
+from steplens.formats.ascend_results import RESULT_FILES, RESULT_MARKS, TIME_BASE_KEY
 
 #: why results come before the raw data that they were made of, of ``Contents.simplified``
 SIMPLIFIED_REASON = (
     "its results are complete, and the device data that they were made from can be read only where CANN exports it again"
 )
 
-#: files that make a folder a result folder, whatever it is called
-_TEXT_RESULTS = (
-    *("trace_view.json", "kernel_details.csv", "step_trace_time.csv", "operator_details.csv"),
-    *("communication.json", "communication_matrix.json"),
-)
-#: files that are parts of a result folder
-_RESULT_NAMES = frozenset(
-    (
-        *_TEXT_RESULTS,
-        *("op_statistic.csv", "api_statistic.csv", "memory_record.csv", "operator_memory.csv", "npu_module_mem.csv"),
-        *("l2_cache.csv", "nic.csv", "roce.csv", "pcie.csv", "hccs.csv", "data_preprocess.csv", "soc_pmu.csv", "aicpu.csv"),
-        *(rundir.STATUS_FILE, rundir.COMPLETION_MARKER),
-    )
-)
+#: files that are parts of a result folder, besides databases
+_RESULT_NAMES = RESULT_FILES | {rundir.STATUS_FILE, rundir.COMPLETION_MARKER}
 #: what describes a run beside its parts
 _SIDE_FILE = re.compile(rf"^(?:{rundir.INFO_PREFIX}(?:_\d{{1,9}})?|{Path(rundir.METADATA_FILE).stem})\.json$")
-_RESULT_DATABASE = re.compile(r"^(ascend_(pytorch|mindspore)_profiler(_\d+)?|analysis)\.db$")
-_CANN_DATABASE = re.compile(r"^msprof_\d+\.db$")
-_TRACE_FILE = (".json", ".json.gz")
-
-_ASCEND_MARKS = (b'"Ascend Hardware"', b'"Overlap Analysis"', b'"async_task_queue"', b'"base_time_ns"', b'"HostToDevice')
+#: words of Ascend's timelines; the last one may go on with a number
+_ASCEND_NAMES = (trace_view.HARDWARE, trace_view.OVERLAP, trace_view.TASK_QUEUE, TIME_BASE_KEY)
+_ASCEND_MARKS = (*(f'"{name}"'.encode() for name in _ASCEND_NAMES), f'"{trace_view.HOST_TO_DEVICE}'.encode())
 
 _HEAD = 1 << 16
 
@@ -80,7 +68,7 @@ class Contents:
             return frozenset(_entry_names(self.path))
         files = {name for name in _entry_names(self.path) if _SIDE_FILE.match(name)}
         if self.output == self.path:
-            files |= {name for name in _entry_names(self.path) if name in _RESULT_NAMES or _RESULT_DATABASE.match(name)}
+            files |= {name for name in _entry_names(self.path) if name in _RESULT_NAMES or is_result_database(name)}
         return frozenset(folders | files)
 
     @property
@@ -149,8 +137,8 @@ def contents_of(path: Path, without: Collection[str] = ()) -> Contents:
         prof=prof,
         exported=exported,
         output=output if _result_names(results) else None,
-        text=any(name in results for name in _TEXT_RESULTS),
-        databases=tuple(sorted(name for name in results if _RESULT_DATABASE.match(name))),
+        text=not results.isdisjoint(RESULT_MARKS),
+        databases=tuple(sorted(filter(is_result_database, results))),
         own=rundir.STATUS_FILE in results,
         complete=rundir.STATUS_FILE in results and rundir.COMPLETION_MARKER in results,
     )
@@ -181,7 +169,7 @@ def is_part(path: Path) -> bool:
 
 def is_database(path: Path, start: bytes) -> bool:
     """Whether a file, which begins with ``start``, is a database, or is called one."""
-    return start[:16] == b"SQLite format 3\0" or path.suffix == ".db"
+    return start.startswith(SQLITE_START) or path.suffix == ".db"
 
 
 def contents_around(database: Path) -> Contents | None:
@@ -194,9 +182,9 @@ def contents_around(database: Path) -> Contents | None:
 def is_trace_file(path: Path) -> bool:
     """Whether a file that was not named by the user looks like a trace or a profiler's database."""
     name = path.name
-    if _RESULT_DATABASE.match(name) or _CANN_DATABASE.match(name):
+    if is_result_database(name) or CANN_DATABASE.match(name):
         return True
-    if not name.endswith(_TRACE_FILE):
+    if not name.endswith((".json", ".json.gz")):
         return False
     start = read_head(path)
     return b'"traceEvents"' in start or (start.lstrip()[:1] == b"[" and b'"ph"' in start)
@@ -222,13 +210,13 @@ def is_ascend_timeline(path: Path, start: bytes) -> bool:
 
 
 def _is_exported(prof: Path) -> bool:
-    if any(_CANN_DATABASE.match(name) for name in _entry_names(prof)):
-        return True
-    return any(name.endswith((".json", ".csv", ".db")) for name in _entry_names(prof / EXPORT_DIRECTORY))
+    return any(map(CANN_DATABASE.match, _entry_names(prof))) or any(
+        name.endswith((".json", ".csv", ".db")) for name in _entry_names(prof / EXPORT_DIRECTORY)
+    )
 
 
 def _result_names(names: set[str]) -> bool:
-    return any(name in names for name in _TEXT_RESULTS) or any(_RESULT_DATABASE.match(name) for name in names)
+    return not names.isdisjoint(RESULT_MARKS) or any(map(is_result_database, names))
 
 
 def _entry_names(folder: Path) -> set[str]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.common import expansion
+from steplens.formats.ascend_database import SQLITE_START
 
 LINK = "a link, and links are not followed"
 CLOSED = "a folder that may not be listed"
 TOO_DEEP = "a folder deeper than the search goes"
 
-_SQLITE = b"SQLite format 3\0"
 _PARQUET = b"PAR1"
 _NSYS_TABLES = (b"CUPTI_ACTIVITY_KIND_", b"TARGET_INFO_")
 _NSYS_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
@@ -61,11 +61,11 @@ def _reason_of(path: Path) -> str:
         return "a file that cannot be read"
     if not start:
         return "an empty file"
-    if start[:16] == _SQLITE:
+    if start.startswith(SQLITE_START):
         if any(table in start for table in _NSYS_TABLES):
             return "an export of Nsight Systems, for which there is no reader"
         return "a database of another program"
-    if start[:4] == _PARQUET:
+    if start.startswith(_PARQUET):
         return "a Parquet table, for which there is no reader"
     if path.name.endswith((".json", ".json.gz")):
         return "a JSON file without events of a profiler"

@@ -59,20 +59,13 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
         times.append((name, group, kind, step, _to_text(info.get(names.START_TIMESTAMP)), *milliseconds))
         for transport, part in as_object(value.get(names.BANDWIDTH_INFO)).items():
             numbers = as_object(part)
-            head = (
-                *(name, group, kind, step, transport),
-                *(of_links.member(numbers, column) for column in _BANDWIDTH_COLUMNS),
-            )
+            head = (name, group, kind, step, transport, *(of_links.member(numbers, column) for column in _BANDWIDTH_COLUMNS))
             distribution = as_object(numbers.get(names.PACKETS)).items()
-            packets = [(size, packet) for size, packet in distribution if _is_packet(packet)]
+            packets = [(size, packet) for size, packet in distribution if isinstance(packet, list) and len(packet) == 2]
             of_links.damaged[names.PACKETS] += len(distribution) - len(packets)
-            for size, (count, duration) in packets:
-                row = (
-                    of_links.number(names.PACKETS, size),
-                    of_links.number(names.PACKETS, count),
-                    of_links.number(names.PACKETS, duration),
-                )
-                bandwidth.append((*head, row[0], _to_integer(row[1]), row[2]))
+            for size, packet in packets:
+                size_mb, count, duration_ms = (of_links.number(names.PACKETS, value) for value in (size, *packet))
+                bandwidth.append((*head, size_mb, _to_integer(count), duration_ms))
             if not packets:
                 bandwidth.append((*head, None, None, None))
     _report_odd(path, odd, health, COMMUNICATION_TIMES)
@@ -81,12 +74,10 @@ def read_communication(path: Path, health: HealthLog, *, base_ns: int = 0) -> di
     schema = {**SCHEMA["communication_times"], "start_ns": pl.String()}
     operations = pl.DataFrame(times, schema=schema, orient="row")
     operations = with_possible_times(operations, path.name, health, COMMUNICATION_TIMES)
-    operations = operations.with_columns(text_ns(operations["start_ns"])).with_columns(
-        start_ns=after_base(pl.col("start_ns"), base_ns)
-    )
+    start_ns = after_base(pl.lit(text_ns(operations["start_ns"])), base_ns)
     links = pl.DataFrame(bandwidth, schema=SCHEMA["communication_bandwidth"], orient="row")
     tables = {
-        "communication_times": operations,
+        "communication_times": operations.with_columns(start_ns=start_ns),
         "communication_bandwidth": with_possible_times(links, path.name, health, COMMUNICATION_VOLUME),
     }
     return {name: frame for name, frame in tables.items() if frame.height}
@@ -142,12 +133,8 @@ def _communication_operations(
                     if isinstance(content, dict) and not operation.lower().startswith(_TOTAL):
                         yield step, kind, operation, content
         elif not key.lower().startswith(_TOTAL):
-            yield (
-                None,
-                names.POINT_TO_POINT if key.lower().startswith(POINT_TO_POINT_OPERATIONS) else names.COLLECTIVE,
-                key,
-                value,
-            )
+            between_two = key.lower().startswith(POINT_TO_POINT_OPERATIONS)
+            yield None, names.POINT_TO_POINT if between_two else names.COLLECTIVE, key, value
     _report_odd(path, odd, health, unsafe)
 
 
@@ -177,10 +164,6 @@ def _name_and_group(key: str) -> tuple[str, str | None]:
     return name, group or None
 
 
-def _is_packet(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2
-
-
 class _Numbers:
     """Numbers of a file, also those that are written as text.
 
@@ -198,8 +181,8 @@ class _Numbers:
     def number(self, name: str, value: Any) -> float | None:
         """A value of what is called so."""
         try:
-            if isinstance(value, (int, float, str)) and not isinstance(value, bool) and math.isfinite(found := float(value)):
-                return found
+            if isinstance(value, (int, float, str)) and not isinstance(value, bool) and math.isfinite(number := float(value)):
+                return number
         except (ValueError, OverflowError):
             pass
         if value is not None and value not in UNKNOWN:

@@ -12,7 +12,7 @@ import polars as pl
 from steplens.formats.ascend_database import INNER_TASKS
 from steplens.formats.ascend_terms import NO_NUMBER
 from steplens.formats.trace_view import PART_COLUMNS
-from steplens.readers.common.trace_rows import source_rows
+from steplens.readers.common.trace_rows import add_rows, optional_column, source_rows
 
 #: column of ``kernels`` that holds what a plane tells of a task
 INNER = "inner_task"
@@ -41,7 +41,7 @@ def with_details(tasks: pl.DataFrame, parts: pl.DataFrame, planes: dict[tuple[in
     if not parts.height:
         return tasks
     present = {column: member for column, member in _DETAILS.items() if member in parts.columns}
-    context = pl.col("inner_context") if "inner_context" in parts.columns else pl.lit(None, dtype=pl.Int64)
+    context = optional_column(parts, "inner_context")
     detailed_parts = parts.select(
         "device",
         "start_ns",
@@ -65,6 +65,5 @@ def with_inner_tasks(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]
     rows = kernels.drop_nulls(INNER).select(pl.col("id").alias("kernel"), INNER).unnest(INNER)
     tables = {**tables, "kernels": kernels.drop(INNER)}
     if rows.height:
-        source_tables = [tables["source_tables"]] if "source_tables" in tables else []
-        tables["source_tables"] = pl.concat([*source_tables, source_rows(INNER_TASKS, rows, absent=None)])
+        add_rows(tables, "source_tables", source_rows(INNER_TASKS, rows, absent=None))
     return tables

@@ -13,6 +13,9 @@ from steplens.readers.common.side_files import read_json
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUN_OPTIONS, HealthLog
 from steplens.trace.recorded_options import RecordedOptions, options_of
 
+#: of ``profiler_info``, what readers of Ascend's data put into ``meta``
+META_KEYS = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
+
 #: the group is the rank
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}(?:_(\d+))?\.json$")
 

@@ -15,15 +15,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.formats.ascend_database import SQLITE_START
 from steplens.trace.health import ERROR, EVERYTHING, INFO, WARNING, HealthLog
 
 _DAMAGED = "damaged_database"
-_MAGIC = b"SQLite format 3\0"
 #: where the header has the size of a page, and what it can be; 1 stands for the largest
 _PAGE_SIZE_START, _PAGE_SIZE_END = 16, 18
 _LARGEST_PAGE = 1 << 16
@@ -52,6 +52,9 @@ _LIMIT_LENGTH = 0
 
 _PLAIN_TABLE = re.compile(r"(?is)^create\s+table\s")
 _INTEGER = re.compile(r"^\s*[+-]?\d{1,19}\s*$")
+
+
+File = TypeVar("File", bound="SqliteFile")
 
 
 class Column(NamedTuple):
@@ -91,7 +94,7 @@ class SqliteFile:
             raise
         self._check_companions()
 
-    def __enter__(self) -> SqliteFile:
+    def __enter__(self: File) -> File:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -217,12 +220,12 @@ class SqliteFile:
                 raise InputError(self.path, "is no file", "Give the database itself")
             size = self.path.stat().st_size
             with self.path.open("rb") as handle:
-                start = handle.read(len(_MAGIC))
+                start = handle.read(len(SQLITE_START))
         except OSError as error:
             raise InputError(self.path, f"cannot be read ({error.strerror})", "Check its permissions") from error
         if not size:
             raise InputError(self.path, "is empty", "The program that wrote it did not finish; export it again")
-        if start != _MAGIC:
+        if start != SQLITE_START:
             raise InputError(self.path, "is no SQLite database", "It is damaged or something else; export it again")
         return size
 

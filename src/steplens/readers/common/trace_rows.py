@@ -1,4 +1,4 @@
-"""Rows of the tables that every reader fills alike: ``meta`` and ``source_tables``."""
+"""Rows of raw tables: put below each other, and those that every reader fills alike, ``meta`` and ``source_tables``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,27 @@ from typing import Any
 
 import polars as pl
 
+#: process and thread of events of allocators whose source does not tell them
+NO_THREAD = dict.fromkeys(("pid", "tid"), pl.lit(None, dtype=pl.Int64))
+
+
+def concat_rows(*frames: pl.DataFrame | None) -> pl.DataFrame:
+    """The rows of some frames below each other; a column that one of them lacks is null there. Without rows no columns."""
+    present = [frame for frame in frames if frame is not None and frame.height]
+    return pl.concat(present, how="diagonal_relaxed") if present else pl.DataFrame()
+
+
+def add_rows(tables: dict[str, pl.DataFrame], name: str, *frames: pl.DataFrame) -> None:
+    """Put rows behind those of a table, which need not be there yet."""
+    rows = concat_rows(tables.get(name), *frames)
+    if rows.height:
+        tables[name] = rows
+
+
+def optional_column(frame: pl.DataFrame, column: str, dtype: pl.DataType | type[pl.DataType] = pl.Int64) -> pl.Expr:
+    """A column of a frame, null where it has no such column."""
+    return pl.col(column) if column in frame.columns else pl.lit(None, dtype=dtype)
+
 
 def meta_rows(values: Mapping[str, Any], *, nulls: bool = True) -> pl.DataFrame:
     """A dictionary as rows of ``meta``; with or without what it has no value for."""
@@ -16,9 +37,9 @@ def meta_rows(values: Mapping[str, Any], *, nulls: bool = True) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"key": pl.String, "value": pl.String}, orient="row")
 
 
-def merged_meta(*frames: pl.DataFrame) -> pl.DataFrame:
+def merged_meta(*frames: pl.DataFrame | None) -> pl.DataFrame:
     """Rows of ``meta`` from several places: of a key that several have the last one counts."""
-    return pl.concat(frames).unique("key", keep="last", maintain_order=True)
+    return pl.concat(frame for frame in frames if frame is not None).unique("key", keep="last", maintain_order=True)
 
 
 def source_rows(table: str, frame: pl.DataFrame, *, absent: str | None = "") -> pl.DataFrame:

@@ -7,9 +7,7 @@ event carries the members of all the others. What does not fit goes through a to
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -21,6 +19,7 @@ from steplens.formats.kineto import COLLECTIVE_MEMBERS, EXTERNAL_ID, MEMORY_MEMB
 from steplens.readers.common import json_decoder
 from steplens.readers.common.event_decoder import clean_json_text, one_by_one
 from steplens.readers.common.json_events import Piece
+from steplens.readers.common.trace_events import ArrowEvent, CallEvent, NamedEvent, event_decoders
 
 NO_TEXT = Raw(b"")
 NO_ARGS = Raw(b"null")
@@ -149,148 +148,96 @@ class MetadataArgs(msgspec.Struct, gc=False):
     labels: str | int | float | None = None
 
 
-class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class Duration(CallEvent[int | str], tag="X"):
     """A complete event: a call, a device task, a Python frame."""
 
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: float = NO_TIME
     dur: float = NO_TIME
     args: Raw = NO_ARGS
 
 
-class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+class Instant(NamedEvent[int | str], tag="i"):
     """An instant event: an allocation, a mark."""
 
-    name: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: float = NO_TIME
     args: MemoryArgs | None = None
 
 
-class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+class Metadata(NamedEvent[int | str], tag="M"):
     """A metadata event: the name of a process or thread."""
 
-    name: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     args: MetadataArgs | None = None
 
 
-class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+class FlowStart(ArrowEvent[int | str, int | str], tag="s"):
     """Where an arrow starts."""
 
-    cat: str = ""
-    id: Identifier = None
-    pid: Identifier = None
-    tid: Identifier = None
     ts: float = NO_TIME
 
 
-class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+class FlowEnd(ArrowEvent[int | str, int | str], tag="f"):
     """Where an arrow ends."""
 
-    cat: str = ""
-    id: Identifier = None
-    pid: Identifier = None
-    tid: Identifier = None
     ts: float = NO_TIME
 
 
-class Begin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
+class Begin(CallEvent[int | str], tag="B"):
     """Where a call begins that is written as two events."""
 
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: float = NO_TIME
     args: Raw = NO_ARGS
 
 
-class End(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
+class End(CallEvent[int | str], tag="E"):
     """Where it ends; a name is not needed."""
 
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: float = NO_TIME
     args: Raw = NO_ARGS
 
 
-class TextDuration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class TextDuration(CallEvent[int | str], tag="X"):
     """``Duration`` with its times as text."""
 
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: Raw = NO_TEXT
     dur: Raw = NO_TEXT
     args: Raw = NO_ARGS
 
 
-class TextInstant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+class TextInstant(NamedEvent[int | str], tag="i"):
     """``Instant`` with its time as text."""
 
-    name: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: Raw = NO_TEXT
     args: MemoryArgs | None = None
 
 
-class TextFlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+class TextFlowStart(ArrowEvent[int | str, int | str], tag="s"):
     """``FlowStart`` with its time as text."""
 
-    cat: str = ""
-    id: Identifier = None
-    pid: Identifier = None
-    tid: Identifier = None
     ts: Raw = NO_TEXT
 
 
-class TextFlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+class TextFlowEnd(ArrowEvent[int | str, int | str], tag="f"):
     """``FlowEnd`` with its time as text."""
 
-    cat: str = ""
-    id: Identifier = None
-    pid: Identifier = None
-    tid: Identifier = None
     ts: Raw = NO_TEXT
 
 
-class TextBegin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
+class TextBegin(CallEvent[int | str], tag="B"):
     """``Begin`` with its time as text."""
 
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: Raw = NO_TEXT
     args: Raw = NO_ARGS
 
 
-class TextEnd(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
+class TextEnd(CallEvent[int | str], tag="E"):
     """``End`` with its time as text."""
 
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
     ts: Raw = NO_TEXT
     args: Raw = NO_ARGS
 
 
 #: phases of the Chrome format that carry nothing for a profile; a phase outside the format is a damaged event
 _OTHER_PHASES = ("C", "b", "n", "e", "S", "T", "p", "F", "t", "P", "N", "O", "D", "R", "c", "v", "V", "(", ")")
-_OTHERS = [
-    msgspec.defstruct(f"Other{number}", [], gc=False, tag_field="ph", tag=phase) for number, phase in enumerate(_OTHER_PHASES)
-]
 
 
 @dataclass(frozen=True)
@@ -315,8 +262,7 @@ class Layout:
 def _make_layout(
     text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type, begin: type, end: type
 ) -> Layout:
-    event: Any = functools.reduce(operator.or_, [duration, instant, Metadata, flow_start, flow_end, begin, end, *_OTHERS])
-    decoders = (json_decoder.Decoder[list[Any]](list[event]), json_decoder.Decoder[Any](event))
+    decoders = event_decoders((duration, instant, Metadata, flow_start, flow_end, begin, end), _OTHER_PHASES)
     return Layout(text_times, duration, instant, flow_start, flow_end, begin, end, *decoders)
 
 

@@ -6,7 +6,7 @@ the caller allows it. Each half is read without the other where the other is mis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,39 +31,28 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.text.ascend_text import with_groups
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
-from steplens.readers.common.run_info import (
-    RunInfo,
-    default_group_size,
-    ranked_info_files,
-    read_info,
-    read_metadata,
-    side_files,
-    world_size_of,
-)
-from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.common import run_info
+from steplens.readers.common.run_info import RunInfo
+from steplens.readers.common.trace_rows import add_rows, concat_rows, merged_meta, meta_rows
 from steplens.readers.contents import Contents
 from steplens.readers.reader import Capture, Reader
+from steplens.trace import health as conclusions
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
-    CALL_STACKS,
     COMMUNICATION_TIMES,
     ERROR,
     EVERYTHING,
     INFO,
-    KERNEL_DETAILS,
-    KERNEL_TIMES,
-    MEMORY,
     OPERATOR_CALLS,
     OPERATOR_DEVICE_TIMES,
-    STEP_DEVICE_TIMES,
     WARNING,
     HealthLog,
 )
 from steplens.trace.schema import NAME
 from steplens.trace.trace import Trace
 
-#: of profiler_info, what becomes of it in ``meta``
-_OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
+#: what the device's half is there for
+_ABOUT_DEVICE = (conclusions.KERNEL_TIMES, conclusions.STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES)
 _STACKS = ("with_stack", "with_modules")
 
 #: tables that only the device's half has, or that both have rows of
@@ -76,7 +65,7 @@ def sources(path: Path) -> list[Path]:
     """The files of a run directory that decide what its tables hold."""
     framework = [file for layout in FORMATS for file in find_files(path / FRAMEWORK_DIRECTORY, layout.prefix)]
     device = [file for prof in find_prof(path)[:1] for file in prof.files()]
-    return [*framework, *device, *side_files(path)]
+    return [*framework, *device, *run_info.side_files(path)]
 
 
 def read_trace(path: Path, *, allow_msprof: bool = False) -> Trace:
@@ -104,17 +93,12 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
     Raises:
         InputError: neither half can be read.
     """
-    info = read_info(ranked_info_files(path), health, ERROR, with_clock=True)
+    info = run_info.read_info(run_info.ranked_info_files(path), health, ERROR, with_clock=True)
     prof_directories = find_prof(path)
     prof = prof_directories[0] if prof_directories else None
     if len(prof_directories) > 1:
-        other_names = ", ".join(other_prof.path.name for other_prof in prof_directories[1:])
-        health.add(
-            "several_prof",
-            WARNING,
-            len(prof_directories) - 1,
-            f"{prof_directories[0].path.name} was read, other device data was not ({other_names})",
-        )
+        first, *others = (directory.path.name for directory in prof_directories)
+        health.add("several_prof", WARNING, len(others), f"{first} was read, other device data was not ({', '.join(others)})")
     if prof is not None and not prof.is_exported:
         prof = _export_if_allowed(path, prof, info, health, allow_msprof)
     folder = path / FRAMEWORK_DIRECTORY
@@ -129,20 +113,17 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
     with ThreadPoolExecutor(1) as pool:
         framework = pool.submit(read_framework, folder, clock, host_health, physical_device=only_device)
         if begin is not None and clock.unix_offset_ns is None and prof is not None and prof.is_exported:
-            health.add(
-                "device_data_left_out",
-                ERROR,
-                1,
+            message = (
                 f"the device's events have wall-clock times and the host's have not, so {prof.path.name} was left out; "
-                "open it alone",
-                (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES),
+                "open it alone"
             )
+            health.add("device_data_left_out", ERROR, 1, message, _ABOUT_DEVICE)
         elif prof is not None and prof.is_exported:
             device = _read_device(prof, only_device, health, pool)
         host = framework.result()
     health.extend(host_health.findings)
     _report_missing(info, host, device, prof, health)
-    metadata = read_metadata(path, health)
+    metadata = run_info.read_metadata(path, health)
     tables = with_groups(_join_host_and_device(host, device), metadata.get("parallel_group_info"))
     tables["meta"] = _meta_table(metadata, info, prof, host, device)
     return tables
@@ -164,13 +145,10 @@ def _export_if_allowed(path: Path, prof: ProfDirectory, info: RunInfo, health: H
     exports = [item for item in options.export_types or () if item in (msprof_command.TEXT, msprof_command.DATABASE)]
     try:
         done = msprof_command.export_device_data(
-            path,
-            prof.path,
-            exports or [msprof_command.TEXT],
-            communication=options.level != LEVEL_NONE,
+            path, prof.path, exports or [msprof_command.TEXT], communication=options.level != LEVEL_NONE
         )
     except InputError as error:
-        health.add("export_failed", ERROR, 1, f"{error}", (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES))
+        health.add("export_failed", ERROR, 1, f"{error}", _ABOUT_DEVICE)
         return prof
     notes = "".join(f"; {note}" for note in done.notes)
     message = f"device data was exported by {' and '.join(done.commands)} in {done.duration}{notes}"
@@ -180,32 +158,28 @@ def _export_if_allowed(path: Path, prof: ProfDirectory, info: RunInfo, health: H
 
 def _report_missing(info: RunInfo, host: _Tables, device: _Tables, prof: ProfDirectory | None, health: HealthLog) -> None:
     activities = info.options.activities
-    about_device = (KERNEL_TIMES, STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES)
+    is_left_out = any(finding.check == "device_data_left_out" for finding in health.findings)
+    message = ""
     if prof is None and "NPU" in activities:
         message = (
             "the NPU activity was recorded and there is no PROF_* directory, so there is no device data; "
             "check that the versions of driver and CANN fit"
         )
-        health.add("no_device_data", ERROR, 1, message, about_device)
     elif prof is not None and not prof.is_exported:
         message = (
             f"the device data of {prof.path.name} has not been exported, so there are no device tasks; run "
             f"`{_export_command(prof)}` where CANN is installed, then analyse again"
         )
-        health.add("no_device_data", ERROR, 1, message, about_device)
-    elif (
-        prof is not None
-        and not {"kernels", "api"} & set(device)
-        and not any(finding.check == "device_data_left_out" for finding in health.findings)
-    ):
-        health.add("no_device_data", ERROR, 1, f"the export of {prof.path.name} holds no device tasks", about_device)
+    elif prof is not None and not is_left_out and device.keys().isdisjoint(("kernels", "api")):
+        message = f"the export of {prof.path.name} holds no device tasks"
+    if message:
+        health.add("no_device_data", ERROR, 1, message, _ABOUT_DEVICE)
     if "CPU" in activities and "ops" not in host:
         message = f"the CPU activity was recorded and {FRAMEWORK_DIRECTORY} holds no operator calls"
         health.add("no_framework_data", ERROR, 1, message, (OPERATOR_CALLS, OPERATOR_DEVICE_TIMES))
     elif not activities and not host:
-        health.add(
-            "no_framework_data", WARNING, 1, f"there is no {FRAMEWORK_DIRECTORY}, so this is the device alone", OPERATOR_CALLS
-        )
+        message = f"there is no {FRAMEWORK_DIRECTORY}, so this is the device alone"
+        health.add("no_framework_data", WARNING, 1, message, OPERATOR_CALLS)
     _report_missing_files(info, host, device, prof, health)
 
 
@@ -216,15 +190,15 @@ def _report_missing_files(info: RunInfo, host: _Tables, device: _Tables, prof: P
     memory, stacks = (any(common.get(name) is True for name in names) for names in (("profile_memory",), _STACKS))
     if "ops" in host:
         lost = [
-            (memory and "memory" not in host, MEMORY_USAGE.prefix, "the framework's memory", MEMORY),
-            (stacks and "python" not in host, PYTHON_CALLS.prefix, "the calls of Python", CALL_STACKS),
+            (memory and "memory" not in host, MEMORY_USAGE.prefix, "the framework's memory", conclusions.MEMORY),
+            (stacks and "python" not in host, PYTHON_CALLS.prefix, "the calls of Python", conclusions.CALL_STACKS),
         ]
     if prof is not None and prof.is_exported and prof.database is None and device:
         measured = level in DETAILED_LEVELS and "communication" in device
         waits = measured and COMMUNICATION not in prof.analysis
         lost += [
             (not prof.timelines, "msprof_*.json", "when the host launched what", OPERATOR_DEVICE_TIMES),
-            (OP_SUMMARY not in prof.tables, "op_summary_*.csv", "what computes, and its shapes", KERNEL_DETAILS),
+            (OP_SUMMARY not in prof.tables, "op_summary_*.csv", "what computes, and its shapes", conclusions.KERNEL_DETAILS),
             (waits, COMMUNICATION, "what collectives wait for", COMMUNICATION_TIMES),
         ]
     for missing, name, purpose, unsafe in lost:
@@ -274,21 +248,15 @@ def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_Kerne
         details, metrics, kernel_health = kernel_list.result() if kernel_list is not None else _read_kernel_list(prof)
         health.extend(kernel_health.findings)
         tables.update(with_kernel_list(tables, details, metrics, health))
-    memory = [tables["memory"]] if "memory" in tables else []
-    if not memory:
-        readers: tuple[tuple[str, Callable[..., pl.DataFrame]], ...] = (
-            (NPU_MEM, ascend_csv.read_npu_mem),
-            (MEMORY_RECORD, ascend_csv.read_memory_record),
-        )
-        memory = [read_kind(slices[kind], health) for kind, read_kind in readers if kind in slices]
-        tables["memory"] = _concat_nonempty(memory)
+    if "memory" not in tables:
+        readers = {NPU_MEM: ascend_csv.read_npu_mem, MEMORY_RECORD: ascend_csv.read_memory_record}
+        add_rows(tables, "memory", *(read_kind(slices[kind], health) for kind, read_kind in readers.items() if kind in slices))
     if OPERATOR_MEMORY in slices and "allocations" not in tables:
         tables["allocations"] = ascend_csv.read_operator_memory(slices[OPERATOR_MEMORY], health)
     if MODULE_MEMORY in slices and not _has_group(tables.get("counters"), MODULE_MEMORY):
-        samples = ascend_csv.read_npu_module_mem(slices[MODULE_MEMORY], health)
-        tables["counters"] = _concat_nonempty([tables.get("counters", pl.DataFrame()), samples])
-    handed_on = [reader(slices[kind], health) for kind, reader in ascend_csv.SOURCE_TABLES.items() if kind in slices]
-    tables["source_tables"] = _concat_nonempty([tables.get("source_tables", pl.DataFrame()), *handed_on])
+        add_rows(tables, "counters", ascend_csv.read_npu_module_mem(slices[MODULE_MEMORY], health))
+    handed_on = (reader(slices[kind], health) for kind, reader in ascend_csv.SOURCE_TABLES.items() if kind in slices)
+    add_rows(tables, "source_tables", *handed_on)
 
 
 def _has_group(counters: pl.DataFrame | None, group: str) -> bool:
@@ -304,20 +272,14 @@ def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) 
         except InputError as error:
             health.add("unreadable_file", WARNING, 1, f"{database.name} {error.problem}", COMMUNICATION_TIMES)
         else:
-            source = analysis_tables.pop("source_tables", pl.DataFrame())
+            add_rows(tables, "source_tables", analysis_tables.pop("source_tables", pl.DataFrame()))
             tables.update(analysis_tables)
-            tables["source_tables"] = _concat_nonempty([tables.get("source_tables", pl.DataFrame()), source])
             return
     times, matrix = prof.analysis.get(COMMUNICATION), prof.analysis.get(COMMUNICATION_MATRIX)
     if times is not None:
         tables.update(ascend_communication.read_communication(times, health))
     if matrix is not None:
         tables["communication_matrix"] = ascend_communication.read_communication_matrix(matrix, health)
-
-
-def _concat_nonempty(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    present = [frame for frame in frames if frame.height]
-    return pl.concat(present, how="diagonal_relaxed") if present else pl.DataFrame()
 
 
 # --- the join -------------------------------------------------------------------------------------------------------------
@@ -335,30 +297,23 @@ def _join_host_and_device(host: _Tables, device: _Tables) -> _Tables:
         tables["memory"] = through_queue(events, queue)
     for name in ("memory", "source_tables", "marks"):
         if name in host and name in device:
-            tables[name] = _concat_nonempty([tables[name], device[name]])
+            tables[name] = concat_rows(tables[name], device[name])
     return tables
 
 
 def _meta_table(
-    metadata: Mapping[str, Any],
-    info: RunInfo,
-    prof: ProfDirectory | None,
-    host: _Tables,
-    device: _Tables,
+    metadata: Mapping[str, Any], info: RunInfo, prof: ProfDirectory | None, host: _Tables, device: _Tables
 ) -> pl.DataFrame:
     """What the side files, the raw data and the export say about the run; later ones win."""
     values: dict[str, Any] = dict(metadata)
     # of the text outputs; raw data is absolute
     values.pop(TIME_BASE_KEY, None)
-    world_size = world_size_of(metadata)
-    world_size = default_group_size(metadata) if world_size is None else world_size
+    world_size = run_info.world_size_of(metadata)
+    world_size = run_info.default_group_size(metadata) if world_size is None else world_size
     if world_size is not None:
         values["world_size"] = world_size
-    values.update(info.select(_OF_INFO))
-    values["source_format"] = "ascend_raw"
-    rank = info.rank
-    if rank is None and prof is not None:
-        rank = rank_of(prof)
+    values.update({**info.select(run_info.META_KEYS), "source_format": "ascend_raw"})
+    rank = rank_of(prof) if info.rank is None and prof is not None else info.rank
     if rank is not None:
         values["rank"] = rank
     values.update(host_values(prof))
@@ -367,10 +322,7 @@ def _meta_table(
     if prof is not None and prof.devices:
         values["device_ids"] = list(prof.devices)
         values["device_info"] = device_info([prof])
-    own_rows = meta_rows(values)
-    if "meta" not in device:
-        return own_rows
-    return merged_meta(device["meta"], own_rows)
+    return merged_meta(device.get("meta"), meta_rows(values))
 
 
 class AscendRawReader(Reader[Contents]):

@@ -15,30 +15,11 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.formats.ascend_terms import PTA
-from steplens.readers.ascend.capture.framework_files import (
-    COLLECTIONS,
-    CONCERNED,
-    MEMORY_USAGE,
-    OP_MARK,
-    OP_RANGE,
-    PARAMETERS,
-    PYTHON_CALLS,
-    PYTHON_NAMES,
-    UNDECODABLE,
-    Int64Array,
-    Texts,
-    read_flat,
-    read_tagged,
-)
+from steplens.readers.ascend.capture import framework_files as files
+from steplens.readers.ascend.capture.framework_files import UNDECODABLE, Int64Array, Texts, read_flat, read_tagged
 from steplens.readers.ascend.capture.python_replay import replay_calls
 from steplens.readers.ascend.prof_directory import Clock
-from steplens.trace.health import (
-    CALL_STACKS,
-    MEMORY,
-    OPERATOR_DEVICE_TIMES,
-    RUNTIME_CALLS,
-    HealthLog,
-)
+from steplens.trace.health import CALL_STACKS, ERROR, INFO, MEMORY, WARNING, HealthLog
 from steplens.trace.schema import ALLOCATE, BLOCK_FREE, FREE, MODULE_PREFIX, NAME
 
 #: parts the class of a module from the number of the instance
@@ -78,9 +59,9 @@ def read_framework(
 
 def read_operator_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     """``ops`` from torch.op_range: one row per call, on the thread that started it."""
-    records = read_tagged(folder, OP_RANGE, health)
+    records = read_tagged(folder, files.OP_RANGE, health)
     fixed = records.fixed
-    times, plausible = _to_unix_times(clock, [fixed["start"], fixed["end"]], OP_RANGE.prefix, health)
+    times, plausible = _to_unix_times(clock, [fixed["start"], fixed["end"]], files.OP_RANGE, health)
     texts = {name: _without_empty(column) for name, column in records.texts.items() if name != "name"}
     sequence = pl.Series(fixed["sequence"])
     frame = pl.DataFrame(
@@ -108,9 +89,9 @@ def task_queue(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     A start and the next end of the same thread, task name and half belong together; of several starts before an end the
     last one counts. Halves are joined by correlation id. The name is the dequeue's, where there is one.
     """
-    records = read_tagged(folder, OP_MARK, health)
+    records = read_tagged(folder, files.OP_MARK, health)
     fixed = records.fixed
-    (time,), keep = _to_unix_times(clock, [fixed["time"]], OP_MARK.prefix, health)
+    (time,), keep = _to_unix_times(clock, [fixed["time"]], files.OP_MARK, health)
     keep &= fixed["category"] <= _DEQUEUE_END
     category = fixed["category"].astype(np.int64)
     name = records.texts["name"]
@@ -125,26 +106,21 @@ def task_queue(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     starts, ends = rows[:-1][paired], rows[1:][paired]
     unmatched = len(category) - 2 * len(starts)
     if unmatched:
-        health.add(
-            "unmatched_marks",
-            "warning",
-            unmatched,
-            "marks of the task queue have no counterpart and were left out",
-            [OPERATOR_DEVICE_TIMES, RUNTIME_CALLS],
-        )
+        message = "marks of the task queue have no counterpart and were left out"
+        health.add("unmatched_marks", WARNING, unmatched, message, files.OP_MARK.unsafe)
     sides = []
     for number, side in enumerate(("enqueue", "dequeue")):
         mine = half[starts] == number
         begin, end = starts[mine], ends[mine]
-        columns = {"tid": _to_signed(fixed["tid"][begin]), "start_ns": time[begin], "end_ns": time[end]}
-        frame = pl.DataFrame({f"{side}_{column}": values for column, values in columns.items()})
-        sides.append(
-            frame.with_columns(
-                pid=_to_signed(fixed["pid"][begin]),
-                correlation=_to_signed(fixed["correlation"][begin]),
-                name=Texts(name.codes[begin], name.distinct).series("name", NAME),
-            ).sort(f"{side}_start_ns", maintain_order=True)
-        )
+        columns = {
+            f"{side}_tid": _to_signed(fixed["tid"][begin]),
+            f"{side}_start_ns": time[begin],
+            f"{side}_end_ns": time[end],
+            "pid": _to_signed(fixed["pid"][begin]),
+            "correlation": _to_signed(fixed["correlation"][begin]),
+            "name": Texts(name.codes[begin], name.distinct).series("name", NAME),
+        }
+        sides.append(pl.DataFrame(columns).sort(f"{side}_start_ns", maintain_order=True))
     return _joined_sides(sides[0].drop("name"), sides[1], health)
 
 
@@ -172,13 +148,8 @@ def _joined_sides(enqueues: pl.DataFrame, dequeues: pl.DataFrame, health: Health
     joined = enqueues.join(dequeues, on=keys, how="full", coalesce=True)
     halves = int((joined["enqueue_tid"].is_null() | joined["dequeue_tid"].is_null()).sum())
     if halves:
-        health.add(
-            "half_queued_tasks",
-            "info",
-            halves,
-            "tasks of the queue were recorded on one of its two sides only",
-            [OPERATOR_DEVICE_TIMES, RUNTIME_CALLS],
-        )
+        message = "tasks of the queue were recorded on one of its two sides only"
+        health.add("half_queued_tasks", INFO, halves, message, files.OP_MARK.unsafe)
     order = pl.coalesce("enqueue_start_ns", "dequeue_start_ns")
     return joined.drop("nth", strict=False).sort(order, maintain_order=True)
 
@@ -190,10 +161,10 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     A call of a module is named ``nn.Module: <class>_<n>``: n (``module_id``) numbers the instances of the class in the
     order in which the thread called them. See ``python_replay.replay`` for how calls and returns are matched.
     """
-    events = read_flat(folder, PYTHON_CALLS, health)
+    events = read_flat(folder, files.PYTHON_CALLS, health)
     if not len(events):
         return pl.DataFrame()
-    (time,), plausible = _to_unix_times(clock, [events["time"]], PYTHON_CALLS.prefix, health)
+    (time,), plausible = _to_unix_times(clock, [events["time"]], files.PYTHON_CALLS, health)
     if not plausible.all():
         events, time = events[plausible], time[plausible]
     code, names = _call_names(folder, events["key"], health)
@@ -208,7 +179,7 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
         (calls.unmatched, "returns have no call and were left out"),
     ):
         if count:
-            health.add("unbalanced_python_calls", "warning", count, f"Python {subject}, so records were lost", CALL_STACKS)
+            health.add("unbalanced_python_calls", WARNING, count, f"Python {subject}, so records were lost", CALL_STACKS)
     name_code, module_id, texts = _module_names(calls.thread, calls.code, names)
     return pl.DataFrame(
         {
@@ -226,7 +197,7 @@ def python_calls(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
 
 def _call_names(folder: Path, keys: npt.NDArray[np.uint64], health: HealthLog) -> tuple[Int64Array, list[str]]:
     """For each key the index of its text, and the texts."""
-    records = read_tagged(folder, PYTHON_NAMES, health)
+    records = read_tagged(folder, files.PYTHON_NAMES, health)
     column = records.texts["name"]
     text_of = {
         key: column.distinct[code]
@@ -237,13 +208,8 @@ def _call_names(folder: Path, keys: npt.NDArray[np.uint64], health: HealthLog) -
     names = [text_of.get(key, UNDECODABLE) for key in distinct.tolist()]
     nameless = sum(key not in text_of for key in distinct.tolist())
     if nameless:
-        health.add(
-            "nameless_python_calls",
-            "warning",
-            nameless,
-            f'Python functions have no name in {PYTHON_NAMES.prefix} and read as "{UNDECODABLE}"',
-            CALL_STACKS,
-        )
+        message = f'Python functions have no name in {files.PYTHON_NAMES.prefix} and read as "{UNDECODABLE}"'
+        health.add("nameless_python_calls", WARNING, nameless, message, CALL_STACKS)
     # a search among few distinct keys is cheaper than the sort of all by which numpy would number them
     return np.searchsorted(distinct, keys), names
 
@@ -281,21 +247,16 @@ def read_allocator_events(folder: Path, clock: Clock, health: HealthLog, physica
     Events of the CPU have signed sizes and no kind. Events of an external allocator are no part of the totals beside
     them and are left out.
     """
-    fixed = read_tagged(folder, MEMORY_USAGE, health).fixed
-    (time,), plausible = _to_unix_times(clock, [fixed["time"]], MEMORY_USAGE.prefix, health)
+    fixed = read_tagged(folder, files.MEMORY_USAGE, health).fixed
+    (time,), plausible = _to_unix_times(clock, [fixed["time"]], files.MEMORY_USAGE, health)
     external = fixed["allocator"] != 0
     if external.any():
-        health.add("external_allocator", "info", int(external.sum()), "events of an external allocator were left out")
+        health.add("external_allocator", INFO, int(external.sum()), "events of an external allocator were left out")
     kinds = ((fixed["device_type"], _DEVICE_TYPES), (fixed["component"], _COMPONENTS), (fixed["event"], _EVENTS))
     is_known = np.logical_and.reduce([np.isin(column, list(values)) for column, values in kinds])
     if not is_known.all():
-        health.add(
-            "unknown_memory_events",
-            "warning",
-            int((~is_known).sum()),
-            f"records of {MEMORY_USAGE.prefix} have an unknown device, component or kind and were left out",
-            MEMORY,
-        )
+        message = f"records of {files.MEMORY_USAGE.prefix} have an unknown device, component or kind and were left out"
+        health.add("unknown_memory_events", WARNING, int((~is_known).sum()), message, MEMORY)
     device_type, component, event = (
         pl.Series(column).replace_strict(values, default=None, return_dtype=pl.String).cast(NAME) for column, values in kinds
     )
@@ -321,17 +282,17 @@ def read_allocator_events(folder: Path, clock: Clock, health: HealthLog, physica
 
 def read_garbage_collections(folder: Path, clock: Clock, health: HealthLog) -> pl.DataFrame:
     """``gc`` from torch.gc_record; the process's first thread has the process's id, and collections are put there."""
-    fixed = read_flat(folder, COLLECTIONS, health)
+    fixed = read_flat(folder, files.COLLECTIONS, health)
     # the collector takes its times itself, so they may be ns where everything else is a counter
     clock = clock.fitting(fixed["start"].astype(np.int64))
-    times, plausible = _to_unix_times(clock, [fixed["start"], fixed["end"]], COLLECTIONS.prefix, health)
+    times, plausible = _to_unix_times(clock, [fixed["start"], fixed["end"]], files.COLLECTIONS, health)
     pid = _to_signed(fixed["pid"])
     return _filter_rows(pl.DataFrame({"start_ns": times[0], "end_ns": times[1], "pid": pid, "tid": pid}), plausible)
 
 
 def read_parameter_tables(folder: Path, health: HealthLog) -> pl.DataFrame:
     """``source_tables`` rows of torch.param_tensor_info: the parameters of modules and optimizers, as recorded."""
-    records = read_tagged(folder, PARAMETERS, health)
+    records = read_tagged(folder, files.PARAMETERS, health)
     columns = {name: [*column.distinct, None] for name, column in records.texts.items()}
     rows = [
         json.dumps({"key": key, "module": columns["module"][module], "optimizer": columns["optimizer"][optimizer]})
@@ -349,19 +310,14 @@ def read_parameter_tables(folder: Path, health: HealthLog) -> pl.DataFrame:
 
 
 def _to_unix_times(
-    clock: Clock, columns: list[npt.NDArray[Any]], source: str, health: HealthLog
+    clock: Clock, columns: list[npt.NDArray[Any]], source: files.FlatFormat, health: HealthLog
 ) -> tuple[list[Int64Array], npt.NDArray[np.bool_]]:
     """The columns as Unix ns, and which rows have times that a clock can show."""
     raw = [column.astype(np.int64) for column in columns]
     plausible = np.logical_and.reduce([clock.covers(column) for column in raw])
     if not plausible.all():
-        health.add(
-            "impossible_times",
-            "error",
-            int((~plausible).sum()),
-            f"records of {source} have times that no clock can show and were left out",
-            CONCERNED[source],
-        )
+        message = f"records of {source.prefix} have times that no clock can show and were left out"
+        health.add("impossible_times", ERROR, int((~plausible).sum()), message, source.unsafe)
         raw = [np.where(plausible, column, 0) for column in raw]
     return [clock.unix_ns(column) for column in raw], plausible
 

@@ -23,18 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.trace.health import (
-    CALL_STACKS,
-    GARBAGE_COLLECTION,
-    MEMORY,
-    OPERATOR_CALLS,
-    OPERATOR_DEVICE_TIMES,
-    OPERATOR_SELF_TIMES,
-    OPERATOR_TIMES,
-    RUNTIME_CALLS,
-    STEP_TIMES,
-    HealthLog,
-)
+from steplens.trace import health as conclusions
+from steplens.trace.health import ERROR, WARNING, HealthLog
 
 Int64Array = npt.NDArray[np.int64]
 Structs = npt.NDArray[np.void]
@@ -55,28 +45,31 @@ _FIELD = np.dtype([("id", "<u2"), ("length", "<u4")])
 
 
 @dataclass(frozen=True)
-class TaggedFormat:
-    """Layout of a tagged file.
+class FlatFormat:
+    """Layout of a flat file.
 
     Attributes:
         prefix: what the file's name begins with.
-        type: type number of its records.
-        fixed: the fixed struct.
-        texts: field number -> name, for the fields that are wanted; others are passed over.
+        fixed: the struct of its records.
+        unsafe: what lost records make unsafe.
     """
 
     prefix: str
-    type: int
     fixed: np.dtype[np.void]
-    texts: Mapping[int, str]
+    unsafe: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class FlatFormat:
-    """Layout of a flat file: what its name begins with, and the struct of its records."""
+class TaggedFormat(FlatFormat):
+    """Layout of a tagged file.
 
-    prefix: str
-    fixed: np.dtype[np.void]
+    Attributes:
+        type: type number of its records.
+        texts: field number -> name, for the fields that are wanted; others are passed over.
+    """
+
+    type: int
+    texts: Mapping[int, str]
 
 
 def _record_dtype(**columns: str) -> np.dtype[np.void]:
@@ -85,42 +78,35 @@ def _record_dtype(**columns: str) -> np.dtype[np.void]:
 
 OP_RANGE = TaggedFormat(
     "torch.op_range",
-    1,
     _record_dtype(
         start="<i8", end="<i8", sequence="<i8", pid="<u8", start_tid="<u8", end_tid="<u8", forward_tid="<u8", scope="u1",
         is_async="u1",
     ),
+    (conclusions.OPERATOR_CALLS, conclusions.OPERATOR_TIMES, conclusions.OPERATOR_SELF_TIMES, conclusions.STEP_TIMES),
+    1,
     {2: "name", 3: "types", 4: "shapes", 8: "stack", 9: "module"},
 )  # fmt: skip
 OP_MARK = TaggedFormat(
-    "torch.op_mark", 2, _record_dtype(time="<i8", category="<u8", correlation="<u8", tid="<u8", pid="<u8"), {1: "name"}
-)
+    "torch.op_mark", _record_dtype(time="<i8", category="<u8", correlation="<u8", tid="<u8", pid="<u8"),
+    (conclusions.OPERATOR_DEVICE_TIMES, conclusions.RUNTIME_CALLS), 2, {1: "name"},
+)  # fmt: skip
 MEMORY_USAGE = TaggedFormat(
     "torch.memory_usage",
-    3,
     _record_dtype(
         address="<i8", time="<i8", bytes="<i8", allocated="<i8", reserved="<i8", active="<i8", stream="<i8", device_type="i1",
         device="i1", component="u1", event="u1", allocator="u1", tid="<u8", pid="<u8",
     ),
-    {},
+    (conclusions.MEMORY,), 3, {},
 )  # fmt: skip
-PYTHON_NAMES = TaggedFormat("torch.python_tracer_hash", 4, _record_dtype(key="<u8"), {1: "name"})
-PARAMETERS = TaggedFormat("torch.param_tensor_info", 5, _record_dtype(key="<u8"), {1: "module", 2: "optimizer"})
-PYTHON_CALLS = FlatFormat("torch.python_tracer_func", _record_dtype(time="<u8", tid="<u8", pid="<u8", key="<u8", tag="u1"))
-COLLECTIONS = FlatFormat("torch.gc_record", _record_dtype(pid="<u8", start="<u8", end="<u8"))
+_STACKS = (conclusions.CALL_STACKS,)
+PYTHON_NAMES = TaggedFormat("torch.python_tracer_hash", _record_dtype(key="<u8"), _STACKS, 4, {1: "name"})
+PARAMETERS = TaggedFormat("torch.param_tensor_info", _record_dtype(key="<u8"), (), 5, {1: "module", 2: "optimizer"})
+PYTHON_CALLS = FlatFormat(
+    "torch.python_tracer_func", _record_dtype(time="<u8", tid="<u8", pid="<u8", key="<u8", tag="u1"), _STACKS
+)
+COLLECTIONS = FlatFormat("torch.gc_record", _record_dtype(pid="<u8", start="<u8", end="<u8"), (conclusions.GARBAGE_COLLECTION,))
 
 FORMATS = (OP_RANGE, OP_MARK, MEMORY_USAGE, PYTHON_NAMES, PARAMETERS, PYTHON_CALLS, COLLECTIONS)
-
-#: what lost records of a kind make unsafe
-CONCERNED: dict[str, tuple[str, ...]] = {
-    OP_RANGE.prefix: (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES, STEP_TIMES),
-    OP_MARK.prefix: (OPERATOR_DEVICE_TIMES, RUNTIME_CALLS),
-    MEMORY_USAGE.prefix: (MEMORY,),
-    PYTHON_NAMES.prefix: (CALL_STACKS,),
-    PARAMETERS.prefix: (),
-    PYTHON_CALLS.prefix: (CALL_STACKS,),
-    COLLECTIONS.prefix: (GARBAGE_COLLECTION,),
-}
 
 
 @dataclass(frozen=True)
@@ -161,13 +147,11 @@ class Records:
 
 @dataclass
 class _Damage:
-    """What one file loses."""
+    """What one file loses: bytes at its end, records of another type or an impossible length, texts."""
 
     lost_bytes: int = 0
-    foreign: int = 0
-    oversized: int = 0
-    short: int = 0
-    broken_fields: int = 0
+    records: int = 0
+    fields: int = 0
 
 
 class _Numbers(dict[bytes, int]):
@@ -261,20 +245,12 @@ def read_tagged(folder: Path, layout: TaggedFormat, health: HealthLog) -> Record
             _report_unreadable(path, error, layout, health)
         for name, column in tails.texts(layout.texts, numbers_of, damage).items():
             codes[name].append(column)
-        _report_damage(path, damage, CONCERNED[layout.prefix], health)
-    texts = {}
-    undecodable = 0
-    for name, number_of in numbers_of.items():
-        texts[name], lost = _decode_texts(number_of, codes[name])
-        undecodable += lost
-    if undecodable:
-        health.add(
-            "undecodable_text",
-            "warning",
-            undecodable,
-            f'texts of {layout.prefix} are not UTF-8 and read as "{UNDECODABLE}"',
-            CONCERNED[layout.prefix],
-        )
+        _report_damage(path, damage, layout, health)
+    columns = {name: _decode_texts(number_of, codes[name]) for name, number_of in numbers_of.items()}
+    if undecodable := sum(lost for _, lost in columns.values()):
+        message = f'texts of {layout.prefix} are not UTF-8 and read as "{UNDECODABLE}"'
+        health.add("undecodable_text", WARNING, undecodable, message, layout.unsafe)
+    texts = {name: column for name, (column, _) in columns.items()}
     return Records(np.concatenate(structs) if structs else np.empty(0, dtype=layout.fixed), texts)
 
 
@@ -290,7 +266,7 @@ def read_flat(folder: Path, layout: FlatFormat, health: HealthLog) -> Structs:
         except OSError as error:
             _report_unreadable(path, error, layout, health)
             continue
-        _report_damage(path, _Damage(lost_bytes=surplus), CONCERNED[layout.prefix], health)
+        _report_damage(path, _Damage(lost_bytes=surplus), layout, health)
     return np.concatenate(structs) if structs else np.empty(0, dtype=layout.fixed)
 
 
@@ -321,7 +297,7 @@ def _add_block(
     """Add the records of one block: payloads ``block[begin:begin + length]``."""
     size = layout.fixed.itemsize
     is_whole = length >= size
-    damage.short += int((~is_whole).sum())
+    damage.records += int((~is_whole).sum())
     begin, end = begin[is_whole], (begin + length)[is_whole]
     if not len(begin):
         return
@@ -348,7 +324,7 @@ def _locate_text_fields(
     position = position.copy()
     for _ in range(_FIELD_LIMIT):
         left = end[rows] - position
-        damage.broken_fields += int(records[rows[(left > 0) & (left < _FIELD.itemsize)]].sum())
+        damage.fields += int(records[rows[(left > 0) & (left < _FIELD.itemsize)]].sum())
         complete = left >= _FIELD.itemsize
         rows, position = rows[complete], position[complete]
         if not len(rows):
@@ -357,13 +333,13 @@ def _locate_text_fields(
         begin = position + _FIELD.itemsize
         position = begin + header["length"]
         is_inside = position <= end[rows]
-        damage.broken_fields += int(records[rows[~is_inside]].sum())
+        damage.fields += int(records[rows[~is_inside]].sum())
         rows, begin, position, number = rows[is_inside], begin[is_inside], position[is_inside], header["id"][is_inside]
         for wanted_number, name in wanted.items():
             mine = number == wanted_number
             places_of[name][0][rows[mine]] = begin[mine]
             places_of[name][1][rows[mine]] = position[mine]
-    damage.broken_fields += int(records[rows].sum())
+    damage.fields += int(records[rows].sum())
     return places_of
 
 
@@ -380,7 +356,7 @@ def _read_payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tu
             position = starts.pop()
             if starts:
                 begin, length, foreign = _of_type(block, starts, position, wanted_type)
-                damage.foreign += foreign
+                damage.records += foreign
                 yield block, begin, length
             remainder = block[position:]
             done += position
@@ -388,7 +364,7 @@ def _read_payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tu
             if missing > size - done - len(remainder):
                 break
             if len(remainder) + missing > _RECORD_LIMIT:
-                damage.oversized += 1
+                damage.records += 1
                 done += len(remainder) + missing
                 remainder, missing = b"", 0
                 file.seek(done)
@@ -429,34 +405,18 @@ def _missing_bytes(rest: bytes) -> int:
     return int(_RECORD_HEADER + _LENGTH.unpack_from(rest, 2)[0] - len(rest))
 
 
-def _report_unreadable(path: Path, error: OSError, layout: TaggedFormat | FlatFormat, health: HealthLog) -> None:
-    message = f"{path.name} cannot be read ({error.strerror or error})"
-    health.add("unreadable_file", "error", 1, message, CONCERNED[layout.prefix])
+def _report_unreadable(path: Path, error: OSError, layout: FlatFormat, health: HealthLog) -> None:
+    health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", layout.unsafe)
 
 
-def _report_damage(path: Path, damage: _Damage, unsafe: Sequence[str], health: HealthLog) -> None:
-    if damage.lost_bytes:
-        health.add(
-            "truncated_file",
-            "error",
-            1,
-            f"{path.name} breaks off inside a record; its last {damage.lost_bytes} bytes were lost, what precedes them was read",
-            unsafe,
-        )
-    skipped = damage.foreign + damage.oversized + damage.short
-    if skipped:
-        health.add(
-            "damaged_records",
-            "error",
-            skipped,
-            f"records of {path.name} are of another type or an impossible length and were left out",
-            unsafe,
-        )
-    if damage.broken_fields:
-        health.add(
-            "damaged_fields",
-            "warning",
-            damage.broken_fields,
-            f"texts of {path.name} run past the end of their record and were left out",
-            unsafe,
-        )
+def _report_damage(path: Path, damage: _Damage, layout: FlatFormat, health: HealthLog) -> None:
+    name, lost = path.name, damage.lost_bytes
+    if lost:
+        message = f"{name} breaks off inside a record; its last {lost} bytes were lost, what precedes them was read"
+        health.add("truncated_file", ERROR, 1, message, layout.unsafe)
+    if damage.records:
+        message = f"records of {name} are of another type or an impossible length and were left out"
+        health.add("damaged_records", ERROR, damage.records, message, layout.unsafe)
+    if damage.fields:
+        message = f"texts of {name} run past the end of their record and were left out"
+        health.add("damaged_fields", WARNING, damage.fields, message, layout.unsafe)

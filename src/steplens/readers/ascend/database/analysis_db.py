@@ -48,7 +48,7 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         InputError: the file is no database.
     """
     with SqliteFile(path, health) as database:
-        report_unread(database, ANALYSIS_TABLES, health)
+        report_unread(database, ANALYSIS_TABLES)
         tables = {
             "communication_times": _operation_times(database),
             "communication_bandwidth": _transport_bandwidth(database),

@@ -22,11 +22,10 @@ from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
 from steplens.readers.ascend.database.analysis_db import read_analysis
 from steplens.readers.ascend.database.cann_db import cann_tables
-from steplens.readers.ascend.database.cann_names import Enums, Texts, report_differences, report_unread
+from steplens.readers.ascend.database.cann_names import ProfilerDatabase
 from steplens.readers.ascend.prof_directory import device_info, find_prof
-from steplens.readers.common.run_info import ranked_info_files, read_info, read_metadata, side_files, world_size_of
-from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.common.run_info import META_KEYS, ranked_info_files, read_info, read_metadata, side_files, world_size_of
+from steplens.readers.common.trace_rows import add_rows, merged_meta, meta_rows
 from steplens.readers.contents import SIMPLIFIED_REASON, Contents, contents_around, is_database
 from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
@@ -36,8 +35,6 @@ from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace
 
 _NPU = "NPU"
-#: of profiler_info, what becomes of it in ``meta``
-_OF_INFO = ("config", "start_info", "end_info", "cann_version", "torch_npu_version")
 
 
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
@@ -88,10 +85,9 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if not databases:
         raise InputError(output_folder, *_nothing_to_read(output_folder))
     if len(databases) > 1:
-        other_names = ", ".join(path.name for path in databases[1:])
-        health.add(
-            "several_databases", WARNING, len(databases) - 1, f"{databases[0].name} was read, others were not ({other_names})"
-        )
+        first, *others = (path.name for path in databases)
+        message = f"{first} was read, others were not ({', '.join(others)})"
+        health.add("several_databases", WARNING, len(others), message)
     tables = read_database(databases[0], health)
     analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
@@ -113,20 +109,17 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     Raises:
         InputError: the file is no database, or none of a profiler.
     """
-    with SqliteFile(path, health) as database:
+    with ProfilerDatabase(path, health) as database:
         layout = {**CANN_TABLES, **FRAMEWORK_TABLES}
         if not any(table in database for table in layout):
             raise InputError(path, "is a database of something else", "Give ascend_pytorch_profiler_<rank>.db")
         with_device = any(table in database for table in ("TASK", "CANN_API", "NPU_INFO"))
         with_framework = any(table in database for table in FRAMEWORK_TABLES)
         expected = [*(PYTORCH_TABLES if with_framework else ()), *(DEVICE_TABLES if with_device else ("STRING_IDS",))]
-        report_differences(database, layout, dict.fromkeys(expected), health)
-        report_unread(database, [*layout, *cann_samples.TABLES], health)
-        texts, enums = Texts(database), Enums(database)
-        device = cann_tables(database, texts, enums, health)
-        framework = framework_db.framework_tables(database, texts, enums, health)
-        texts.report(health)
-        enums.report(health)
+        database.load_names(layout, dict.fromkeys(expected), cann_samples.TABLES)
+        device = cann_tables(database)
+        framework = framework_db.framework_tables(database)
+        database.report_names()
     connections = framework.pop("connections", None)
     queue = framework.get("task_queue")
     core = cann_tasks.other_core(device.get("kernels", pl.DataFrame()))
@@ -214,8 +207,7 @@ def _without_repetition(device: pl.DataFrame, framework: pl.DataFrame) -> pl.Dat
 def _append_tables(tables: dict[str, pl.DataFrame], more: Mapping[str, pl.DataFrame]) -> None:
     """Put the rows of ``more`` behind those of ``tables``."""
     for name, frame in more.items():
-        if frame.height:
-            tables[name] = pl.concat([tables[name], frame], how="diagonal_relaxed") if name in tables else frame
+        add_rows(tables, name, frame)
 
 
 def _profiler_databases(folder: Path) -> list[Path]:
@@ -237,13 +229,13 @@ def _nothing_to_read(folder: Path) -> tuple[str, str]:
     return "holds no profiler database", remedy
 
 
-def _meta_table(found: pl.DataFrame | None, database: Path, run_directory: Path, health: HealthLog) -> pl.DataFrame:
+def _meta_table(recorded: pl.DataFrame | None, database: Path, run_directory: Path, health: HealthLog) -> pl.DataFrame:
     """``meta``: what the run directory says, then what the database says, then what follows from names."""
     values = read_metadata(run_directory, health)
     info = read_info(ranked_info_files(run_directory), health, INFO)
     if cores := device_info(find_prof(run_directory)):
         values["device_info"] = cores
-    of_info = info.select(_OF_INFO)
+    of_info = info.select(META_KEYS)
     match = PROFILER_DATABASE.match(database.name)
     named_rank = int(match[1]) if match and match[1] else None
     rank = named_rank if info.rank is None else info.rank
@@ -252,8 +244,7 @@ def _meta_table(found: pl.DataFrame | None, database: Path, run_directory: Path,
     world_size = world_size_of(values)
     if world_size is not None:
         values["world_size"] = world_size
-    of_database = [found] if found is not None else []
-    return merged_meta(meta_rows(values, nulls=False), *of_database, meta_rows(of_info, nulls=False))
+    return merged_meta(meta_rows(values, nulls=False), recorded, meta_rows(of_info, nulls=False))
 
 
 def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:

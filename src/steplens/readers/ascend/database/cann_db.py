@@ -10,19 +10,9 @@ import polars as pl
 from steplens.common import json_text
 from steplens.common.errors import InputError
 from steplens.formats.ascend_database import CANN_TABLES, DEVICE_TABLES, INNER_ENUMS, INNER_TASKS, NO_MARK_CONNECTION
-from steplens.formats.ascend_terms import ACL, LAUNCH, MARKER_EX, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
+from steplens.formats.ascend_terms import ACL, LAUNCH, MARKER_EX, NODE, OLDER_LAYERS, OS_LAYER
 from steplens.readers.ascend.database import cann_samples, cann_tasks
-from steplens.readers.ascend.database.cann_names import (
-    Enums,
-    Texts,
-    in_time,
-    report_differences,
-    report_unread,
-    thread_of,
-    whole_table,
-    with_valid_times,
-)
-from steplens.readers.common.sqlite_file import SqliteFile
+from steplens.readers.ascend.database.cann_names import ProfilerDatabase, thread_of
 from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.trace.health import RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
 from steplens.trace.schema import MARK_KINDS, MARKER, NAME
@@ -48,100 +38,82 @@ def read_cann(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     Raises:
         InputError: the file is no database, or holds no table of CANN's.
     """
-    with SqliteFile(path, health) as database:
+    with ProfilerDatabase(path, health) as database:
         if not any(table in database for table in CANN_TABLES):
             raise InputError(path, "holds none of CANN's tables", "Give msprof_<number>.db or ascend_pytorch_profiler_<rank>.db")
-        report_differences(database, CANN_TABLES, DEVICE_TABLES, health)
-        report_unread(database, [*CANN_TABLES, *cann_samples.TABLES], health)
-        texts, enums = Texts(database), Enums(database)
-        tables = cann_tables(database, texts, enums, health)
-        texts.report(health)
-        enums.report(health)
+        database.load_names(CANN_TABLES, DEVICE_TABLES, cann_samples.TABLES)
+        tables = cann_tables(database)
+        database.report_names()
         return tables
 
 
-def cann_tables(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> dict[str, pl.DataFrame]:
+def cann_tables(database: ProfilerDatabase) -> dict[str, pl.DataFrame]:
     """The device half of an open database as raw tables of a trace; a table without rows is left out.
 
     ``kernels`` and ``communication`` carry ``launch_ns``, ``launch_pid`` and ``launch_tid``: the start of the call that
     launched them, "launch" on the node level or, for tasks without one (copies, events), the call on the acl level.
     ``kernels.wait_ns`` is CANN's Wait Time: among the tasks of a device that compute or communicate, in order of start, the
     time since the end of the one before, at least 0.
-
-    Args:
-        database: the file.
-        texts: its names.
-        enums: its enum tables.
-        health: gets what is damaged.
     """
-    api = _read_api_calls(database, texts, enums, health)
-    tasks = cann_tasks.read_tasks(database, health)
+    api = _read_api_calls(database)
+    tasks = cann_tasks.read_tasks(database)
     meta = _read_metadata(database)
-    communication = cann_tasks.read_collectives(database, texts, enums, tasks, meta.get("parallel_group_info"), health)
+    communication = cann_tasks.read_collectives(database, tasks, meta.get("parallel_group_info"))
     details = database.complete(INNER_TASKS, _INNER)
-    kernels = cann_tasks.kernels(database, texts, enums, tasks, details)
-    kernels = cann_tasks.with_launches(kernels, api)
+    kernels = cann_tasks.with_launches(cann_tasks.kernels(database, tasks, details), api)
     communication = cann_tasks.with_launches(communication, api)
     kernels = cann_tasks.number_kernels(kernels, communication)
     numbers = kernels.select("id", "globalTaskId").drop_nulls() if kernels.height else pl.DataFrame()
     tables = {
         "kernels": kernels.drop("globalTaskId", strict=False),
         "communication": communication,
-        "kernel_metrics": cann_tasks.read_kernel_metrics(database, texts, numbers),
+        "kernel_metrics": cann_tasks.read_kernel_metrics(database, numbers),
         "api": api.drop("launches", strict=False),
-        "marks": _read_marks(database, texts, enums, tasks, health),
-        "source_tables": _communication_details(details, texts, enums, numbers, health),
-        **cann_samples.read(database, texts, enums, health),
+        "marks": _read_marks(database, tasks),
+        "source_tables": _communication_details(database, details, numbers),
+        **cann_samples.read(database),
     }
     tables["meta"] = meta_rows({**meta, **_device_metadata(database, tables["kernels"])}, nulls=False)
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _read_api_calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
+def _read_api_calls(database: ProfilerDatabase) -> pl.DataFrame:
     """``api``, and ``launches``: how fit a call is to be the one that launched a task, 0 is best."""
-    calls = whole_table(database, "CANN_API")
-    calls = with_valid_times(calls, "CANN_API", health, RUNTIME_CALLS)
-    layer = enums.of("ENUM_API_TYPE", calls["type"]).cast(pl.String).replace(OLDER_LAYERS)
+    calls, texts = database.ranges("CANN_API", RUNTIME_CALLS), database.texts
+    layer = database.enums.of("ENUM_API_TYPE", calls["type"]).cast(pl.String).replace(OLDER_LAYERS)
     is_launch = pl.col("name").is_in(texts.ids_of(LAUNCH))
     frame = calls.with_columns(layer=layer).select(
-        name=texts.of(calls["name"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
+        name=texts.named(calls["name"]),
         layer=pl.col("layer").cast(NAME),
         start_ns="startNs",
         end_ns="endNs",
         **thread_of("globalTid"),
         correlation="connectionId",
-        launches=pl.when((pl.col("layer") == NODE) & is_launch)
-        .then(0)
-        .when(pl.col("layer") == NODE)
-        .then(1)
-        .when(pl.col("layer") == ACL)
-        .then(2)
-        .otherwise(3),
+        launches=pl.when(pl.col("layer") == NODE)
+        .then(pl.when(is_launch).then(0).otherwise(1))
+        .otherwise(pl.when(pl.col("layer") == ACL).then(2).otherwise(3)),
     )
-    system = with_valid_times(whole_table(database, "OSRT_API"), "OSRT_API", health, RUNTIME_CALLS)
+    system = database.ranges("OSRT_API", RUNTIME_CALLS)
     if system.height:
-        rows = system.with_columns(name=texts.of(system["name"])).select(
-            name="name",
-            layer=pl.lit(OS_LAYER, dtype=NAME),
-            start_ns="startNs",
-            end_ns="endNs",
-            **thread_of("globalTid"),
+        layer = pl.lit(OS_LAYER, dtype=NAME)
+        rows = system.select(
+            name=texts.of(system["name"]), layer=layer, start_ns="startNs", end_ns="endNs", **thread_of("globalTid")
         )
         frame = pl.concat([frame, rows], how="diagonal")
     return frame
 
 
-def _read_marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _read_marks(database: ProfilerDatabase, tasks: pl.DataFrame) -> pl.DataFrame:
     """``marks`` from MSTX_EVENTS; the stream is that of the device task that the mark waited for."""
     columns = ("startNs", "endNs", "eventType", "message", "globalTid", "domainId", "connectionId")
-    rows = in_time(database.complete("MSTX_EVENTS", columns), ["startNs"], "MSTX_EVENTS", health, USER_MARKS)
+    rows = database.in_time(database.complete("MSTX_EVENTS", columns), ["startNs"], "MSTX_EVENTS", USER_MARKS)
     if not rows.height:
         return pl.DataFrame()
-    kind = enums.of("ENUM_MSTX_EVENT_TYPE", rows["eventType"]).cast(pl.String)
+    kind = database.enums.of("ENUM_MSTX_EVENT_TYPE", rows["eventType"]).cast(pl.String)
     streams = tasks.drop_nulls("connectionId").unique("connectionId", keep="first").select("connectionId", "streamId")
     rows = rows.with_columns(
-        message=texts.of(rows["message"]),
-        domain=texts.of(rows["domainId"]),
+        message=database.texts.of(rows["message"]),
+        domain=database.texts.of(rows["domainId"]),
         kind=pl.Series(kind),
         is_point=pl.Series(kind.str.starts_with("marker")).fill_null(False),
         connectionId=pl.when(pl.col("connectionId") != NO_MARK_CONNECTION).then("connectionId"),
@@ -158,31 +130,29 @@ def _read_marks(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.Data
     )
 
 
-def _communication_details(
-    inner: pl.DataFrame, texts: Texts, enums: Enums, numbers: pl.DataFrame, health: HealthLog
-) -> pl.DataFrame:
+def _communication_details(database: ProfilerDatabase, inner: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
     """COMMUNICATION_TASK_INFO as rows of ``source_tables``: ids as texts, and ``kernel``, the task in ``kernels``.
 
     Where the level of the recording left the tasks without details there are no rows.
     """
     if not inner.height or not numbers.height:
         return pl.DataFrame()
-    inner = inner.filter(texts.available("taskType").is_not_null())
+    inner = inner.filter(database.texts.available("taskType").is_not_null())
     inner = inner.join(numbers.unique("globalTaskId", keep="first"), on="globalTaskId", how="inner", maintain_order="left")
     if inner.height > _DETAIL_LIMIT:
         message = f"inner tasks of collectives are without their ranks and transport; the first {_DETAIL_LIMIT} have them"
-        health.add("details_left_out", WARNING, inner.height - _DETAIL_LIMIT, message, RUNTIME_CALLS)
+        database.health.add("details_left_out", WARNING, inner.height - _DETAIL_LIMIT, message, RUNTIME_CALLS)
         inner = inner.head(_DETAIL_LIMIT)
-    names_of = {column: texts.of(inner[column]) for column in ("name", "taskType", "groupName")}
-    names_of |= {column: enums.of(table, inner[column]) for column, table in INNER_ENUMS.items()}
+    names_of = {column: database.texts.of(inner[column]) for column in ("name", "taskType", "groupName")}
+    names_of |= {column: database.enums.of(table, inner[column]) for column, table in INNER_ENUMS.items()}
     rows = inner.with_columns(**names_of).select("id", *_INNER[1:]).rename({"id": "kernel"})
     return source_rows(INNER_TASKS, rows, absent=None)
 
 
-def _read_metadata(database: SqliteFile) -> dict[str, Any]:
+def _read_metadata(database: ProfilerDatabase) -> dict[str, Any]:
     """What META_DATA holds: the schema's version and what the run recorded about itself."""
     values: dict[str, Any] = {}
-    for name, value in whole_table(database, "META_DATA").drop_nulls().iter_rows():
+    for name, value in database.whole_table("META_DATA").drop_nulls().iter_rows():
         if name == "SCHEMA_VERSION":
             values["schema_version"] = value
         elif not name.startswith("SCHEMA_VERSION_"):
@@ -190,21 +160,21 @@ def _read_metadata(database: SqliteFile) -> dict[str, Any]:
     return values
 
 
-def _device_metadata(database: SqliteFile, kernels: pl.DataFrame) -> dict[str, Any]:
+def _device_metadata(database: ProfilerDatabase, kernels: pl.DataFrame) -> dict[str, Any]:
     """Rank, devices, host, process and duration of the recording."""
     values: dict[str, Any] = {"source_format": "ascend_db"}
-    ranks = whole_table(database, "RANK_DEVICE_MAP")
+    ranks = database.whole_table("RANK_DEVICE_MAP")
     ids = {*ranks["deviceId"].drop_nulls().to_list(), *_unique_values(kernels, "device")}
     known_ranks = sorted(rank for rank in ranks["rankId"].drop_nulls().unique().to_list() if rank >= 0)
     if len(known_ranks) == 1:
         values["rank"] = known_ranks[0]
     values["device_ids"] = sorted(device for device in ids if device >= 0)
-    hosts = whole_table(database, "HOST_INFO")
+    hosts = database.whole_table("HOST_INFO")
     if hosts.height:
         values["hostname"], values["host_uid"] = hosts["hostName"][0], hosts["hostUid"][0]
-    chips = whole_table(database, "NPU_INFO")["name"].drop_nulls()
+    chips = database.whole_table("NPU_INFO")["name"].drop_nulls()
     values["chip"] = chips[0] if len(chips) else None
-    session = whole_table(database, "SESSION_TIME_INFO").drop_nulls()
+    session = database.whole_table("SESSION_TIME_INFO").drop_nulls()
     if session.height:
         values["session_start_ns"], values["session_end_ns"] = session.row(0)
     processes = _unique_values(kernels, "pid")

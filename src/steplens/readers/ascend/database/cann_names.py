@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -87,6 +88,11 @@ class Texts:
         result: pl.Series = texts.gather(pl.Series(places, dtype=pl.Int64).set(pl.Series(unknown), None)).alias(column.name)
         return result
 
+    def named(self, column: pl.Series) -> pl.Series:
+        """Like ``of``, with "N/A" for what has no text."""
+        names: pl.Series = self.of(column).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME)
+        return names
+
     def report(self, health: HealthLog) -> None:
         """Report ids without a text."""
         if self.unknown:
@@ -99,44 +105,10 @@ def thread_of(column: str) -> dict[str, pl.Expr]:
     return {"pid": pl.col(column) // (1 << THREAD_BITS), "tid": pl.col(column) % (1 << THREAD_BITS)}
 
 
-def in_time(frame: pl.DataFrame, columns: list[str], table: str, health: HealthLog, unsafe: str) -> pl.DataFrame:
-    """The rows whose times a clock can show; health counts the others.
-
-    Args:
-        frame: rows of a table.
-        columns: its columns of Unix ns that every row needs.
-        table: its name.
-        health: gets the finding.
-        unsafe: what the rows left out make unsafe.
-    """
-    possible = frame.filter(pl.all_horizontal(pl.col(columns).is_between(0, _LATEST_NS)))
-    if possible.height < frame.height:
-        message = f"rows of {table} have no time, or one that no clock can show, and were left out"
-        health.add("impossible_times", ERROR, frame.height - possible.height, message, unsafe)
-    return possible
-
-
-def with_valid_times(frame: pl.DataFrame, table: str, health: HealthLog, unsafe: str) -> pl.DataFrame:
-    """The rows with a start and an end, the end not before the start; health counts the others."""
-    possible = in_time(frame, ["startNs", "endNs"], table, health, unsafe)
-    backward = int((possible["endNs"] < possible["startNs"]).sum())
-    if backward:
-        message = f"rows of {table} end before they start; their length counts as zero"
-        health.add("negative_duration", ERROR, backward, message, unsafe)
-    return possible.with_columns(endNs=pl.max_horizontal("startNs", "endNs"))
-
-
 def null_names(name: str, count: int) -> pl.Series:
     """A column of names without any."""
     column: pl.Series = pl.Series(name, [None], dtype=NAME).new_from_index(0, count)
     return column
-
-
-def whole_table(database: SqliteFile, table: str) -> pl.DataFrame:
-    """A table with the columns of the current layout, integers and texts; a column that it lacks is null."""
-    layout = PROFILER_TABLES[table]
-    texts = {word[:-1]: pl.String() for word in layout.split() if word.endswith("*")}
-    return database.complete(table, columns(layout), **texts)
 
 
 class Enums:
@@ -177,23 +149,72 @@ class Enums:
             health.add("unknown_enum_values", WARNING, len(self._unknown), message, KERNEL_DETAILS)
 
 
-def report_differences(database: SqliteFile, layout: dict[str, str], expected: Iterable[str], health: HealthLog) -> None:
-    """One finding that names everything in which a file differs from the current layout.
+class ProfilerDatabase(SqliteFile):
+    """A database of CANN, or of a profiler, with what its numbers stand for.
 
-    Args:
-        database: the file.
-        layout: table -> columns, see ``formats.ascend_database``.
-        expected: tables that every such file has; others are absent where nothing was recorded for them.
-        health: gets the finding.
+    Attributes:
+        texts: its names.
+        enums: its enum tables.
     """
-    missing = [table for table in expected if table not in database]
-    differences = [f"there is no {', '.join(missing)}"] if missing else []
-    for table in layout:
-        if table in database:
-            differences += _of_table(database, table, layout[table])
-    if differences:
-        message = f"the database differs from the current layout: {'; '.join(differences)}"
-        health.add("schema_differences", INFO, len(differences) + max(len(missing) - 1, 0), message)
+
+    def __init__(self, path: Path, health: HealthLog) -> None:
+        super().__init__(path, health)
+        self.enums = Enums(self)
+
+    def load_names(self, layout: Mapping[str, str], expected: Iterable[str], read: Iterable[str] = ()) -> None:
+        """Read the names, and report everything in which the file differs from the current layout, and what is not read.
+
+        Args:
+            layout: table -> columns, see ``formats.ascend_database``.
+            expected: tables that every such file has; others are absent where nothing was recorded for them.
+            read: further tables that are read.
+        """
+        missing = [table for table in expected if table not in self]
+        differences = [f"there is no {', '.join(missing)}"] if missing else []
+        for table in layout:
+            if table in self:
+                differences += _of_table(self, table, layout[table])
+        if differences:
+            message = f"the database differs from the current layout: {'; '.join(differences)}"
+            self.health.add("schema_differences", INFO, len(differences) + max(len(missing) - 1, 0), message)
+        report_unread(self, [*layout, *read])
+        self.texts = Texts(self)
+
+    def report_names(self) -> None:
+        """Report what had no name, once all is read."""
+        self.texts.report(self.health)
+        self.enums.report(self.health)
+
+    def whole_table(self, table: str) -> pl.DataFrame:
+        """A table with the columns of the current layout, integers and texts; a column that it lacks is null."""
+        layout = PROFILER_TABLES[table]
+        texts = {word[:-1]: pl.String() for word in layout.split() if word.endswith("*")}
+        return self.complete(table, columns(layout), **texts)
+
+    def in_time(self, frame: pl.DataFrame, columns: list[str], table: str, unsafe: str) -> pl.DataFrame:
+        """The rows whose times a clock can show; health counts the others.
+
+        Args:
+            frame: rows of a table.
+            columns: its columns of Unix ns that every row needs.
+            table: its name.
+            unsafe: what the rows left out make unsafe.
+        """
+        possible = frame.filter(pl.all_horizontal(pl.col(columns).is_between(0, _LATEST_NS)))
+        if possible.height < frame.height:
+            message = f"rows of {table} have no time, or one that no clock can show, and were left out"
+            self.health.add("impossible_times", ERROR, frame.height - possible.height, message, unsafe)
+        return possible
+
+    def ranges(self, table: str, unsafe: str, frame: pl.DataFrame | None = None) -> pl.DataFrame:
+        """The rows of a table with a start and an end, the end not before the start; health counts the others."""
+        rows = self.whole_table(table) if frame is None else frame
+        possible = self.in_time(rows, ["startNs", "endNs"], table, unsafe)
+        backward = int((possible["endNs"] < possible["startNs"]).sum())
+        if backward:
+            message = f"rows of {table} end before they start; their length counts as zero"
+            self.health.add("negative_duration", ERROR, backward, message, unsafe)
+        return possible.with_columns(endNs=pl.max_horizontal("startNs", "endNs"))
 
 
 def _of_table(database: SqliteFile, table: str, layout: str) -> list[str]:
@@ -213,7 +234,7 @@ def _of_table(database: SqliteFile, table: str, layout: str) -> list[str]:
     return differences
 
 
-def report_unread(database: SqliteFile, read: Iterable[str], health: HealthLog) -> None:
+def report_unread(database: SqliteFile, read: Iterable[str]) -> None:
     """Report the tables with rows that are not read."""
     passed_over = {*read, *_DERIVED_TABLES}
     unread = [
@@ -223,4 +244,4 @@ def report_unread(database: SqliteFile, read: Iterable[str], health: HealthLog) 
     ]
     if unread:
         names = ", ".join(unread[:20]) + (" ..." if len(unread) > 20 else "")
-        health.add("tables_not_read", INFO, len(unread), f"tables of the database are not used ({names})")
+        database.health.add("tables_not_read", INFO, len(unread), f"tables of the database are not used ({names})")

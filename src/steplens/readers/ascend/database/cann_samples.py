@@ -9,9 +9,9 @@ import polars as pl
 from steplens.formats.ascend_database import PROFILER_TABLES, columns
 from steplens.formats.ascend_samples import MODULE, NUMBER, OPTIONAL_NUMBER, SAMPLES, Samples
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE
-from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of
-from steplens.readers.common.sqlite_file import SqliteFile
-from steplens.trace.health import COUNTERS, MEMORY, HealthLog
+from steplens.readers.ascend.database.cann_names import ProfilerDatabase, thread_of
+from steplens.readers.common.trace_rows import NO_THREAD, concat_rows
+from steplens.trace.health import COUNTERS, MEMORY
 from steplens.trace.schema import ALLOCATE, FREE, NAME
 
 _NPU = "NPU"
@@ -21,29 +21,25 @@ _COMPONENT = "^[A-Z][A-Z0-9_+]*$"
 TABLES = (*SAMPLES, "NPU_OP_MEM")
 
 
-def read(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> dict[str, pl.DataFrame]:
+def read(database: ProfilerDatabase) -> dict[str, pl.DataFrame]:
     """``counters``, ``memory`` and ``allocations`` of the device half of a database; tables may be without rows."""
-    counters = [_read_counters(database, table, samples, texts, enums, health) for table, samples in SAMPLES.items()]
-    events = _allocator_events(database, texts, health)
+    counters = concat_rows(*(_read_counters(database, table, samples) for table, samples in SAMPLES.items()))
+    events = _allocator_events(database)
     return {
-        "counters": pl.concat([frame for frame in counters if frame.height] or [pl.DataFrame()]),
-        "memory": pl.concat(
-            [frame for frame in (events, _process_memory(database, texts, health)) if frame.height] or [events], how="diagonal"
-        ),
+        "counters": counters,
+        "memory": concat_rows(events, _process_memory(database)),
         "allocations": _pair_allocations(events),
     }
 
 
-def _read_counters(
-    database: SqliteFile, table: str, samples: Samples, texts: Texts, enums: Enums, health: HealthLog
-) -> pl.DataFrame:
+def _read_counters(database: ProfilerDatabase, table: str, samples: Samples) -> pl.DataFrame:
     numbers = {"timestampNs": pl.Int64(), "deviceId": pl.Int64(), **dict.fromkeys(samples.keys, pl.Int64())}
     rows = database.read(table, {**numbers, **dict.fromkeys(samples.values, pl.Float64())})
     if "timestampNs" not in rows.columns or not rows.height:
         return pl.DataFrame()
     missing = [pl.lit(None, dtype=pl.Int64).alias(column) for column in numbers if column not in rows.columns]
-    rows = in_time(rows.with_columns(*missing), ["timestampNs"], table, health, COUNTERS)
-    labels = {key: _counter_label(rows[key], kind, texts, enums) for key, kind in samples.keys.items()}
+    rows = database.in_time(rows.with_columns(*missing), ["timestampNs"], table, COUNTERS)
+    labels = {key: _counter_label(rows[key], kind, database) for key, kind in samples.keys.items()}
     frames = []
     for column, (name, unit, divisor) in samples.values.items():
         if column in rows.columns:
@@ -68,27 +64,28 @@ def _keys_in(name: str, labels: Mapping[str, pl.Series]) -> list[str]:
     return sorted((key for key in labels if "{" + key + "}" in name), key=lambda key: name.index("{" + key + "}"))
 
 
-def _counter_label(column: pl.Series, kind: str, texts: Texts, enums: Enums) -> pl.Series:
+def _counter_label(column: pl.Series, kind: str, database: ProfilerDatabase) -> pl.Series:
     """What tells a counter apart, as text; ids of texts that are numbers themselves stay numbers."""
     if kind in (NUMBER, OPTIONAL_NUMBER):
         label: pl.Series = column.cast(pl.String)
     elif kind == MODULE:
-        label = enums.of("ENUM_MODULE", column).cast(pl.String)
+        label = database.enums.of("ENUM_MODULE", column).cast(pl.String)
     else:
         label_of = {"app": APP, "device": "Device", "read": "Read", "write": "Write"}
-        label = pl.select(pl.coalesce(texts.of(column).cast(pl.String).replace(label_of), column.cast(pl.String))).to_series()
+        text = database.texts.of(column).cast(pl.String).replace(label_of)
+        label = pl.select(pl.coalesce(text, column.cast(pl.String))).to_series()
     filled: pl.Series = label.fill_null("")
     return filled
 
 
-def _allocator_events(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
+def _allocator_events(database: ProfilerDatabase) -> pl.DataFrame:
     """``memory`` rows of CANN's allocators (GE ...), and ``name`` and ``order`` for pairing."""
-    names = columns(PROFILER_TABLES["NPU_OP_MEM"])
+    names, texts = columns(PROFILER_TABLES["NPU_OP_MEM"]), database.texts
     rows = database.read("NPU_OP_MEM", dict.fromkeys(names, pl.Int64()))
     if not {"timestampNs", "size", "type"} <= set(rows.columns):
         return pl.DataFrame()
     missing = [pl.lit(None, dtype=pl.Int64).alias(name) for name in names if name not in rows.columns]
-    rows = in_time(rows.with_columns(*missing), ["timestampNs"], "NPU_OP_MEM", health, MEMORY)
+    rows = database.in_time(rows.with_columns(*missing), ["timestampNs"], "NPU_OP_MEM", MEMORY)
     released = pl.col("type").is_in(texts.ids_of("release", "free")) | (pl.col("size") < 0)
     component = texts.of(rows["component"]).cast(pl.String)
     component = component.set(~component.str.contains(_COMPONENT).fill_null(False), GE).cast(NAME)
@@ -107,21 +104,20 @@ def _allocator_events(database: SqliteFile, texts: Texts, health: HealthLog) -> 
     )
 
 
-def _process_memory(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
+def _process_memory(database: ProfilerDatabase) -> pl.DataFrame:
     """``memory`` rows of the process as a whole: what it has reserved on the device, sampled."""
     rows = database.read("NPU_MEM", dict.fromkeys(columns(PROFILER_TABLES["NPU_MEM"]), pl.Int64()))
     if rows.width < 5:
         return pl.DataFrame()
     return (
-        in_time(rows, ["timestampNs"], "NPU_MEM", health, MEMORY)
-        .filter(pl.col("type").is_in(texts.ids_of("app", APP)))
+        database.in_time(rows, ["timestampNs"], "NPU_MEM", MEMORY)
+        .filter(pl.col("type").is_in(database.texts.ids_of("app", APP)))
         .select(
             time_ns="timestampNs",
             reserved=pl.col("ddr").fill_null(0) + pl.col("hbm").fill_null(0),
+            **NO_THREAD,
             device_type=pl.lit(_NPU, dtype=NAME),
             device=pl.col("deviceId").cast(pl.Int32, strict=False),
-            pid=pl.lit(None, dtype=pl.Int64),
-            tid=pl.lit(None, dtype=pl.Int64),
             component=pl.lit(APP, dtype=NAME),
         )
     )

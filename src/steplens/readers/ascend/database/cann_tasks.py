@@ -10,18 +10,10 @@ from steplens.formats.ascend_database import COMPUTE_SHAPES, COMPUTE_TEXTS
 from steplens.formats.ascend_terms import ELEMENT_BYTES, HCCL_OPERATIONS, NO_NUMBER, NOT_AVAILABLE, OPERATION_TYPE
 from steplens.formats.trace_view import COMMUNICATING
 from steplens.readers.ascend.ascend_communication import operation_kind
-from steplens.readers.ascend.database.cann_names import Enums, Texts, whole_table, with_valid_times
-from steplens.readers.common.sqlite_file import SqliteFile
+from steplens.readers.ascend.database.cann_names import ProfilerDatabase
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
-from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING, HealthLog
-from steplens.trace.schema import (
-    CORE_CPU,
-    KIND_COMMUNICATION,
-    KIND_COMPUTE,
-    KIND_COPY,
-    KIND_OTHER,
-    NAME,
-)
+from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING
+from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER, NAME
 
 #: cores of runs without an NPU, whose collectives are tasks like others
 _OTHER_CORES = r"^(CPU|CUDA|ROCM)"
@@ -39,23 +31,21 @@ _OPERATION_COLUMNS = (
 )  # fmt: skip
 
 
-def read_tasks(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
+def read_tasks(database: ProfilerDatabase) -> pl.DataFrame:
     """TASK: rows with a start and an end."""
-    tasks = with_valid_times(whole_table(database, "TASK"), "TASK", health, KERNEL_TIMES)
+    tasks = database.ranges("TASK", KERNEL_TIMES)
     repeated = int(tasks["globalTaskId"].drop_nulls().is_duplicated().sum())
     if repeated:
         message = "tasks share an id, so that their details may be those of another one"
-        health.add("repeated_task_ids", WARNING, repeated, message, KERNEL_DETAILS)
+        database.health.add("repeated_task_ids", WARNING, repeated, message, KERNEL_DETAILS)
     return tasks
 
 
-def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+def kernels(database: ProfilerDatabase, tasks: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
     """Every task of a device, with what the tables beside TASK say about it.
 
     Args:
         database: the file.
-        texts: its names.
-        enums: its enum tables.
         tasks: rows of TASK.
         inner: rows of COMMUNICATION_TASK_INFO, the parts of collectives.
 
@@ -64,12 +54,15 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
     """
     if not tasks.height:
         return pl.DataFrame()
-    compute = _prefix_columns(database.complete("COMPUTE_TASK_INFO", _COMPUTE), "compute")
-    schedule = _prefix_columns(whole_table(database, "COMMUNICATION_SCHEDULE_TASK_INFO"), "schedule")
-    copies = _prefix_columns(whole_table(database, "MEMCPY_INFO"), "copy")
-    frame = tasks
-    for part in (compute, schedule, copies, _prefix_columns(inner.select("globalTaskId", "taskType", "size"), "inner")):
-        frame = frame.join(part, on="globalTaskId", how="left", maintain_order="left")
+    parts = {
+        "compute": database.complete("COMPUTE_TASK_INFO", _COMPUTE),
+        "schedule": database.whole_table("COMMUNICATION_SCHEDULE_TASK_INFO"),
+        "copy": database.whole_table("MEMCPY_INFO"),
+        "inner": inner.select("globalTaskId", "taskType", "size"),
+    }
+    frame, texts = tasks, database.texts
+    for prefix, part in parts.items():
+        frame = frame.join(_prefix_columns(part, prefix), on="globalTaskId", how="left", maintain_order="left")
     frame = frame.with_columns(pl.col("is_compute", "is_schedule", "is_copy", "is_inner").fill_null(False))
     collective_cores = texts.ids_of(*COMMUNICATION_CORES, *PART_CORES)
     part_of_collective = pl.col("compute_taskType").is_in(collective_cores) | pl.col("compute_name").is_in(
@@ -93,12 +86,12 @@ def kernels(database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFram
         .otherwise(pl.coalesce(available("schedule_opType"), available("inner_taskType"), "taskType")),
         core_id=pl.coalesce(available("compute_taskType"), available("schedule_taskType"), "taskType"),
     )
-    operation = enums.of("ENUM_MEMCPY_OPERATION", frame["copy_memcpyOperation"])
+    operation = database.enums.of("ENUM_MEMCPY_OPERATION", frame["copy_memcpyOperation"])
     return frame.select(
-        name=texts.of(frame["name_id"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
+        name=texts.named(frame["name_id"]),
         type=pl.select(pl.coalesce(operation, texts.of(frame["type_id"]))).to_series(),
         kind="kind",
-        core=texts.of(frame["core_id"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
+        core=texts.named(frame["core_id"]),
         device=pl.col("deviceId").cast(pl.Int32, strict=False),
         stream="streamId",
         start_ns="startNs",
@@ -127,35 +120,26 @@ def _prefix_columns(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
     )
 
 
-def read_collectives(
-    database: SqliteFile, texts: Texts, enums: Enums, tasks: pl.DataFrame, groups: Any, health: HealthLog
-) -> pl.DataFrame:
+def read_collectives(database: ProfilerDatabase, tasks: pl.DataFrame, groups: Any) -> pl.DataFrame:
     """Every communication operation; device and stream that a row lacks are those of its first task.
 
     Args:
         database: the file.
-        texts: its names.
-        enums: its enum tables.
         tasks: rows of TASK.
         groups: ``parallel_group_info`` of the run's metadata: sizes of groups that the rows do not have.
-        health: gets what is wrong.
 
     Returns:
         rows of ``communication``, with ``type``.
     """
-    rows = with_valid_times(
-        database.complete("COMMUNICATION_OP", _OPERATION_COLUMNS), "COMMUNICATION_OP", health, COMMUNICATION_TIMES
-    )
+    table, texts = "COMMUNICATION_OP", database.texts
+    rows = database.ranges(table, COMMUNICATION_TIMES, database.complete(table, _OPERATION_COLUMNS))
     if not rows.height:
         return pl.DataFrame()
-    first = (
-        tasks.sort("startNs")
-        .unique("connectionId", keep="first")
-        .select("connectionId", task_device="deviceId", stream="streamId")
-    )
+    first = tasks.sort("startNs").unique("connectionId", keep="first")
+    first = first.select("connectionId", task_device="deviceId", stream="streamId")
     devices = tasks["deviceId"].drop_nulls().unique()
     only_device = pl.lit(devices[0] if len(devices) == 1 else None, dtype=pl.Int64)
-    dtype = enums.of("ENUM_HCCL_DATA_TYPE", rows["dataType"]).cast(pl.String).replace({NOT_AVAILABLE: None})
+    dtype = database.enums.of("ENUM_HCCL_DATA_TYPE", rows["dataType"]).cast(pl.String).replace({NOT_AVAILABLE: None})
     rows = rows.with_columns(
         opName=texts.of(rows["opName"]).cast(pl.String).fill_null(NOT_AVAILABLE),
         opType=texts.of(rows["opType"]).cast(pl.String),
@@ -255,11 +239,11 @@ def _with_waits(kernels: pl.DataFrame) -> pl.DataFrame:
     return kernels.join(waits, on="id", how="left", maintain_order="left")
 
 
-def read_kernel_metrics(database: SqliteFile, texts: Texts, numbers: pl.DataFrame) -> pl.DataFrame:
+def read_kernel_metrics(database: ProfilerDatabase, numbers: pl.DataFrame) -> pl.DataFrame:
     """``kernel_metrics``: values as the source has them, times in ns."""
     rows = database.complete("TASK_PMU_INFO", ("globalTaskId", "name", "value"), value=pl.Float64()).drop_nulls("value")
     if not rows.height or not numbers.height:
         return pl.DataFrame()
-    rows = rows.with_columns(name=texts.of(rows["name"])).drop_nulls("name")
+    rows = rows.with_columns(name=database.texts.of(rows["name"])).drop_nulls("name")
     numbered_rows = rows.join(numbers.unique("globalTaskId", keep="first"), on="globalTaskId", how="inner", maintain_order="left")
     return numbered_rows.select("name", "value", kernel="id")

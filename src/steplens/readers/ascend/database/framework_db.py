@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.formats.ascend_database import ALLOCATION_TOTALS
-from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NOT_AVAILABLE, PTA, PTA_AND_GE
+from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, PTA, PTA_AND_GE
 from steplens.readers.ascend.ascend_link import scope_of
-from steplens.readers.ascend.database.cann_names import Enums, Texts, in_time, thread_of, whole_table, with_valid_times
-from steplens.readers.common.sqlite_file import SqliteFile
+from steplens.readers.ascend.database.cann_names import ProfilerDatabase, Texts, thread_of
+from steplens.readers.common.trace_rows import NO_THREAD
 from steplens.trace.building.nesting import lane_numbers, nest_calls
 from steplens.trace.building.stacks import STACK_LIMIT
 from steplens.trace.health import (
@@ -20,7 +20,6 @@ from steplens.trace.health import (
     OPERATOR_TIMES,
     STEP_TIMES,
     WARNING,
-    HealthLog,
 )
 from steplens.trace.schema import NAME, STEP_PREFIX
 
@@ -28,48 +27,42 @@ _OP, _QUEUE, _PYTHON, _MARK = "op", "queue", "trace", "mstx"
 _NPU = "NPU"
 
 
-def framework_tables(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> dict[str, pl.DataFrame]:
+def framework_tables(database: ProfilerDatabase) -> dict[str, pl.DataFrame]:
     """The framework half of an open database as raw tables of a trace; a table without rows is left out.
 
     Besides the tables of a trace there is ``connections``: ``correlation``, the connection of a device task, and
     ``external_id``, the operator call that it belongs to.
-
-    Args:
-        database: the file.
-        texts: its names.
-        enums: its enum tables.
-        health: gets what is missing or damaged.
     """
-    calls = _read_calls(database, texts, enums, health)
-    pairs = whole_table(database, "CONNECTION_IDS").drop_nulls()
+    calls, texts = _read_calls(database), database.texts
+    pairs = database.whole_table("CONNECTION_IDS").drop_nulls()
     ops = _operator_calls(calls.filter(pl.col("kind").is_in([_OP, _MARK])), texts)
     if ops.height:
-        stacks = _read_stacks(database, texts, calls["callchainId"].drop_nulls().unique(), health)
+        stacks = _read_stacks(database, calls["callchainId"].drop_nulls().unique())
         ops = ops.join(stacks, on="callchainId", how="left", maintain_order="left") if stacks.height else ops
     tables = {
         "ops": ops.drop("callchainId", strict=False),
         "python": _python_frames(calls.filter(pl.col("kind") == _PYTHON), texts),
-        "task_queue": _task_queue(calls.filter(pl.col("kind") == _QUEUE), pairs, health),
+        "task_queue": _task_queue(calls.filter(pl.col("kind") == _QUEUE), pairs, database),
         "flows": _backward_flows(ops, pairs),
         "connections": _launch_connections(ops, pairs),
-        "memory": _read_allocator_totals(database, texts, health),
-        "steps": _step_ranges(database, ops, health),
-        "gc": _read_garbage_collections(database, health),
+        "memory": _read_allocator_totals(database),
+        "steps": _step_ranges(database, ops),
+        "gc": _read_garbage_collections(database),
     }
     memory = tables["memory"]
     with_graph_engine = "NPU_OP_MEM" in database or (memory.height > 0 and GE in memory["component"].cast(pl.String))
-    tables["allocations"] = _read_allocations(database, texts, with_graph_engine, health)
+    tables["allocations"] = _read_allocations(database, with_graph_engine)
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
-def _read_calls(database: SqliteFile, texts: Texts, enums: Enums, health: HealthLog) -> pl.DataFrame:
+def _read_calls(database: ProfilerDatabase) -> pl.DataFrame:
     """PYTORCH_API with ``pid``, ``tid``, ``text`` (the name) and ``kind`` ("op", "queue", "trace", "mstx")."""
-    rows = whole_table(database, "PYTORCH_API")
+    rows = database.whole_table("PYTORCH_API")
     # build_trace counts operator calls that end before they start
-    possible = in_time(rows.drop_nulls("globalTid"), ["startNs", "endNs"], "PYTORCH_API", health, OPERATOR_TIMES)
+    possible = database.in_time(rows.drop_nulls("globalTid"), ["startNs", "endNs"], "PYTORCH_API", OPERATOR_TIMES)
     return possible.with_columns(
-        text=texts.of(possible["name"]).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME),
-        kind=enums.of("ENUM_API_TYPE", possible["type"]).cast(pl.String),
+        text=database.texts.named(possible["name"]),
+        kind=database.enums.of("ENUM_API_TYPE", possible["type"]).cast(pl.String),
         **thread_of("globalTid"),
     )
 
@@ -92,21 +85,21 @@ def _operator_calls(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
     )
 
 
-def _read_stacks(database: SqliteFile, texts: Texts, used: pl.Series, health: HealthLog) -> pl.DataFrame:
+def _read_stacks(database: ProfilerDatabase, used: pl.Series) -> pl.DataFrame:
     """``callchainId`` and ``stack``: frames joined by ";", innermost first. Equal stacks become text once."""
-    frames = whole_table(database, "PYTORCH_CALLCHAINS").drop_nulls(["id", "stack"])
+    frames = database.whole_table("PYTORCH_CALLCHAINS").drop_nulls(["id", "stack"])
     lost = int((~used.is_in(frames["id"].unique().implode())).sum())
     if lost and "PYTORCH_CALLCHAINS" in database:
-        health.add("missing_stacks", WARNING, lost, "call stacks of operators are not in PYTORCH_CALLCHAINS", CALL_STACKS)
+        message = "call stacks of operators are not in PYTORCH_CALLCHAINS"
+        database.health.add("missing_stacks", WARNING, lost, message, CALL_STACKS)
     if not frames.height:
         return pl.DataFrame()
     frames = frames.sort("id", "stackDepth", maintain_order=True)
     chains = frames.group_by("id", maintain_order=True).agg(key=pl.col("stack").head(STACK_LIMIT).cast(pl.String).str.join(";"))
     distinct = chains.unique("key", keep="first").select("key", "id")
     frames_used = frames.filter(pl.col("id").is_in(distinct["id"].implode()))
-    frame_texts = frames_used.with_columns(
-        text=texts.of(frames_used["stack"]).cast(pl.String).fill_null(NOT_AVAILABLE).str.replace_all(";", ",")
-    )
+    text = database.texts.named(frames_used["stack"]).cast(pl.String).str.replace_all(";", ",")
+    frame_texts = frames_used.with_columns(text=text)
     joined = frame_texts.group_by("id").agg(stack=pl.col("text").head(STACK_LIMIT).str.join(";"))
     stacks = distinct.join(joined, on="id").select("key", pl.col("stack").cast(NAME))
     return chains.join(stacks, on="key").select("stack", callchainId="id")
@@ -123,7 +116,7 @@ def _python_frames(calls: pl.DataFrame, texts: Texts) -> pl.DataFrame:
     return frames.with_columns(id=pl.int_range(pl.len(), dtype=pl.Int64), parent=parent.set(parent < 0, None))
 
 
-def _task_queue(calls: pl.DataFrame, pairs: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _task_queue(calls: pl.DataFrame, pairs: pl.DataFrame, database: ProfilerDatabase) -> pl.DataFrame:
     """Enqueues and dequeues that share a connection; their names tell them apart, and without names their order does."""
     if not calls.height:
         return pl.DataFrame()
@@ -131,14 +124,10 @@ def _task_queue(calls: pl.DataFrame, pairs: pl.DataFrame, health: HealthLog) -> 
     shared = pairs.unique("id", keep="first").select(connectionId="id", shared="connectionId")
     rows = calls.sort("startNs", maintain_order=True).join(shared, on="connectionId", how="left", maintain_order="left")
     rows = rows.with_columns(correlation=pl.coalesce("shared", "connectionId"))
+    is_even = pl.int_range(pl.len()).over("pid", "correlation") % 2 == 0
+    by_order = pl.when(is_even).then(pl.lit(ENQUEUE)).otherwise(pl.lit(DEQUEUE))
     rows = rows.with_columns(
-        side=pl.when(name.str.starts_with(ENQUEUE))
-        .then(pl.lit(ENQUEUE))
-        .when(name.str.starts_with(DEQUEUE))
-        .then(pl.lit(DEQUEUE))
-        .when(pl.int_range(pl.len()).over("pid", "correlation") % 2 == 0)
-        .then(pl.lit(ENQUEUE))
-        .otherwise(pl.lit(DEQUEUE)),
+        side=pl.coalesce(name.str.extract(f"^({ENQUEUE}|{DEQUEUE})"), by_order),
         # Dequeue@<operator>
         task=name.str.extract(r"^\w+queue@(.*)$"),
     )
@@ -154,7 +143,7 @@ def _task_queue(calls: pl.DataFrame, pairs: pl.DataFrame, health: HealthLog) -> 
     halves = int((joined["enqueue_tid"].is_null() | joined["dequeue_tid"].is_null()).sum()) + rows["correlation"].null_count()
     if halves:
         message = "tasks of the queue were recorded on one of its two sides only"
-        health.add("half_queued_tasks", WARNING, halves, message, (OPERATOR_DEVICE_TIMES, FLOWS))
+        database.health.add("half_queued_tasks", WARNING, halves, message, (OPERATOR_DEVICE_TIMES, FLOWS))
     return joined.sort(pl.coalesce("enqueue_start_ns", "dequeue_start_ns"), maintain_order=True).select(
         pl.exclude("nth", "enqueue_task", "dequeue_task"), name=pl.coalesce("dequeue_task", "enqueue_task").cast(NAME)
     )
@@ -181,36 +170,35 @@ def _launch_connections(ops: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     return of_ops.unique("connectionId", keep="first", maintain_order=True).select(external_id="id", correlation="connectionId")
 
 
-def _read_allocator_totals(database: SqliteFile, texts: Texts, health: HealthLog) -> pl.DataFrame:
+def _read_allocator_totals(database: ProfilerDatabase) -> pl.DataFrame:
     """Totals of the allocators after each of their events. Sums of two allocators follow from these and are left out."""
-    rows = in_time(whole_table(database, "MEMORY_RECORD"), ["timestamp"], "MEMORY_RECORD", health, MEMORY)
+    rows = database.in_time(database.whole_table("MEMORY_RECORD"), ["timestamp"], "MEMORY_RECORD", MEMORY)
     if not rows.height:
         return pl.DataFrame()
-    rows = rows.with_columns(component=texts.of(rows["component"]).cast(pl.String).fill_null(PTA))
+    rows = rows.with_columns(component=database.texts.of(rows["component"]).cast(pl.String).fill_null(PTA))
     return rows.filter(pl.col("component") != PTA_AND_GE).select(
         time_ns="timestamp",
         allocated="totalAllocated",
         reserved="totalReserved",
         active="totalActive",
+        **NO_THREAD,
         device_type=pl.lit(_NPU, dtype=NAME),
         device=pl.col("deviceId").cast(pl.Int32, strict=False),
         stream="streamPtr",
-        pid=pl.lit(None, dtype=pl.Int64),
-        tid=pl.lit(None, dtype=pl.Int64),
         component=pl.col("component").cast(NAME),
     )
 
 
-def _read_allocations(database: SqliteFile, texts: Texts, with_graph_engine: bool, health: HealthLog) -> pl.DataFrame:
+def _read_allocations(database: ProfilerDatabase, with_graph_engine: bool) -> pl.DataFrame:
     """Allocations with their releases; those of the graph engine have no stream and no active totals."""
-    rows = in_time(whole_table(database, "OP_MEMORY"), ["allocationTime"], "OP_MEMORY", health, MEMORY)
+    rows = database.in_time(database.whole_table("OP_MEMORY"), ["allocationTime"], "OP_MEMORY", MEMORY)
     if not rows.height:
         return pl.DataFrame()
     name = pl.col("name").cast(pl.String).fill_null("")
     graph_engine = name.str.starts_with(CANN_PREFIX)
     if with_graph_engine:
         graph_engine |= pl.col("streamPtr").is_null() & pl.col("allocationTotalActive").is_null()
-    return rows.with_columns(name=texts.of(rows["name"])).select(
+    return rows.with_columns(name=database.texts.of(rows["name"])).select(
         name=pl.when(graph_engine).then(pl.lit(CANN_PREFIX) + name.str.strip_prefix(CANN_PREFIX)).otherwise("name").cast(NAME),
         bytes="size",
         allocation_ns="allocationTime",
@@ -224,9 +212,9 @@ def _read_allocations(database: SqliteFile, texts: Texts, with_graph_engine: boo
     )
 
 
-def _step_ranges(database: SqliteFile, ops: pl.DataFrame, health: HealthLog) -> pl.DataFrame:
+def _step_ranges(database: ProfilerDatabase, ops: pl.DataFrame) -> pl.DataFrame:
     """Steps that are not among the operator calls as ranges of their own."""
-    rows = with_valid_times(whole_table(database, "STEP_TIME").drop_nulls("id"), "STEP_TIME", health, STEP_TIMES)
+    rows = database.ranges("STEP_TIME", STEP_TIMES, database.whole_table("STEP_TIME").drop_nulls("id"))
     if not rows.height:
         return pl.DataFrame()
     names = ops["name"].cast(pl.String) if ops.height else pl.Series([], dtype=pl.String)
@@ -247,6 +235,5 @@ def _stepping_thread(ops: pl.DataFrame) -> dict[str, pl.Expr]:
     return {"pid": pl.lit(pid, dtype=pl.Int64), "tid": pl.lit(tid, dtype=pl.Int64)}
 
 
-def _read_garbage_collections(database: SqliteFile, health: HealthLog) -> pl.DataFrame:
-    rows = with_valid_times(whole_table(database, "GC_RECORD"), "GC_RECORD", health, GARBAGE_COLLECTION)
-    return rows.select(start_ns="startNs", end_ns="endNs", **thread_of("globalTid"))
+def _read_garbage_collections(database: ProfilerDatabase) -> pl.DataFrame:
+    return database.ranges("GC_RECORD", GARBAGE_COLLECTION).select(start_ns="startNs", end_ns="endNs", **thread_of("globalTid"))

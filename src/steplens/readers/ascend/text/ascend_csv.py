@@ -18,30 +18,18 @@ from steplens.formats.ascend_capture import HANDED_ON
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, GE, GPU_CORES, MODULE_MEMORY, PTA, PTA_AND_GE
 from steplens.readers.ascend.timeline.ascend_timeline_device import gpu_kind
 from steplens.readers.common.ascend_csv_file import TextTable, complete_rows, has_required_columns, read_table
-from steplens.readers.common.trace_rows import source_rows
+from steplens.readers.common.trace_rows import NO_THREAD, source_rows
+from steplens.trace import health as conclusions
 from steplens.trace.building.communication_marks import is_collective, is_part
-from steplens.trace.health import (
-    COUNTERS,
-    KERNEL_CALLS,
-    KERNEL_DETAILS,
-    KERNEL_TIMES,
-    KERNEL_WAITS,
-    MEMORY,
-    OPERATOR_DEVICE_TIMES,
-    OVERLAP,
-    RUNTIME_CALLS,
-    STEP_DEVICE_TIMES,
-    WARNING,
-    HealthLog,
-)
+from steplens.trace.health import COUNTERS, KERNEL_CALLS, MEMORY, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER, NAME
 
 _KERNEL = results.KERNEL_TITLES
 #: what a cell of kernel_details that is no number makes unsafe, where it is not the details of the kernel
 _UNSAFE = {
-    **dict.fromkeys(_KERNEL["wait"], KERNEL_WAITS),
+    **dict.fromkeys(_KERNEL["wait"], conclusions.KERNEL_WAITS),
     **dict.fromkeys((*_KERNEL["device"], *_KERNEL["stream"]), KERNEL_CALLS),
-    **dict.fromkeys(_KERNEL["step"], STEP_DEVICE_TIMES),
+    **dict.fromkeys(_KERNEL["step"], conclusions.STEP_DEVICE_TIMES),
 }
 
 KERNEL_DETAILS_FILE = "kernel_details"
@@ -76,7 +64,7 @@ def read_kernel_details(paths: Sequence[Path], health: HealthLog, *, base_ns: in
         }
     )
     metrics = _kernel_metrics(table)
-    table.report(KERNEL_DETAILS_FILE, health, _UNSAFE, KERNEL_DETAILS, needed=(*start, *duration))
+    table.report(KERNEL_DETAILS_FILE, health, _UNSAFE, conclusions.KERNEL_DETAILS, needed=(*start, *duration))
     _report_unmeasured(rows, health)
     rows = complete_rows(rows, ["name", "start_ns"], KERNEL_DETAILS_FILE, health, KERNEL_CALLS)
     rows = rows.with_columns(end_ns=pl.col("start_ns") + pl.col("length_ns").fill_null(0)).drop("length_ns")
@@ -107,7 +95,8 @@ def _report_unmeasured(rows: pl.DataFrame, health: HealthLog) -> None:
     """Report tasks of which nothing says how long they took: they have a length of zero."""
     if count := rows.drop_nulls(["name", "start_ns"])["length_ns"].null_count():
         message = f"device tasks of {KERNEL_DETAILS_FILE} have no duration; their length counts as zero"
-        health.add("damaged_values", WARNING, count, message, (KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP))
+        unsafe = (conclusions.KERNEL_TIMES, conclusions.OPERATOR_DEVICE_TIMES, conclusions.OVERLAP)
+        health.add("damaged_values", WARNING, count, message, unsafe)
 
 
 def _kernel_metrics(table: TextTable) -> pl.DataFrame:
@@ -140,24 +129,21 @@ def read_memory_record(paths: Sequence[Path], health: HealthLog, *, base_ns: int
     if not has_required_columns(table, "memory_record", health, MEMORY, (results.COMPONENT,), (results.TIMESTAMP,)):
         return pl.DataFrame()
     component = table.text(results.COMPONENT)
-    rows = pl.DataFrame(
-        {
-            "component": component,
-            "time_ns": table.time_ns(base_ns, results.TIMESTAMP),
-            **{column: table.bytes(title) for column, title in results.TOTALS.items()},
-            "stream": table.integer(results.STREAM_POINTER),
-            **_device_columns(table),
-            **_no_thread(table.frame.height),
-        }
-    ).filter(component.cast(pl.String).ne_missing(PTA_AND_GE))
+    rows = (
+        pl.DataFrame(
+            {
+                "component": component,
+                "time_ns": table.time_ns(base_ns, results.TIMESTAMP),
+                **{column: table.bytes(title) for column, title in results.TOTALS.items()},
+                "stream": table.integer(results.STREAM_POINTER),
+                **_device_columns(table),
+            }
+        )
+        .filter(component.cast(pl.String).ne_missing(PTA_AND_GE))
+        .with_columns(**NO_THREAD)
+    )
     table.report("memory_record", health, {}, MEMORY, needed=(results.TIMESTAMP,))
     return complete_rows(rows, ["time_ns"], "memory_record", health, MEMORY)
-
-
-def _no_thread(height: int) -> dict[str, pl.Series]:
-    """Process and thread of allocator events whose source does not tell them."""
-    no_numbers = pl.Series([None], dtype=pl.Int64).new_from_index(0, height)
-    return {"pid": no_numbers, "tid": no_numbers}
 
 
 def _device_columns(table: TextTable) -> dict[str, pl.Series]:
@@ -207,15 +193,18 @@ def read_npu_mem(paths: Sequence[Path], health: HealthLog, *, base_ns: int = 0) 
     if not has_required_columns(table, "npu_mem", health, MEMORY, ("event",), ("timestamp(us)",)):
         return pl.DataFrame()
     component = table.text("event")
-    rows = pl.DataFrame(
-        {
-            "component": component,
-            "time_ns": table.time_ns(base_ns, "timestamp(us)"),
-            "reserved": table.bytes("memory"),
-            **_device_columns(table),
-            **_no_thread(table.frame.height),
-        }
-    ).filter(component.cast(pl.String).eq_missing(APP))
+    rows = (
+        pl.DataFrame(
+            {
+                "component": component,
+                "time_ns": table.time_ns(base_ns, "timestamp(us)"),
+                "reserved": table.bytes("memory"),
+                **_device_columns(table),
+            }
+        )
+        .filter(component.cast(pl.String).eq_missing(APP))
+        .with_columns(**NO_THREAD)
+    )
     table.report("npu_mem", health, {}, MEMORY, needed=("timestamp(us)",))
     return complete_rows(rows, ["time_ns"], "npu_mem", health, MEMORY)
 
@@ -248,13 +237,11 @@ def read_source_table(name: str, unsafe: str, paths: Sequence[Path], health: Hea
         health: gets what is wrong.
     """
     frame = read_table(paths, health, unsafe).frame
-    if not frame.height:
-        return pl.DataFrame()
-    return source_rows(name, frame)
+    return source_rows(name, frame) if frame.height else pl.DataFrame()
 
 
 #: what the loss of a table makes unsafe, where it is not samples of counters
-_UNSAFE_TABLES = {"op_statistic": KERNEL_CALLS, "api_statistic": RUNTIME_CALLS, "task_time": KERNEL_CALLS}
+_UNSAFE_TABLES = {"op_statistic": KERNEL_CALLS, "api_statistic": conclusions.RUNTIME_CALLS, "task_time": KERNEL_CALLS}
 
 read_step_trace_time = partial(read_source_table, results.STEP_TRACE_TABLE, "")
 read_data_preprocess = partial(read_source_table, results.DATA_PREPROCESS, COUNTERS)

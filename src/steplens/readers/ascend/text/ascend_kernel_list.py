@@ -10,6 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.readers.ascend.ascend_communication import operation_kind, operation_name
+from steplens.readers.common.trace_rows import add_rows
 from steplens.trace.health import INFO, KERNEL_DETAILS, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, NAME
 
@@ -65,10 +66,7 @@ def with_kernel_list(
         measured = metrics.join(numbers, on="kernel", how="inner", maintain_order="left")
         tables["kernel_metrics"] = measured.select(kernel="id", name="name", value="value")
     tables["kernels"] = kernels.drop("_detail", "_task", strict=False)
-    operations = _operations_of_tasks(missing)
-    if operations.height:
-        recorded = [tables["communication"]] if "communication" in tables else []
-        tables["communication"] = pl.concat([*recorded, operations], how="diagonal_relaxed")
+    add_rows(tables, "communication", _operations_of_tasks(missing))
     return tables
 
 

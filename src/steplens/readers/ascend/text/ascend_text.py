@@ -27,8 +27,16 @@ from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.common.run_info import RunInfo, ranked_info_files, read_info, read_metadata, side_files, world_size_of
-from steplens.readers.common.trace_rows import merged_meta, meta_rows
+from steplens.readers.common.run_info import (
+    META_KEYS,
+    RunInfo,
+    ranked_info_files,
+    read_info,
+    read_metadata,
+    side_files,
+    world_size_of,
+)
+from steplens.readers.common.trace_rows import add_rows, merged_meta, meta_rows, optional_column
 from steplens.readers.contents import (
     SIMPLIFIED_REASON,
     Contents,
@@ -39,28 +47,9 @@ from steplens.readers.contents import (
 from steplens.readers.kineto import kineto
 from steplens.readers.kineto.kineto_meta import rank_in_name
 from steplens.readers.reader import Capture, Reader
+from steplens.trace import health as conclusions
 from steplens.trace.building.build import build_trace
-from steplens.trace.health import (
-    CALL_STACKS,
-    COMMUNICATION_TIMES,
-    COMMUNICATION_VOLUME,
-    ERROR,
-    HOST_AGAINST_DEVICE,
-    INFO,
-    KERNEL_CALLS,
-    KERNEL_DETAILS,
-    KERNEL_TIMES,
-    MEMORY,
-    OPERATOR_CALLS,
-    OPERATOR_DEVICE_TIMES,
-    OPERATOR_TIMES,
-    OVERLAP,
-    STEP_DEVICE_TIMES,
-    STEP_PHASES,
-    STEP_TIMES,
-    WARNING,
-    HealthLog,
-)
+from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, INFO, MEMORY, WARNING, HealthLog
 from steplens.trace.recorded_options import RecordedOptions, options_in_meta
 from steplens.trace.schema import COLLECTIVE, CORE_CPU, NAME, PARTIAL_STEPS, RECEIVE, RESULTS_ONLY, SEND
 from steplens.trace.trace import Trace
@@ -76,21 +65,17 @@ _HANDED_ON = {
 _EVENT_FILES = (TIMELINE, results.KERNEL_DETAILS, results.MEMORY_RECORD, results.OPERATOR_MEMORY, results.MODULE_MEMORY_FILE)
 #: any of these makes a folder a result
 _FILES = (*_EVENT_FILES, results.COMMUNICATION, results.COMMUNICATION_MATRIX, ANALYSIS_DATABASE, *_HANDED_ON)
-#: what such a folder tells of its rank: tables, and source tables
-_SUMS = ("communication_times", "communication_matrix")
+#: source tables with what such a folder tells of its rank
 _STEP_TABLES = (results.STEP_TRACE_TABLE, STEP_TABLE)
 #: of profiler_info, what becomes of it in ``meta``
-_OF_INFO = (
-    "config",
-    "start_info",
-    "end_info",
-    "cann_version",
-    "torch_npu_version",
-    "torch_version",
-    "steplens_version",
-    PARTIAL_STEPS,
-)
+_OF_INFO = (*META_KEYS, "torch_version", "steplens_version", PARTIAL_STEPS)
 _FORMAT = {"source_format": "ascend_text"}
+#: files of memory -> the table that they have rows of, and what reads them
+_MEMORY_FILES = {
+    results.MEMORY_RECORD: ("memory", ascend_csv.read_memory_record),
+    results.OPERATOR_MEMORY: ("allocations", ascend_csv.read_operator_memory),
+    results.MODULE_MEMORY_FILE: ("counters", ascend_csv.read_npu_module_mem),
+}
 _EVENTS = ("ops", "python", "kernels", "communication", "api", "memory", "allocations", "counters", "gc", "marks")
 
 _SUMS_REMEDY = "Give the run, or its communication.json, communication_matrix.json, step_trace_time.csv or analysis.db"
@@ -134,7 +119,7 @@ def read_timeline_trace(path: Path) -> Trace:
     health = HealthLog()
     tables = with_inner_tasks(_link_launches(read_timeline([path], health)))
     _require_events(tables, path)
-    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_existing_rows(tables, "meta"))
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), tables.get("meta"))
     return build_trace(path, tables, health, cpu_is_device=_is_cpu_run(tables))
 
 
@@ -155,13 +140,12 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
         details, metrics = ascend_csv.read_kernel_details([output_folder / results.KERNEL_DETAILS], health, base_ns=base_ns)
         tables = with_kernel_list(tables, details, metrics, health)
     tables = with_inner_tasks(tables)
-    tables.update(_read_memory(output_folder, base_ns, health))
-    _append_module_memory(tables, "counters", output_folder / results.MODULE_MEMORY_FILE, health, base_ns=base_ns)
+    for name, (table, read_memory) in _MEMORY_FILES.items():
+        if (output_folder / name).is_file():
+            add_rows(tables, table, read_memory([output_folder / name], health, base_ns=base_ns))
     for name, read_rows in _HANDED_ON.items():
         if (output_folder / name).is_file():
-            rows = read_rows([output_folder / name], health)
-            if rows.height:
-                tables["source_tables"] = pl.concat([*_existing_rows(tables, "source_tables"), rows])
+            add_rows(tables, "source_tables", read_rows([output_folder / name], health))
     if (output_folder / results.COMMUNICATION).is_file():
         tables.update(read_communication(output_folder / results.COMMUNICATION, health, base_ns=base_ns))
     if (output_folder / results.COMMUNICATION_MATRIX).is_file():
@@ -171,7 +155,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if results_only:
         tables = _with_results_only(tables, output_folder, run_directory, values, health)
     tables = with_groups(_link_launches(tables), values.get("parallel_group_info"))
-    tables["meta"] = merged_meta(meta_rows(_FORMAT), *_existing_rows(tables, "meta"), meta_rows(values))
+    tables["meta"] = merged_meta(meta_rows(_FORMAT), tables.get("meta"), meta_rows(values))
     tables = {name: frame for name, frame in tables.items() if frame.height}
     if results_only:
         return tables
@@ -188,11 +172,9 @@ def _add_analysis(tables: dict[str, pl.DataFrame], path: Path, health: HealthLog
         message = f"{path.name} {error.problem}, so what it measured of communication is missing"
         health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
         return
-    rows = [analysis_tables.pop("source_tables", pl.DataFrame())]
+    add_rows(tables, "source_tables", analysis_tables.pop("source_tables", pl.DataFrame()))
     if "communication_times" in analysis_tables and "communication_times" in tables:
-        rows.append(elapsed_sums(analysis_tables["communication_times"]))
-    if rows := [frame for frame in rows if frame.height]:
-        tables["source_tables"] = pl.concat([*_existing_rows(tables, "source_tables"), *rows])
+        add_rows(tables, "source_tables", elapsed_sums(analysis_tables["communication_times"]))
     for name, frame in analysis_tables.items():
         tables.setdefault(name, frame)
 
@@ -209,41 +191,42 @@ def _with_results_only(
     matrix = tables.get("communication_matrix")
     sources = matrix["source"].drop_nulls().unique().to_list() if matrix is not None else []
     if "rank" not in values:
-        named = rank_of_folder(run_directory)
-        rank = sources[0] if len(sources) == 1 else named
+        by_matrix = len(sources) == 1
+        rank = sources[0] if by_matrix else rank_of_folder(run_directory)
         if rank is not None:
-            values["rank"], values["rank_source"] = rank, "communication matrix" if len(sources) == 1 else "folder name"
+            values.update(rank=rank, rank_source="communication matrix" if by_matrix else "folder name")
     times = tables.get("communication_times")
     if times is not None and times.height:
         # the format may hold times without a start, which no operation can be placed by
         timed = times.drop_nulls(["start_ns", "elapse_ms"])
         name = pl.col("name").cast(pl.String)
-        tables = {
-            **tables,
-            "communication": timed.select(
-                "group",
-                "step",
-                "start_ns",
-                name=name.cast(NAME),
-                operation=operation_name(name).cast(NAME),
-                kind=_kind_of(operation_name(name)).cast(NAME),
-                end_ns=pl.col("start_ns") + (pl.col("elapse_ms") * 1e6).round().cast(pl.Int64, strict=False),
-            ),
-        }
+        tables["communication"] = timed.select(
+            "group",
+            "step",
+            "start_ns",
+            name=name.cast(NAME),
+            operation=operation_name(name).cast(NAME),
+            kind=_kind_of(operation_name(name)).cast(NAME),
+            end_ns=pl.col("start_ns") + (pl.col("elapse_ms") * 1e6).round().cast(pl.Int64, strict=False),
+        )
     steps = "source_tables" in tables and bool(set(tables["source_tables"]["table"]) & set(_STEP_TABLES))
-    holds = [
-        *(["the step times"] if steps else []),
-        *(["the times of its communication"] if "communication" in tables else []),
-        *(["the links between ranks"] if matrix is not None else []),
-    ]
+    parts = {
+        "the step times": steps,
+        "the times of its communication": "communication" in tables,
+        "the links between ranks": matrix is not None,
+    }
+    holds = [part for part, is_there in parts.items() if is_there]
     if not holds:
         raise InputError(output_folder, "holds no event that steplens knows, no steps and no communication", _SUMS_REMEDY)
     message = (
         f"of this rank only results of another analysis are there ({' and '.join(holds)}): "
         "no operators, no device tasks, nothing of the host"
     )
-    unsafe = (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_DEVICE_TIMES, KERNEL_CALLS, KERNEL_TIMES, STEP_PHASES, OVERLAP)
-    missing_steps = () if steps else (STEP_TIMES, STEP_DEVICE_TIMES)
+    unsafe = (
+        conclusions.OPERATOR_CALLS, conclusions.OPERATOR_TIMES, conclusions.OPERATOR_DEVICE_TIMES, conclusions.KERNEL_CALLS,
+        conclusions.KERNEL_TIMES, conclusions.STEP_PHASES, conclusions.OVERLAP,
+    )  # fmt: skip
+    missing_steps = () if steps else (conclusions.STEP_TIMES, conclusions.STEP_DEVICE_TIMES)
     health.add("results_only", WARNING, 1, message, (*unsafe, *missing_steps))
     return tables
 
@@ -262,7 +245,10 @@ def _kind_of(operation: pl.Expr) -> pl.Expr:
 
 def _read_timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[str, pl.DataFrame], int]:
     """The tables of the timeline, and the time base of the result; none where it is missing or unreadable."""
-    lost = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_DEVICE_TIMES, CALL_STACKS, HOST_AGAINST_DEVICE)
+    lost = (
+        conclusions.STEP_TIMES, conclusions.OPERATOR_CALLS, conclusions.OPERATOR_TIMES, conclusions.OPERATOR_DEVICE_TIMES,
+        conclusions.CALL_STACKS, conclusions.HOST_AGAINST_DEVICE,
+    )  # fmt: skip
     if not path.is_file():
         health.add("missing_file", ERROR, 1, f"{path.name} is missing: no operators, no Python calls, no links to the host", lost)
         return {}, base_ns
@@ -271,47 +257,16 @@ def _read_timeline(path: Path, base_ns: int, health: HealthLog) -> tuple[dict[st
     except InputError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} {error.problem}", lost)
         return {}, base_ns
-    for value in (
-        row for meta in _existing_rows(tables, "meta") for row in meta.filter(pl.col("key") == results.TIME_BASE_KEY)["value"]
-    ):
-        base_ns = json_text.loads_stored(value)
+    if "meta" in tables:
+        for value in tables["meta"].filter(pl.col("key") == results.TIME_BASE_KEY)["value"]:
+            base_ns = json_text.loads_stored(value)
     return tables, base_ns
 
 
 def _link_launches(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Launch points of device tasks taken back through the task queue."""
-    linked = {
-        name: through_queue(tables[name], tables.get("task_queue"))
-        for name in ("kernels", "communication")
-        if _can_link(tables, name)
-    }
-    return {**tables, **linked}
-
-
-def _can_link(tables: Mapping[str, pl.DataFrame], name: str) -> bool:
-    return name in tables and "launch_tid" in tables[name].columns
-
-
-def _read_memory(folder: Path, base_ns: int, health: HealthLog) -> dict[str, pl.DataFrame]:
-    memory_tables = {}
-    if (folder / results.MEMORY_RECORD).is_file():
-        memory_tables["memory"] = ascend_csv.read_memory_record([folder / results.MEMORY_RECORD], health, base_ns=base_ns)
-    if (folder / results.OPERATOR_MEMORY).is_file():
-        memory_tables["allocations"] = ascend_csv.read_operator_memory(
-            [folder / results.OPERATOR_MEMORY], health, base_ns=base_ns
-        )
-    return memory_tables
-
-
-def _append_module_memory(tables: dict[str, pl.DataFrame], name: str, path: Path, health: HealthLog, *, base_ns: int) -> None:
-    if path.is_file():
-        rows = ascend_csv.read_npu_module_mem([path], health, base_ns=base_ns)
-        if rows.height:
-            tables[name] = pl.concat([*_existing_rows(tables, name), rows], how="diagonal_relaxed")
-
-
-def _existing_rows(tables: Mapping[str, pl.DataFrame], name: str) -> list[pl.DataFrame]:
-    return [tables[name]] if name in tables else []
+    launched = [name for name in ("kernels", "communication") if name in tables and "launch_tid" in tables[name].columns]
+    return {**tables, **{name: through_queue(tables[name], tables.get("task_queue")) for name in launched}}
 
 
 def with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.DataFrame]:
@@ -325,10 +280,8 @@ def with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.Da
     if times is not None and times.height:
         group_of_name = times.filter(pl.col("group").is_not_null()).unique("name", keep="first").select("name", _group="group")
         operations = operations.join(group_of_name, on="name", how="left", maintain_order="left")
-        recorded_group = pl.col("group").cast(pl.String) if "group" in operations.columns else pl.lit(None, dtype=pl.String)
-        operations = operations.with_columns(group=pl.coalesce(pl.col("_group").cast(pl.String), recorded_group).cast(NAME)).drop(
-            "_group"
-        )
+        groups_of = (column.cast(pl.String) for column in (pl.col("_group"), optional_column(operations, "group")))
+        operations = operations.with_columns(group=pl.coalesce(*groups_of).cast(NAME)).drop("_group")
         exact = operations.select("name", _start="start_ns").unique("name", keep="none")
         times = times.join(exact, on="name", how="left", maintain_order="left")
         near = (pl.col("_start") - pl.col("start_ns")).abs() <= _START_TOLERANCE_NS
@@ -338,8 +291,7 @@ def with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.Da
     sizes = _group_sizes(groups)
     if sizes and "group" in operations.columns:
         size = pl.col("group").cast(pl.String).replace_strict(sizes, default=None, return_dtype=pl.Int32)
-        recorded_ranks = pl.col("ranks").cast(pl.Int32) if "ranks" in operations.columns else pl.lit(None, dtype=pl.Int32)
-        operations = operations.with_columns(ranks=pl.coalesce(recorded_ranks, size))
+        operations = operations.with_columns(ranks=pl.coalesce(optional_column(operations, "ranks").cast(pl.Int32), size))
     return {**tables, "communication": operations}
 
 
@@ -394,7 +346,7 @@ def _report_missing(folder: Path, tables: Mapping[str, pl.DataFrame], options: R
             accelerated and ("kernels" in tables or level in DEVICE_LEVELS) and level != LEVEL_NONE,
             results.KERNEL_DETAILS,
             "types and measurements of kernels are unknown, and what computes was concluded from the kind of task",
-            (KERNEL_DETAILS,),
+            (conclusions.KERNEL_DETAILS,),
         ),
         (bool(common.get("profile_memory")), results.MEMORY_RECORD, "totals of the allocators are unknown", (MEMORY,)),
         (bool(common.get("profile_memory")), results.OPERATOR_MEMORY, "allocations are unknown", (MEMORY,)),
@@ -427,8 +379,8 @@ def _report_lost(expected: list[str], folder: Path, health: HealthLog) -> None:
     missing = [name for name in expected if not (folder / name).is_file()]
     if missing and 2 * len(missing) <= len(expected):
         message = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing beside the other results"
-        conclusions = {results.COMMUNICATION_MATRIX: COMMUNICATION_VOLUME, results.MODULE_MEMORY_FILE: MEMORY}
-        lost = [conclusions[name] for name in missing if name in conclusions]
+        unsafe = {results.COMMUNICATION_MATRIX: COMMUNICATION_VOLUME, results.MODULE_MEMORY_FILE: MEMORY}
+        lost = [unsafe[name] for name in missing if name in unsafe]
         health.add("missing_results", WARNING if lost else INFO, len(missing), message, lost)
 
 

@@ -21,16 +21,8 @@ from steplens.readers.ascend.timeline.ascend_timeline_device import DeviceEvents
 from steplens.readers.ascend.timeline.ascend_timeline_events import TimelineColumns
 from steplens.readers.ascend.timeline.ascend_timeline_host import host_tables
 from steplens.readers.common.microseconds import after_base
-from steplens.readers.common.trace_rows import meta_rows
-from steplens.trace.health import (
-    ERROR,
-    EVERYTHING,
-    INFO,
-    KERNEL_CALLS,
-    KERNEL_DETAILS,
-    WARNING,
-    HealthLog,
-)
+from steplens.readers.common.trace_rows import concat_rows, meta_rows
+from steplens.trace.health import ERROR, EVERYTHING, INFO, KERNEL_CALLS, KERNEL_DETAILS, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, NAME
 
 #: names of the process of communication; the second is older
@@ -87,14 +79,11 @@ def read_timeline(
 def _report_damage(columns: TimelineColumns, health: HealthLog) -> None:
     health.extend(columns.stopped)
     if columns.truncated:
-        health.add(
-            "truncated_file",
-            ERROR,
-            columns.truncated,
+        message = (
             f"the timeline breaks off inside its events; {columns.count} events were read, {columns.lost_bytes} bytes behind "
-            "them were not",
-            EVERYTHING,
+            "them were not"
         )
+        health.add("truncated_file", ERROR, columns.truncated, message, EVERYTHING)
     if columns.skipped:
         phases = ", ".join(sorted(columns.skipped))
         count = sum(columns.skipped.values())
@@ -174,11 +163,8 @@ class _Timeline:
             return frame
         timed = frame.with_columns(start_ns=after_base(pl.col("ts_ns"), self._base_ns)).drop("ts_ns").drop_nulls("start_ns")
         if "dur_ns" in frame.columns:
-            timed = (
-                timed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-                .drop("dur_ns")
-                .drop_nulls(["pid", "tid", "end_ns"])
-            )
+            timed = timed.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns")).drop("dur_ns")
+            timed = timed.drop_nulls(["pid", "tid", "end_ns"])
         self._damaged += frame.height - timed.height
         return timed
 
@@ -234,7 +220,7 @@ class _Timeline:
 
     def counters(self) -> pl.DataFrame:
         """Samples of counters as rows of ``counters``; the group is the name of the process."""
-        found = []
+        groups = []
         for pid, parts in self._columns.counters.items():
             frame = self._event_frame(parts)
             if not frame.height:
@@ -246,7 +232,7 @@ class _Timeline:
                 .then(pl.lit("value"))
                 .otherwise(pl.coalesce(member.str.extract(r"\(([^()]+)\)$"), member))
             )
-            found.append(
+            groups.append(
                 frame.drop_nulls("value").select(
                     group=pl.lit(self._columns.process_names.get(pid, "")).cast(NAME),
                     name="name",
@@ -256,7 +242,7 @@ class _Timeline:
                     device=pl.lit(self._device_of(pid), dtype=pl.Int32),
                 )
             )
-        return pl.concat(found) if found else pl.DataFrame()
+        return concat_rows(*groups)
 
     def meta(self) -> pl.DataFrame:
         """What the timeline says about the run."""
@@ -279,10 +265,5 @@ class _Timeline:
             names = ", ".join(sorted(self._unknown)[:8])
             health.add("skipped_events", INFO, sum(self._unknown.values()), f"events of other processes are not used ({names})")
         if self._unnamed:
-            health.add(
-                "unnamed_processes",
-                WARNING,
-                self._unnamed,
-                "processes have lost their name; what they are was concluded from their events",
-                (KERNEL_CALLS, KERNEL_DETAILS),
-            )
+            message = "processes have lost their name; what they are was concluded from their events"
+            health.add("unnamed_processes", WARNING, self._unnamed, message, (KERNEL_CALLS, KERNEL_DETAILS))

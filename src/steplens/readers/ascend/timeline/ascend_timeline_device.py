@@ -7,17 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from steplens.formats.ascend_terms import (
-    ELEMENT_BYTES,
-    GPU_CORES,
-    MEMCPY,
-    NO_NUMBER,
-    OPERATION_TYPE,
-)
+from steplens.formats.ascend_terms import ELEMENT_BYTES, GPU_CORES, MEMCPY, NO_NUMBER, OPERATION_TYPE
 from steplens.formats.trace_view import COMMUNICATING, COMPUTING, GROUP_PREFIX, GROUP_SUFFIX, LAYER_BITS
 from steplens.readers.ascend.ascend_communication import operation_kind, operation_name
 from steplens.readers.ascend.ascend_planes import with_details
 from steplens.readers.ascend.timeline.ascend_timeline_host import pair_arrow_ends
+from steplens.readers.common.trace_rows import concat_rows, optional_column
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, is_collective, is_part
 from steplens.trace.building.device_work import with_kind
 from steplens.trace.building.nesting import Int64Array
@@ -81,35 +76,33 @@ class DeviceEvents:
     on_cpu: bool = False
 
 
-def device_tables(found: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFrame]:
+def device_tables(events: DeviceEvents, health: HealthLog) -> dict[str, pl.DataFrame]:
     """``kernels`` and ``communication`` of a timeline; every communication operation is a row of both, except a CPU's.
 
     The parts of an operation (waits, reductions, copies on its planes) appear twice in a timeline, as such and as tasks
     of the hardware; the latter are kept, with what the former tell of them.
     """
-    operations = _communication_operations(found)
-    tasks = _device_tasks(found)
-    tasks = with_details(tasks, found.communication, found.planes)
-    launches = _launch_points(found, health)
+    operations = _communication_operations(events)
+    tasks = _device_tasks(events)
+    tasks = with_details(tasks, events.communication, events.planes)
+    launches = _launch_points(events, health)
     if tasks.height:
         tasks = _join_launches(tasks, launches)
-        tasks = _snap_ends_to_lane(_by_themselves(tasks) if found.on_cpu else tasks, found.overlap, COMPUTING)
-        tasks = _from_calls(tasks, found.calls)
+        tasks = _snap_ends_to_lane(_by_themselves(tasks) if events.on_cpu else tasks, events.overlap, COMPUTING)
+        tasks = _from_calls(tasks, events.calls)
     if operations.height:
-        operations = _snap_ends_to_lane(_join_launches(operations, launches), found.overlap, COMMUNICATING)
-        operations = _from_calls(operations, found.calls)
+        operations = _snap_ends_to_lane(_join_launches(operations, launches), events.overlap, COMMUNICATING)
+        operations = _from_calls(operations, events.calls)
         operations, tasks = _without_twins(operations, tasks)
     tables = {}
     # the CPU communicates in its own calls, which are no tasks
-    listed = [_operation_tasks(operations)] if operations.height and not found.on_cpu else []
-    if tasks.height or listed:
-        kernels = pl.concat([*([tasks] if tasks.height else []), *listed], how="diagonal_relaxed")
+    kernels = concat_rows(tasks, _operation_tasks(operations) if operations.height and not events.on_cpu else None)
+    if kernels.height:
         tables["kernels"] = kernels.drop("pid", "tid").sort("device", "stream", "start_ns", maintain_order=True)
-    unnamed = _unnamed_communication(operations, found.overlap, health)
-    communication = [operations.drop("pid", "tid", "core", "task_id")] if operations.height else []
-    if communication or unnamed.height:
-        rows = pl.concat([*communication, *([unnamed] if unnamed.height else [])], how="diagonal_relaxed")
-        tables["communication"] = rows.sort("start_ns", maintain_order=True)
+    unnamed = _unnamed_communication(operations, events.overlap, health)
+    communication = concat_rows(operations.drop("pid", "tid", "core", "task_id", strict=False), unnamed)
+    if communication.height:
+        tables["communication"] = communication.sort("start_ns", maintain_order=True)
     return tables
 
 
@@ -166,30 +159,26 @@ def _without_twins(operations: pl.DataFrame, tasks: pl.DataFrame) -> tuple[pl.Da
     return with_stream.with_columns(pl.coalesce("core", core).alias("core")), lonely
 
 
-def _optional_column(frame: pl.DataFrame, column: str, dtype: pl.DataType | type[pl.DataType] = pl.Int64) -> pl.Expr:
-    return pl.col(column) if column in frame.columns else pl.lit(None, dtype=dtype)
-
-
-def _device_tasks(found: DeviceEvents) -> pl.DataFrame:
+def _device_tasks(events: DeviceEvents) -> pl.DataFrame:
     """Device tasks; ``core`` is what the scheduler calls them until a list of kernels knows better."""
-    frame = found.hardware
+    frame = events.hardware
     if not frame.height:
         return frame
-    subtask = _optional_column(frame, "subtask")
-    type_ = _optional_column(frame, "task_type", NAME)
+    subtask = optional_column(frame, "subtask")
+    type_ = optional_column(frame, "task_type", NAME)
     # CPU and GPU have no scheduler that names and numbers tasks; steplens fills the places with what it has
     scheduled = ~type_.cast(pl.String).is_in([CORE_CPU, *GPU_CORES]).fill_null(False)
     tasks = frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
         core=type_,
         task_type=pl.when(scheduled).then(type_),
-        stream=pl.coalesce(_optional_column(frame, "physical_stream"), _optional_column(frame, "stream"), "tid"),
-        correlation=_optional_column(frame, "connection_id"),
-        task_id=pl.when(scheduled).then(_optional_column(frame, "task")),
-        model_id=_optional_column(frame, "model"),
+        stream=pl.coalesce(optional_column(frame, "physical_stream"), optional_column(frame, "stream"), "tid"),
+        correlation=optional_column(frame, "connection_id"),
+        task_id=pl.when(scheduled).then(optional_column(frame, "task")),
+        model_id=optional_column(frame, "model"),
         context_id=pl.when(subtask != NO_NUMBER).then(subtask),
     )  # fmt: skip
-    return tasks.with_columns(kind=_task_kinds(tasks, found.overlap))
+    return tasks.with_columns(kind=_task_kinds(tasks, events.overlap))
 
 
 def _task_kinds(tasks: pl.DataFrame, overlap: pl.DataFrame) -> pl.Series:
@@ -239,13 +228,13 @@ def _is_inside_lane(tasks: pl.DataFrame, lanes: pl.DataFrame) -> pl.Series:
     return pl.Series(is_inside)
 
 
-def _communication_operations(found: DeviceEvents) -> pl.DataFrame:
+def _communication_operations(events: DeviceEvents) -> pl.DataFrame:
     """Communication operations: the events on the lanes of groups, not those on the planes below."""
-    frame = found.communication
+    frame = events.communication
     if not frame.height:
         return frame
     lanes = pl.DataFrame(
-        [(pid, tid, _group_name(name)) for (pid, tid), name in found.groups.items()],
+        [(pid, tid, _group_name(name)) for (pid, tid), name in events.groups.items()],
         schema={"pid": pl.Int64, "tid": pl.Int64, "lane": pl.String},
         orient="row",
     )
@@ -258,26 +247,26 @@ def _communication_operations(found: DeviceEvents) -> pl.DataFrame:
     if "recorded" in frame.columns:
         # steplens gives collectives of other libraries names that clients know
         frame = frame.with_columns(name=pl.coalesce("recorded", "name"))
-    own_group = _optional_column(frame, "group", NAME).cast(pl.String)
+    own_group = optional_column(frame, "group", NAME).cast(pl.String)
     # steplens says the kind of each operation and the group where it knows one; its lanes are numbered otherwise
-    group = pl.when(_optional_column(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
-    elements = _optional_column(frame, "elements")
-    data_type = _optional_column(frame, "data_type", NAME)
+    group = pl.when(optional_column(frame, "kind", NAME).is_null()).then(pl.coalesce(own_group, "lane")).otherwise(own_group)
+    elements = optional_column(frame, "elements")
+    data_type = optional_column(frame, "data_type", NAME)
     element_bytes = data_type.cast(pl.String).replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
     return frame.select(
         "name", "pid", "tid", "device", "start_ns", "end_ns",
-        kind=pl.coalesce(_optional_column(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
+        kind=pl.coalesce(optional_column(frame, "kind", NAME).cast(pl.String), operation_kind(name)).cast(NAME),
         operation=operation_name(name).cast(NAME),
         group=group.cast(NAME),
-        ranks=_optional_column(frame, "ranks").cast(pl.Int32),
+        ranks=optional_column(frame, "ranks").cast(pl.Int32),
         elements=elements,
         bytes=pl.coalesce(
-            _optional_column(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * element_bytes)
+            optional_column(frame, "bytes"), pl.when(elements.is_between(0, 1 << 58)).then(elements * element_bytes)
         ),
         dtype=data_type,
-        algorithm=_optional_column(frame, "alg_type", NAME),
-        correlation=_optional_column(frame, "connection_id"),
-        model_id=_optional_column(frame, "model"),
+        algorithm=optional_column(frame, "alg_type", NAME),
+        correlation=optional_column(frame, "connection_id"),
+        model_id=optional_column(frame, "model"),
     )  # fmt: skip
 
 
@@ -295,29 +284,20 @@ def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _launch_points(found: DeviceEvents, health: HealthLog) -> pl.DataFrame:
+def _launch_points(events: DeviceEvents, health: HealthLog) -> pl.DataFrame:
     """Per task (pid, tid, start_ns) the point on a host thread where the runtime, or else an operator, launched it."""
     points = []
-    for starts, ends in ((found.launches, found.launched), (found.operators, found.operated)):
+    for starts, ends in ((events.launches, events.launched), (events.operators, events.operated)):
         pairs = pair_arrow_ends(starts, ends)
         missing = starts.height + ends.height - 2 * pairs.height
         if missing:
-            health.add(
-                "unmatched_launches",
-                INFO if missing < _FEW_SHARE * max(starts.height, ends.height) else WARNING,
-                missing,
-                "ends of arrows from launches to device tasks have no other end, or a second one",
-                OPERATOR_DEVICE_TIMES,
-            )
+            severity = INFO if missing < _FEW_SHARE * max(starts.height, ends.height) else WARNING
+            message = "ends of arrows from launches to device tasks have no other end, or a second one"
+            health.add("unmatched_launches", severity, missing, message, OPERATOR_DEVICE_TIMES)
         if pairs.height:
             points.append(
                 pairs.select(
-                    pid="pid_to",
-                    tid="tid_to",
-                    start_ns="start_ns_to",
-                    launch_ns="start_ns",
-                    launch_pid="pid",
-                    launch_tid="tid",
+                    pid="pid_to", tid="tid_to", start_ns="start_ns_to", launch_ns="start_ns", launch_pid="pid", launch_tid="tid"
                 )
             )
     if not points:

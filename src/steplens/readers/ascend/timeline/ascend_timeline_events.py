@@ -245,46 +245,32 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
         yield memoryview(buffer)
 
 
-def _integer_column(name: str, values: Sequence[Any]) -> pl.Series:
+def _column(name: str, values: Sequence[Any], dtype: type[pl.DataType], mend: Callable[[Any], Any]) -> pl.Series:
+    """Values as a column; where one is of another type, what ``mend`` makes of each."""
     try:
-        return pl.Series(name, values, dtype=pl.Int64)
+        return pl.Series(name, values, dtype=dtype)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        return pl.Series(name, [to_integer(value) for value in values], dtype=pl.Int64)
+        mended: pl.Series = pl.Series(name, list(map(mend, values))).cast(dtype, strict=False)
+        return mended
+
+
+def _integer_column(name: str, values: Sequence[Any]) -> pl.Series:
+    return _column(name, values, pl.Int64, to_integer)
 
 
 def _text_column(name: str, values: Sequence[Any]) -> pl.Series:
-    try:
-        texts = pl.Series(name, values, dtype=pl.String)
-    except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        texts = pl.Series(name, [value if isinstance(value, str) else None for value in values], dtype=pl.String)
-    names: pl.Series = texts.cast(NAME)
+    names: pl.Series = _column(name, values, pl.String, lambda value: value if isinstance(value, str) else None).cast(NAME)
     return names
 
 
-def _id_column(values: Sequence[Any]) -> pl.Series:
-    """Ids of arrows as text, whether they are numbers or text."""
-    try:
-        return pl.Series("id", values, dtype=pl.String)
-    except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        return pl.Series("id", [str(value) if isinstance(value, (int, str)) else None for value in values], dtype=pl.String)
-
-
-def _time_column(values: Sequence[Any]) -> pl.Series:
-    """Points in time in us, written as text or as numbers, as text."""
-    try:
-        return pl.Series("ts", values, dtype=pl.String)
-    except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        return pl.Series("ts", [str(value) if isinstance(value, (int, str)) else None for value in values], dtype=pl.String)
+def _printed_column(name: str, values: Sequence[Any]) -> pl.Series:
+    """Ids of arrows, and points in time in us, as text, whether they are written as numbers or as text."""
+    return _column(name, values, pl.String, lambda value: str(value) if isinstance(value, (int, str)) else None)
 
 
 def _number_column(name: str, values: Sequence[Any]) -> pl.Series:
     """Numbers, also those written as text."""
-    try:
-        return pl.Series(name, values, dtype=pl.Float64)
-    except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        texts = pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
-        numbers: pl.Series = texts.str.strip_chars().cast(pl.Float64, strict=False)
-        return numbers
+    return _column(name, values, pl.Float64, lambda value: None if value is None else str(value).strip())
 
 
 _NO_ARGS = DurationArgs()
@@ -295,7 +281,7 @@ def _duration_frame(events: list[Duration], members: Iterable[str]) -> pl.DataFr
         pl.Series("name", [event.name for event in events], dtype=pl.String).cast(NAME),
         _integer_column("pid", [event.pid for event in events]),
         _integer_column("tid", [event.tid for event in events]),
-        _time_column([event.ts for event in events]),
+        _printed_column("ts", [event.ts for event in events]),
         _number_column("dur", [event.dur for event in events]),
     ]
     if members:
@@ -312,10 +298,10 @@ def _duration_frame(events: list[Duration], members: Iterable[str]) -> pl.DataFr
 def _flow_frame(events: Sequence[FlowStart | FlowEnd]) -> pl.DataFrame:
     return pl.DataFrame(
         [
-            _id_column([event.id for event in events]),
+            _printed_column("id", [event.id for event in events]),
             _integer_column("pid", [event.pid for event in events]),
             _integer_column("tid", [event.tid for event in events]),
-            _time_column([event.ts for event in events]),
+            _printed_column("ts", [event.ts for event in events]),
         ]
     )
 
@@ -335,9 +321,8 @@ def _counter_frame(events: list[Sample]) -> pl.DataFrame:
                 members.append(key)
                 times.append(event.ts)
                 numbers.append(value)
-    return pl.DataFrame(
-        [_text_column("name", names), _text_column("member", members), _time_column(times), _number_column("value", numbers)]
-    )
+    texts = [_text_column("name", names), _text_column("member", members)]
+    return pl.DataFrame([*texts, _printed_column("ts", times), _number_column("value", numbers)])
 
 
 def _numbers_something(key: str, args: dict[str, float | str | None]) -> bool:

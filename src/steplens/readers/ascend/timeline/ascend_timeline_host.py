@@ -10,6 +10,7 @@ from steplens.formats.ascend_terms import LAYERS, MARKER_EX, OLDER_LAYERS
 from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON, PYTHON_MEMBERS
 from steplens.formats.trace_view import COLLECTION, DEQUEUE, ENQUEUE
 from steplens.readers.ascend.ascend_link import scope_of
+from steplens.readers.common.trace_rows import optional_column
 from steplens.trace.health import CALL_STACKS, FLOWS, INFO, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import MARK_KINDS, MARKER, NAME
 
@@ -75,19 +76,15 @@ def _cann_calls(frame: pl.DataFrame) -> pl.DataFrame:
     layer = prefix.replace_strict(LAYERS, default=None, return_dtype=pl.String)
     if "level" in frame.columns:
         layer = pl.coalesce(pl.col("level").cast(pl.String).replace(OLDER_LAYERS), layer)
-    correlation = pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64)
     # distinct names are few
     distinct_names = frame.select(pl.col("name").unique()).with_columns(
         plain=pl.coalesce(name.str.extract(_LAYER_PREFIX, 2), name).cast(NAME)
     )
     return frame.join(distinct_names, on="name", how="left", maintain_order="left").select(
+        *("start_ns", "end_ns", "pid", "tid"),
         name="plain",
         layer=layer.cast(NAME),
-        start_ns="start_ns",
-        end_ns="end_ns",
-        pid="pid",
-        tid="tid",
-        correlation=correlation,
+        correlation=optional_column(frame, "connection_id"),
     )
 
 
@@ -98,14 +95,11 @@ def _user_marks(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.clear()
     domains = [column for column in ("domain", "domain_old") if column in frame.columns]
     return frame.filter(pl.any_horizontal(pl.col(event_columns).is_not_null())).select(
+        *("start_ns", "end_ns", "pid", "tid"),
         domain=pl.coalesce(*domains) if domains else pl.lit(None, dtype=NAME),
         message="name",
-        start_ns="start_ns",
-        end_ns="end_ns",
-        pid="pid",
-        tid="tid",
-        stream=pl.col("stream") if "stream" in frame.columns else pl.lit(None, dtype=pl.Int64),
-        correlation=pl.col("connection_id") if "connection_id" in frame.columns else pl.lit(None, dtype=pl.Int64),
+        stream=optional_column(frame, "stream"),
+        correlation=optional_column(frame, "connection_id"),
         kind=pl.coalesce(event_columns)
         .cast(pl.String)
         .replace_strict(_MARK_KINDS, default=None, return_dtype=pl.String)

@@ -5,8 +5,6 @@ An event whose members have other types than expected is mended on its own.
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import Annotated, Any
 
 import msgspec
@@ -15,6 +13,7 @@ from steplens.formats import trace_view
 from steplens.formats.kineto import OPERATOR, OPERATOR_MEMBERS, PYTHON, PYTHON_MEMBERS
 from steplens.readers.common import json_decoder
 from steplens.readers.common.event_decoder import clean_json_text
+from steplens.readers.common.trace_events import ArrowEvent, CallEvent, NamedEvent, event_decoders
 
 COLLECTION_ALIAS = "gc"
 
@@ -79,13 +78,9 @@ class MetadataArgs(msgspec.Struct, gc=False):
     base_time_ns: Any = None
 
 
-class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class Duration(CallEvent[Id], tag="X"):
     """A complete event: a call, a device task, a collective."""
 
-    name: str = ""
-    cat: str = ""
-    pid: Id | None = None
-    tid: Id | None = None
     ts: Any = None
     dur: float | str | None = None
     args: DurationArgs | None = None
@@ -100,45 +95,28 @@ class Sample(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
     args: dict[str, float | str | None] | None = None
 
 
-class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+class Metadata(NamedEvent[Id], tag="M"):
     """The name of a process or thread."""
 
-    name: str = ""
-    pid: Id | None = None
-    tid: Id | None = None
     args: MetadataArgs | None = None
 
 
-class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
-    """Where an arrow starts. Ids may exceed 64 bits, so they stay text."""
+class FlowStart(ArrowEvent[Id, Any], tag="s"):
+    """Where an arrow starts. Ids may exceed 64 bits, so they are of any type."""
 
-    cat: str = ""
-    id: Any = None
-    pid: Id | None = None
-    tid: Id | None = None
     ts: Any = None
 
 
-class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+class FlowEnd(ArrowEvent[Id, Any], tag="f"):
     """Where an arrow ends."""
 
-    cat: str = ""
-    id: Any = None
-    pid: Id | None = None
-    tid: Id | None = None
     ts: Any = None
 
 
-#: phases of Chrome's format that Ascend's timelines do not use, and that do not make a piece unreadable
+#: phases of Chrome's format that Ascend's timelines do not use
 _OTHER_PHASES = "iItBEbenNODPRvV(){}cSTpFx"
-_OTHERS = tuple(
-    msgspec.defstruct(f"Other{number}", [], tag_field="ph", tag=tag, gc=False) for number, tag in enumerate(_OTHER_PHASES)
-)
-
-_EVENT: Any = functools.reduce(operator.or_, (Duration, Sample, Metadata, FlowStart, FlowEnd, *_OTHERS))
 # a number that no member has a type for comes as its text: every digit of "ts" counts
-DECODER = json_decoder.Decoder[list[Any]](list[_EVENT], float_hook=str)
-_ONE_DECODER = json_decoder.Decoder[Any](_EVENT, float_hook=str)
+DECODER, _ONE_DECODER = event_decoders((Duration, Sample, Metadata, FlowStart, FlowEnd), _OTHER_PHASES, float_hook=str)
 _ANY_DECODER = json_decoder.Decoder[Any](float_hook=str)
 
 INTEGERS = (
