@@ -70,7 +70,7 @@ class CollectiveArgs(msgspec.Struct, gc=False, rename=COLLECTIVE_MEMBERS):
 
 
 class CallArgs(msgspec.Struct, gc=False, rename={"external_id": EXTERNAL_ID}):
-    """``args`` of a runtime or driver call."""
+    """``args`` of a runtime or driver call, and of a range on a device: a user annotation as it saw it, a wait of the host."""
 
     external_id: int | None = None
     correlation: int | None = None
@@ -116,13 +116,6 @@ class LaunchArgs(
     type: str | None = None
 
 
-class DeviceRangeArgs(msgspec.Struct, gc=False, rename={"external_id": EXTERNAL_ID}):
-    """``args`` of a range on a device: a user annotation as the device saw it, a wait of the host for it."""
-
-    external_id: int | None = None
-    correlation: int | None = None
-
-
 class PythonArgs(msgspec.Struct, gc=False, rename=PYTHON_MEMBERS):
     """``args`` of a Python frame or module call."""
 
@@ -161,6 +154,14 @@ class Duration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     args: Raw = NO_ARGS
 
 
+class Begin(Duration, gc=False, tag="B"):
+    """Where a call begins that is written as two events, neither of which has a duration."""
+
+
+class End(Begin, gc=False, tag="E"):
+    """Where it ends; a name is not needed."""
+
+
 class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     """An instant event: an allocation, a mark."""
 
@@ -190,100 +191,8 @@ class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
     ts: float = NO_TIME
 
 
-class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+class FlowEnd(FlowStart, gc=False, tag="f"):
     """Where an arrow ends."""
-
-    cat: str = ""
-    id: Identifier = None
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: float = NO_TIME
-
-
-class Begin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
-    """Where a call begins that is written as two events."""
-
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: float = NO_TIME
-    args: Raw = NO_ARGS
-
-
-class End(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
-    """Where it ends; a name is not needed."""
-
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: float = NO_TIME
-    args: Raw = NO_ARGS
-
-
-class TextDuration(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """``Duration`` with its times as text."""
-
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: Raw = NO_TEXT
-    dur: Raw = NO_TEXT
-    args: Raw = NO_ARGS
-
-
-class TextInstant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
-    """``Instant`` with its time as text."""
-
-    name: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: Raw = NO_TEXT
-    args: MemoryArgs | None = None
-
-
-class TextFlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
-    """``FlowStart`` with its time as text."""
-
-    cat: str = ""
-    id: Identifier = None
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: Raw = NO_TEXT
-
-
-class TextFlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
-    """``FlowEnd`` with its time as text."""
-
-    cat: str = ""
-    id: Identifier = None
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: Raw = NO_TEXT
-
-
-class TextBegin(msgspec.Struct, gc=False, tag_field="ph", tag="B"):
-    """``Begin`` with its time as text."""
-
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: Raw = NO_TEXT
-    args: Raw = NO_ARGS
-
-
-class TextEnd(msgspec.Struct, gc=False, tag_field="ph", tag="E"):
-    """``End`` with its time as text."""
-
-    name: str = ""
-    cat: str = ""
-    pid: Identifier = None
-    tid: Identifier = None
-    ts: Raw = NO_TEXT
-    args: Raw = NO_ARGS
 
 
 #: phases of the Chrome format that carry nothing for a profile; a phase outside the format is a damaged event
@@ -302,26 +211,34 @@ class Layout:
     """
 
     text_times: bool
-    duration: type
-    instant: type
-    flow_start: type
-    flow_end: type
-    begin: type
-    end: type
+    duration: type[Any]
+    begin: type[Any]
+    end: type[Any]
+    instant: type[Any]
+    flow_start: type[Any]
+    flow_end: type[Any]
     many: json_decoder.Decoder[list[Any]]
     one: json_decoder.Decoder[Any]
 
 
-def _make_layout(
-    text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type, begin: type, end: type
-) -> Layout:
-    event: Any = functools.reduce(operator.or_, [duration, instant, Metadata, flow_start, flow_end, begin, end, *_OTHERS])
-    decoders = (json_decoder.Decoder[list[Any]](list[event]), json_decoder.Decoder[Any](event))
-    return Layout(text_times, duration, instant, flow_start, flow_end, begin, end, *decoders)
+def _with_text_times(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A class of the same events whose times are JSON text."""
+    fields = [
+        (field.name, Raw, NO_TEXT) if field.type is float else (field.name, field.type, field.default)
+        for field in msgspec.structs.fields(kind)
+    ]
+    return msgspec.defstruct(f"Text{kind.__name__}", fields, gc=False, tag_field="ph", tag=kind.__struct_config__.tag)
 
 
-FLOAT_TIMES = _make_layout(False, Duration, Instant, FlowStart, FlowEnd, Begin, End)
-TEXT_TIMES = _make_layout(True, TextDuration, TextInstant, TextFlowStart, TextFlowEnd, TextBegin, TextEnd)
+def _make_layout(*, text_times: bool) -> Layout:
+    kinds: list[type[Any]] = [Duration, Begin, End, Instant, FlowStart, FlowEnd]
+    if text_times:
+        kinds = [_with_text_times(kind) for kind in kinds]
+    event: Any = functools.reduce(operator.or_, [*kinds, Metadata, *_OTHERS])
+    return Layout(text_times, *kinds, json_decoder.Decoder(list[event]), json_decoder.Decoder(event))
+
+
+FLOAT_TIMES, TEXT_TIMES = _make_layout(text_times=False), _make_layout(text_times=True)
 
 #: phases of events whose ``args`` differ with their category
 _CALLS = ("X", "B", "E")
