@@ -7,17 +7,15 @@ the shapes of its tensors. The name of the kernel tells the operation when nothi
 
 from __future__ import annotations
 
-import itertools
 import re
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_structs import CollectiveArgs
-from steplens.trace.building.lookup import first_rows
-from steplens.trace.building.nesting import Int64Array, innermost_calls, lane_numbers, nest_calls
+from steplens.trace.building.lookup import enclosing_rows, first_rows
+from steplens.trace.building.nesting import lane_numbers, nest_calls
 from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, NAME, RECEIVE, SEND
 from steplens.trace.trace import is_count
 
@@ -255,16 +253,5 @@ def _enclosing_rows(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
     order = ranges.with_row_index("_row").sort(["pid", "tid", "start_ns", "end_ns"], descending=[False, False, False, True])
     start, end, pid, tid = (order[name].to_numpy() for name in ("start_ns", "end_ns", "pid", "tid"))
     lane = lane_numbers(pid, tid)
-    parent = nest_calls(lane, start, end).parent
-    time, at_pid, at_tid = (point[name].fill_null(-1).to_numpy() for name in ("time", "pid", "tid"))
-    innermost_ranges: Int64Array = np.full(len(time), -1, dtype=np.int64)
-    bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
-    for low, high in itertools.pairwise(bounds):
-        rows = np.flatnonzero((at_pid == pid[low]) & (at_tid == tid[low]))
-        if len(rows):
-            outer = parent[low:high]
-            local = innermost_calls(start[low:high], end[low:high], np.where(outer < 0, -1, outer - low), time[rows])
-            innermost_ranges[rows] = np.where(local < 0, -1, local + low)
-    row = pl.Series(order["_row"].to_numpy()[np.maximum(innermost_ranges, 0)].astype(np.int64))
-    result: pl.Series = row.set(pl.Series(innermost_ranges < 0), None)
-    return result
+    rows: pl.Series = order["_row"].cast(pl.Int64).gather(enclosing_rows(point, order, lane, nest_calls(lane, start, end).parent))
+    return rows
