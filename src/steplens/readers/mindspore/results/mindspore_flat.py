@@ -172,7 +172,8 @@ class _Reader:
                     self._add(name, frame)
 
     def _device_tasks(self) -> None:
-        framework = mindspore_kernels.framework_table(self._file("framework"), self._health)
+        path = self._file("framework")
+        framework = pl.DataFrame() if path is None else mindspore_tables.framework_raw(path, self._health)
         self._keep("framework_raw", framework)
         cores = self._core_tasks(framework)
         on_ai_cpu = self._ai_cpu()
