@@ -10,7 +10,7 @@ from steplens.trace.building.communication_marks import LIBRARY_KERNEL
 from steplens.trace.building.lookup import enclosing_rows, first_rows
 from steplens.trace.building.nesting import Int64Array, Nesting
 from steplens.trace.building.steps import step_of
-from steplens.trace.health import HealthLog
+from steplens.trace.health import OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import (
     COLLECTIVE,
     KIND_COMMUNICATION,
@@ -98,13 +98,8 @@ def report_unlinked(kernels: pl.DataFrame, health: HealthLog) -> None:
     """Report the device tasks that have no operator."""
     lost = int(kernels.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COMMUNICATION]))["op"].null_count())
     if lost:
-        health.add(
-            "kernels_without_operator",
-            "warning",
-            lost,
-            "device tasks have no operator that launched them",
-            "device time per operator",
-        )
+        message = "device tasks have no operator that launched them"
+        health.add("kernels_without_operator", WARNING, lost, message, OPERATOR_DEVICE_TIMES)
 
 
 def communication_rows(kernels: pl.DataFrame) -> pl.DataFrame:
