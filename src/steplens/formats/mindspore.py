@@ -1,4 +1,7 @@
-"""MindSpore's files: those of a flat ``profiler`` directory, and what steplens keeps of a window; ``{rank}`` numbers them."""
+"""MindSpore's files and the columns of their tables: those of a flat ``profiler`` directory, and what steplens keeps of a window.
+
+``{rank}`` numbers the files.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,46 @@ PIPELINE_FILES = {
 #: sums that nothing reads again
 COMPUTE_TIME, COMPUTE_TIME_DETAIL = "output_op_compute_time_{rank}.txt", "output_op_compute_time_detail_{rank}.txt"
 CPU_TIMELINE_SUMMARY = "cpu_timeline_summary_{rank}.json"
+
+#: columns of the tables, in their order: name -> the names that it had before
+OPERATOR_TYPE_COLUMNS: dict[str, tuple[str, ...]] = {
+    "kernel_type": ("op_type",),
+    "task_time": ("total_time", "execution_time"),
+    "execution_frequency": (),
+    "percent": (),
+}
+OPERATOR_DETAIL_COLUMNS: dict[str, tuple[str, ...]] = {
+    "full_kernel_name": ("full_kernel_time", "full_op_name"),
+    "task_duration": ("execution_time",),
+    "execution_frequency": (),
+    "task_type": (),
+}
+AICPU_COLUMNS: dict[str, tuple[str, ...]] = {
+    "serial_num": ("serial_number",),
+    "kernel_type": ("node_type_name",),
+    "total_time": ("total_time(ms)",),
+    "dispatch_time": ("dispatch_time(ms)",),
+    **dict.fromkeys(("execution_time", "run_start", "run_end"), ()),
+}
+FRAMEWORK_COLUMNS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("task_id", "stream_id", "block_dim"), ()),
+    "full_kernel_name": ("full_op_name",),
+    **dict.fromkeys(("op_name", "kernel_name"), ()),
+    "kernel_type": ("op_type",),
+    **dict.fromkeys(("subgraph", "op_info", "model_id", "task_type"), ()),
+}
+FLOPS_COLUMNS: dict[str, tuple[str, ...]] = {
+    "full_kernel_name": (),
+    "MFLOPs(10^6 cube)": ("FLOPs",),
+    "GFLOPS(10^9 cube)": ("FLOPS",),
+    "FLOPS utilization(cube)": ("FLOPS utilization",),
+    **dict.fromkeys(("MFLOPs(10^6 vector)", "GFLOPS(10^9 vector)", "FLOPS utilization(vec)"), ()),
+}
+HOST_COLUMNS = ("tid", "pid", "parent_pid", "module_name", "event", "stage", "level", "start_end", "custom_info",
+                "memory_usage(kB)", "time_stamp(us)")  # fmt: skip
+PIPELINE_RAW_COLUMNS = ("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size",
+                        "output_queue_length", "output_queue_usage_rate", "sample_interval", "parent_id",
+                        "children_id")  # fmt: skip
 
 _PARTS = {"rank": r"\d{1,9}", "mode": ".+", "stages": r"\d{1,6}", "size": r"\d{1,9}"}
 #: some versions write one file for all ranks, or in another form

@@ -31,6 +31,19 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
     return value
 
 
+def report_left_out(count: int, what: str, health: HealthLog, unsafe: str) -> None:
+    """Report records of a side file that make no sense, if there are any.
+
+    Args:
+        count: how many.
+        what: they are, and of which file.
+        health: gets the finding.
+        unsafe: what the lack of them makes unsafe.
+    """
+    if count:
+        health.add("damaged_side_file", WARNING, count, f"{what} are damaged and were left out", unsafe)
+
+
 def as_list(value: Any) -> list[Any]:
     """A list of a side file; empty where something else stands in its place."""
     return value if isinstance(value, list) else []

@@ -7,17 +7,17 @@ the shapes of its tensors. The name of the kernel tells the operation when nothi
 
 from __future__ import annotations
 
-import itertools
 import re
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_structs import CollectiveArgs
-from steplens.trace.building.lookup import first_rows
-from steplens.trace.building.nesting import Int64Array, innermost_calls, lane_numbers, nest_calls
+from steplens.readers.kineto.kineto_tables import convert_unique
+from steplens.trace.building.lookup import enclosing_rows, first_rows
+from steplens.trace.building.nesting import lane_numbers, nest_calls
 from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, NAME, RECEIVE, SEND
 from steplens.trace.trace import is_count
 
@@ -93,7 +93,7 @@ def communication_table(
     kind = pl.when(received).then(pl.lit(RECEIVE)).when(sent).then(pl.lit(SEND)).otherwise(pl.lit(COLLECTIVE))
     peer = pl.when(received).then(columns["source"]).when(sent).then(columns["destination"])
     element_bytes = columns["dtype"].replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
-    sizes = columns["group"].replace_strict(_group_sizes(members), default=None, return_dtype=pl.Int64)
+    sizes = columns["group"].replace_strict(group_sizes(members), default=None, return_dtype=pl.Int64)
     group_size = pl.select(pl.coalesce(columns["group_size"], sizes)).to_series()
     linking = [name for name in ("launch_ns", "launch_pid", "launch_tid") if name in tasks.columns]
     return tasks.select(
@@ -105,7 +105,7 @@ def communication_table(
         elements=columns["elements"],
         bytes=columns["elements"] * element_bytes,
         dtype=columns["dtype"].cast(NAME),
-        algorithm=_per_name(tasks["name"], _collective_algorithm).cast(NAME),
+        algorithm=convert_unique(tasks["name"], _collective_algorithm),
         start_ns="start_ns",
         end_ns="end_ns",
         device="device",
@@ -117,8 +117,8 @@ def communication_table(
     )
 
 
-def _group_sizes(members: dict[str, Any]) -> dict[str, int]:
-    """Size of each process group by its name, from the description of the job."""
+def group_sizes(members: Mapping[str, Any]) -> dict[str, int]:
+    """Size of each process group by its name, from the description of the job; 0 for that without a name."""
     distributed = members.get("distributedInfo")
     groups = distributed.get("pg_config") if isinstance(distributed, dict) else None
     sizes = {"": 0}
@@ -202,7 +202,7 @@ def _of_annotations(point: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFra
         range_rows[name].cast(pl.String) if name in range_rows.columns else no_text for name in ("input_types", "input_shapes")
     )
     described_ranges = _empty_metadata(point.height).with_columns(
-        operation=_per_name(range_rows["name"], operation_of),
+        operation=convert_unique(range_rows["name"], operation_of).cast(pl.String),
         elements=shapes.map_elements(_count_elements, return_dtype=pl.Int64),
         dtype=types.str.extract(r"([^;\[\]]+)"),
     )
@@ -224,20 +224,12 @@ def _count_elements(shapes: str) -> int | None:
 
 
 def _of_names(tasks: pl.DataFrame) -> pl.DataFrame:
-    return _empty_metadata(tasks.height).with_columns(operation=_per_name(tasks["name"], operation_of))
+    return _empty_metadata(tasks.height).with_columns(operation=convert_unique(tasks["name"], operation_of).cast(pl.String))
 
 
 def _collective_algorithm(name: str) -> str | None:
     matched = _ALGORITHM.search(name.upper())
     return f"{matched[1]}_{matched[2]}" if matched else None
-
-
-def _per_name(names: pl.Series, convert: Any) -> pl.Series:
-    """``convert`` of each name, called once per distinct name."""
-    distinct = names.unique()
-    texts = [None if name is None else convert(name) for name in distinct.cast(pl.String).to_list()]
-    converted: pl.Series = names.replace_strict(distinct, pl.Series(texts, dtype=pl.String), return_dtype=pl.String)
-    return converted
 
 
 def _launch_points(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -256,16 +248,5 @@ def _enclosing_rows(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
     order = ranges.with_row_index("_row").sort(["pid", "tid", "start_ns", "end_ns"], descending=[False, False, False, True])
     start, end, pid, tid = (order[name].to_numpy() for name in ("start_ns", "end_ns", "pid", "tid"))
     lane = lane_numbers(pid, tid)
-    parent = nest_calls(lane, start, end).parent
-    time, at_pid, at_tid = (point[name].fill_null(-1).to_numpy() for name in ("time", "pid", "tid"))
-    innermost_ranges: Int64Array = np.full(len(time), -1, dtype=np.int64)
-    bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
-    for low, high in itertools.pairwise(bounds):
-        rows = np.flatnonzero((at_pid == pid[low]) & (at_tid == tid[low]))
-        if len(rows):
-            outer = parent[low:high]
-            local = innermost_calls(start[low:high], end[low:high], np.where(outer < 0, -1, outer - low), time[rows])
-            innermost_ranges[rows] = np.where(local < 0, -1, local + low)
-    row = pl.Series(order["_row"].to_numpy()[np.maximum(innermost_ranges, 0)].astype(np.int64))
-    result: pl.Series = row.set(pl.Series(innermost_ranges < 0), None)
-    return result
+    rows: pl.Series = order["_row"].cast(pl.Int64).gather(enclosing_rows(point, order, lane, nest_calls(lane, start, end).parent))
+    return rows

@@ -49,6 +49,8 @@ BANDWIDTH = "memory bandwidth (GB/s)"
 
 _COMMUNICATION_KERNEL = re.compile(LIBRARY_KERNEL)
 _COPY_NAME = re.compile(r"^(Memcpy(?: \w+)?|Memset)")
+#: columns of device tasks that rows of ``kernels`` are made from
+_OF_EVENTS = ("category", "pid", "tid", "context", "size", "blocks_of_threads", "_described", "_call", "own_core", "own_type")
 #: names of categories in one finding
 _NAMED = 8
 #: characters of a device's name in a finding
@@ -73,13 +75,10 @@ def device_tables(
         log: takes findings.
     """
     raw: dict[str, pl.DataFrame] = {}
-    calls = to_absolute_times(columns.take("calls"), base_ns)
-    ranges = to_absolute_times(columns.take("device_ranges"), base_ns)
-    tasks = to_absolute_times(columns.take("tasks"), base_ns)
-    collectives = to_absolute_times(columns.take("collectives"), base_ns)
-    placed = place_events(
-        to_absolute_times(columns.take("unplaced"), base_ns), _host_processes(host, calls), columns.process_labels
+    calls, ranges, tasks, collectives, unplaced = (
+        to_absolute_times(columns.take(kind), base_ns) for kind in ("calls", "device_ranges", "tasks", "collectives", "unplaced")
     )
+    placed = place_events(unplaced, _host_processes(host, calls), columns.process_labels)
     tasks, ranges = _concat_nonempty(tasks, placed.tasks), _concat_nonempty(ranges, placed.ranges)
     _report_unplaced(placed.rest, log)
     tasks, ranges = _number_devices(tasks, ranges, columns.lane_texts, log)
@@ -158,13 +157,9 @@ def _concat_nonempty(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
 def _number_devices(
     tasks: pl.DataFrame, ranges: pl.DataFrame, texts: Mapping[int, str], log: HealthLog
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tasks and ranges with small numbers for the devices and streams that have none.
+    """Tasks and ranges with small numbers for the devices and streams that have a text (``texts``) or a number of no device.
 
-    Args:
-        tasks: they get device and stream of their process and thread where they say none.
-        ranges: their process and thread are a device and a stream.
-        texts: what lanes are called that have a text for a number.
-        log: takes which device got which number.
+    Tasks that say no device and stream get those of their process and thread, which of ranges are a device and a stream.
     """
     if tasks.height:
         tasks = tasks.with_columns(device=pl.coalesce("device", "pid"), stream=pl.coalesce("stream", "tid"))
@@ -184,12 +179,8 @@ def _number_devices(
     if worked:
         numbers_text = ", ".join(f"{number} is {text[:_CHARACTERS]!r}" for number, text in worked[:_NAMED])
         more = " ..." if len(worked) > _NAMED else ""
-        log.add(
-            "named_devices",
-            INFO,
-            len(worked),
-            f"devices have a text, or a number of no device, for a number: {numbers_text}{more}",
-        )
+        message = f"devices have a text, or a number of no device, for a number: {numbers_text}{more}"
+        log.add("named_devices", INFO, len(worked), message)
     if tasks.height:
         tasks = tasks.with_columns(pl.col("device").replace(device), pl.col("stream").replace(stream))
     if ranges.height:
@@ -268,12 +259,8 @@ def _kernel_rows(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> 
     distinct = distinct.with_columns(kind=pl.Series(kinds, dtype=NAME), type=pl.Series(types, dtype=NAME))
     launches = _parse_launches(tasks["launch"])
     tasks = tasks.join(distinct, on=["name", "category"], how="left", maintain_order="left", nulls_equal=True)
-    tasks = tasks.join(
-        launches.select("launch", "blocks", "blocks_of_threads", "size", "own_core", "own_type"),
-        on="launch",
-        how="left",
-        maintain_order="left",
-    )
+    launches = launches.select("launch", "blocks", "blocks_of_threads", "size", "own_core", "own_type")
+    tasks = tasks.join(launches, on="launch", how="left", maintain_order="left")
     if core is None:
         tasks = _of_an_npu(tasks)
     if "_call" in tasks.columns:
@@ -287,19 +274,7 @@ def _kernel_rows(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> 
         stream=pl.col("stream").fill_null(0),
         bytes=pl.coalesce("bytes", size) if "bytes" in tasks.columns else size,
         context_id="context",
-    ).drop(
-        "category",
-        "pid",
-        "tid",
-        "context",
-        "size",
-        "blocks_of_threads",
-        "_described",
-        "_call",
-        "own_core",
-        "own_type",
-        strict=False,
-    )
+    ).drop(_OF_EVENTS, strict=False)
 
 
 def _of_an_npu(tasks: pl.DataFrame) -> pl.DataFrame:

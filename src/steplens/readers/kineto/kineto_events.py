@@ -103,7 +103,6 @@ class EventColumns:
         self.thread_names: dict[tuple[int, int], str] = {}
         self.lane_names: dict[tuple[int, int], str] = {}
         self.lane_texts: dict[int, str] = {}
-        self.process_names: dict[int, str] = {}
         self.count = 0
         self.skipped = 0
         self.damaged = 0
@@ -170,7 +169,6 @@ class EventColumns:
         self.thread_names = {**other.thread_names, **self.thread_names}
         self.lane_names = {**other.lane_names, **self.lane_names}
         self.lane_texts = {**other.lane_texts, **self.lane_texts}
-        self.process_names = {**other.process_names, **self.process_names}
         self.count += other.count
         self.skipped += other.skipped
         self.damaged += other.damaged
@@ -285,9 +283,5 @@ class EventColumns:
             return
         if event.name == "process_labels" and isinstance(args.labels, str):
             self.process_labels[pid] = args.labels
-        if not isinstance(args.name, str):
-            return
-        if event.name == "process_name":
-            self.process_names[pid] = args.name
-        elif event.name == "thread_name" and tid is not None:
+        if event.name == "thread_name" and isinstance(args.name, str) and tid is not None:
             self.thread_names[pid, tid] = args.name

@@ -16,7 +16,6 @@ from steplens.readers.kineto.kineto_structs import (
     ArgsDecoder,
     CallArgs,
     CollectiveArgs,
-    DeviceRangeArgs,
     Layout,
     OperatorArgs,
     PythonArgs,
@@ -41,7 +40,6 @@ _OPERATOR_ARGS = ArgsDecoder(OperatorArgs)
 _COLLECTIVE_ARGS = ArgsDecoder(CollectiveArgs)
 _CALL_ARGS = ArgsDecoder(CallArgs)
 _TASK_ARGS = ArgsDecoder(TaskArgs)
-_DEVICE_RANGE_ARGS = ArgsDecoder(DeviceRangeArgs)
 _PYTHON_ARGS = ArgsDecoder(PythonArgs)
 
 
@@ -132,19 +130,16 @@ def task_lanes(events: list[Any]) -> list[Any]:
 
 def call_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
     """Calls of a runtime or driver. Those of HIP have ``launch`` besides: what CUDA records of the task they launch."""
-    raws = [event.args for event in events]
-    columns = [*_common_columns(events, layout), constant_column("category", category, len(events))]
-    args = _CALL_ARGS(raws)
-    columns.append(_integer_column("external_id", [item.external_id for item in args]))
-    columns.append(_integer_column("correlation", [item.correlation for item in args]))
-    if any(event.name.startswith("hip") for event in events[:64]):
-        columns.append(_json_texts("launch", [each.lstrip()[1:] for each in _BETWEEN.join(raws).split(_BETWEEN)]))
-    return pl.DataFrame(columns)
+    frame = device_range_frame(category, events, layout)
+    if not any(event.name.startswith("hip") for event in events[:64]):
+        return frame
+    launches = [each.lstrip()[1:] for each in _BETWEEN.join([event.args for event in events]).split(_BETWEEN)]
+    return frame.with_columns(_json_texts("launch", launches))
 
 
 def device_range_frame(category: str, events: list[Any], layout: Layout) -> pl.DataFrame:
     """Ranges on a device: a user annotation as the device saw it, a wait of the host for the device."""
-    args = _DEVICE_RANGE_ARGS([event.args for event in events])
+    args = _CALL_ARGS([event.args for event in events])
     columns = [*_common_columns(events, layout), constant_column("category", category, len(events))]
     columns.append(_integer_column("external_id", [item.external_id for item in args]))
     columns.append(_integer_column("correlation", [item.correlation for item in args]))

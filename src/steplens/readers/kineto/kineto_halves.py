@@ -17,7 +17,7 @@ import polars as pl
 from msgspec import Raw
 
 from steplens.readers.kineto.kineto_lanes import lane_column
-from steplens.readers.kineto.kineto_structs import Layout, TextDuration
+from steplens.readers.kineto.kineto_structs import TEXT_TIMES, Layout
 from steplens.readers.kineto.kineto_times import ns_text, time_column
 
 #: calls that become objects at a time
@@ -100,12 +100,14 @@ def pair_halves(halves: pl.DataFrame) -> Pairs:
     )
 
 
-def calls_of(halves: pl.DataFrame, pairs: Pairs) -> Iterator[list[TextDuration]]:
-    """The calls as events with a duration, some thousands at a time, in the order of their beginnings in the file."""
+def calls_of(halves: pl.DataFrame, pairs: Pairs) -> Iterator[list[Any]]:
+    """The calls as events of ``TEXT_TIMES``, some thousands at a time, in the order of their beginnings in the file."""
     for first in range(0, len(pairs.begins), _BATCH):
         begins, ends = (halves[rows[first : first + _BATCH]] for rows in (pairs.begins, pairs.ends))
         yield [
-            TextDuration(name, category, pid, tid, Raw(ns_text(start)), Raw(ns_text(end - start)), _merge_objects(args, more))
+            TEXT_TIMES.duration(
+                name, category, pid, tid, Raw(ns_text(start)), Raw(ns_text(end - start)), _merge_objects(args, more)
+            )
             for name, category, pid, tid, start, args, end, more in zip(
                 *(begins[column] for column in ("name", "category", "pid", "tid", "time_ns", "args")),
                 *(ends[column] for column in ("time_ns", "args")),

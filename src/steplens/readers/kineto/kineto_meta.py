@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.readers.common.side_files import as_list
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.trace.health import EVERYTHING, INFO, KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 
@@ -58,12 +59,8 @@ def rank_in_name(name: str, *, distributed: bool) -> int | None:
 
 def report_losses(members: dict[str, Any], log: HealthLog) -> None:
     """Health findings from the log lines that Kineto puts into its traces: what it left out of them, and why."""
-    lines = members.get("INFO")
-    text = "\n".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else ""
-    for key in ("WARNING", "ERROR"):
-        other_value = members.get(key)
-        if isinstance(other_value, list):
-            text += "\n" + "\n".join(line for line in other_value if isinstance(line, str))
+    lines = (line for key in ("INFO", "WARNING", "ERROR") for line in as_list(members.get(key)) if isinstance(line, str))
+    text = "\n".join(lines)
     counts: dict[str, int] = {}
     for name, number in _RECORD_COUNT.findall(text):
         counts[name] = counts.get(name, 0) + int(number[:18])

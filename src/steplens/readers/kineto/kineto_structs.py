@@ -69,7 +69,7 @@ class CollectiveArgs(msgspec.Struct, gc=False, rename=COLLECTIVE_MEMBERS):
 
 
 class CallArgs(msgspec.Struct, gc=False, rename={"external_id": EXTERNAL_ID}):
-    """``args`` of a runtime or driver call."""
+    """``args`` of a runtime or driver call, and of a range on a device: a user annotation as it saw it, a wait of the host."""
 
     external_id: int | None = None
     correlation: int | None = None
@@ -115,13 +115,6 @@ class LaunchArgs(
     type: str | None = None
 
 
-class DeviceRangeArgs(msgspec.Struct, gc=False, rename={"external_id": EXTERNAL_ID}):
-    """``args`` of a range on a device: a user annotation as the device saw it, a wait of the host for it."""
-
-    external_id: int | None = None
-    correlation: int | None = None
-
-
 class PythonArgs(msgspec.Struct, gc=False, rename=PYTHON_MEMBERS):
     """``args`` of a Python frame or module call."""
 
@@ -156,6 +149,14 @@ class Duration(CallEvent[int | str], tag="X"):
     args: Raw = NO_ARGS
 
 
+class Begin(Duration, gc=False, tag="B"):
+    """Where a call begins that is written as two events, neither of which has a duration."""
+
+
+class End(Begin, gc=False, tag="E"):
+    """Where it ends; a name is not needed."""
+
+
 class Instant(NamedEvent[int | str], tag="i"):
     """An instant event: an allocation, a mark."""
 
@@ -175,65 +176,8 @@ class FlowStart(ArrowEvent[int | str, int | str], tag="s"):
     ts: float = NO_TIME
 
 
-class FlowEnd(ArrowEvent[int | str, int | str], tag="f"):
+class FlowEnd(FlowStart, gc=False, tag="f"):
     """Where an arrow ends."""
-
-    ts: float = NO_TIME
-
-
-class Begin(CallEvent[int | str], tag="B"):
-    """Where a call begins that is written as two events."""
-
-    ts: float = NO_TIME
-    args: Raw = NO_ARGS
-
-
-class End(CallEvent[int | str], tag="E"):
-    """Where it ends; a name is not needed."""
-
-    ts: float = NO_TIME
-    args: Raw = NO_ARGS
-
-
-class TextDuration(CallEvent[int | str], tag="X"):
-    """``Duration`` with its times as text."""
-
-    ts: Raw = NO_TEXT
-    dur: Raw = NO_TEXT
-    args: Raw = NO_ARGS
-
-
-class TextInstant(NamedEvent[int | str], tag="i"):
-    """``Instant`` with its time as text."""
-
-    ts: Raw = NO_TEXT
-    args: MemoryArgs | None = None
-
-
-class TextFlowStart(ArrowEvent[int | str, int | str], tag="s"):
-    """``FlowStart`` with its time as text."""
-
-    ts: Raw = NO_TEXT
-
-
-class TextFlowEnd(ArrowEvent[int | str, int | str], tag="f"):
-    """``FlowEnd`` with its time as text."""
-
-    ts: Raw = NO_TEXT
-
-
-class TextBegin(CallEvent[int | str], tag="B"):
-    """``Begin`` with its time as text."""
-
-    ts: Raw = NO_TEXT
-    args: Raw = NO_ARGS
-
-
-class TextEnd(CallEvent[int | str], tag="E"):
-    """``End`` with its time as text."""
-
-    ts: Raw = NO_TEXT
-    args: Raw = NO_ARGS
 
 
 #: phases of the Chrome format that carry nothing for a profile; a phase outside the format is a damaged event
@@ -249,25 +193,33 @@ class Layout:
     """
 
     text_times: bool
-    duration: type
-    instant: type
-    flow_start: type
-    flow_end: type
-    begin: type
-    end: type
+    duration: type[Any]
+    begin: type[Any]
+    end: type[Any]
+    instant: type[Any]
+    flow_start: type[Any]
+    flow_end: type[Any]
     many: json_decoder.Decoder[list[Any]]
     one: json_decoder.Decoder[Any]
 
 
-def _make_layout(
-    text_times: bool, duration: type, instant: type, flow_start: type, flow_end: type, begin: type, end: type
-) -> Layout:
-    decoders = event_decoders((duration, instant, Metadata, flow_start, flow_end, begin, end), _OTHER_PHASES)
-    return Layout(text_times, duration, instant, flow_start, flow_end, begin, end, *decoders)
+def _with_text_times(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A class of the same events whose times are JSON text."""
+    fields = [
+        (field.name, Raw, NO_TEXT) if field.type is float else (field.name, field.type, field.default)
+        for field in msgspec.structs.fields(kind)
+    ]
+    return msgspec.defstruct(f"Text{kind.__name__}", fields, gc=False, tag_field="ph", tag=kind.__struct_config__.tag)
 
 
-FLOAT_TIMES = _make_layout(False, Duration, Instant, FlowStart, FlowEnd, Begin, End)
-TEXT_TIMES = _make_layout(True, TextDuration, TextInstant, TextFlowStart, TextFlowEnd, TextBegin, TextEnd)
+def _make_layout(*, text_times: bool) -> Layout:
+    kinds: list[type[Any]] = [Duration, Begin, End, Instant, FlowStart, FlowEnd]
+    if text_times:
+        kinds = [_with_text_times(kind) for kind in kinds]
+    return Layout(text_times, *kinds, *event_decoders((*kinds, Metadata), _OTHER_PHASES))
+
+
+FLOAT_TIMES, TEXT_TIMES = _make_layout(text_times=False), _make_layout(text_times=True)
 
 #: phases of events whose ``args`` differ with their category
 _CALLS = ("X", "B", "E")

@@ -19,7 +19,6 @@ from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_US
 
 _BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 _OTHER_END = {"time_ns": "time_ns_to", "pid": "pid_to", "tid": "tid_to"}
-#: numbers of PyTorch's device types; a backend of one's own is "NPU", the only one whose memory is known here
 
 
 def host_tables(columns: EventColumns, base_ns: int) -> dict[str, pl.DataFrame]:
@@ -68,11 +67,11 @@ def _operator_calls(frame: pl.DataFrame) -> pl.DataFrame:
         ("stack", _nonempty_text),
     ):
         if column in frame.columns:
-            frame = frame.with_columns(_convert_unique(frame[column], convert))
+            frame = frame.with_columns(convert_unique(frame[column], convert))
     return frame
 
 
-def _convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
+def convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
     """Apply ``convert`` to each distinct text once; a trace has few distinct shapes and many calls."""
     unique = column.unique()
     texts = [None if text is None else convert(text) for text in unique.cast(pl.String).to_list()]

@@ -74,7 +74,6 @@ def _load_columns(folder: Path) -> EventColumns:
     columns.thread_names = {(pid, tid): name for pid, tid, name in counts["threads"]}
     columns.lane_names = {(pid, tid): name for pid, tid, name in counts["lanes"]}
     columns.lane_texts = dict(counts["texts"])
-    columns.process_names = dict(counts["processes"])
     columns.process_labels = dict(counts["labels"])
     for kind in columns.kinds:
         file = folder / f"{kind}.arrow"
@@ -98,7 +97,6 @@ def _write_columns(path: str, end: str, folder: str) -> None:
         "threads": [(pid, tid, name) for (pid, tid), name in columns.thread_names.items()],
         "lanes": [(pid, tid, name) for (pid, tid), name in columns.lane_names.items()],
         "texts": list(columns.lane_texts.items()),
-        "processes": list(columns.process_names.items()),
     }
     (Path(folder) / _COUNTS).write_text(json.dumps(counts))
 

@@ -23,12 +23,7 @@ _NUMBER = re.compile(r"(\d{1,18})(?:\s*us)?\.?\s*$")
 _KERNELS = {
     "serial_num": pl.Int64,
     "kernel_type": pl.String,
-    "total_us": pl.Int64,
-    "dispatch_us": pl.Int64,
-    "run_start": pl.Int64,
-    "run_end": pl.Int64,
-    "start_tick": pl.Int64,
-    "end_tick": pl.Int64,
+    **dict.fromkeys(("total_us", "dispatch_us", "run_start", "run_end", "start_tick", "end_tick"), pl.Int64),
 }
 
 
@@ -56,9 +51,8 @@ def read_kernels(slices: Sequence[Path], health: HealthLog) -> pl.DataFrame:
             lost += node is None
     lost += node is not None
     if lost:
-        health.add(
-            "damaged_records", WARNING, lost, "records of the AI CPU's log are damaged or lack their other half", KERNEL_CALLS
-        )
+        message = "records of the AI CPU's log are damaged or lack their other half"
+        health.add("damaged_records", WARNING, lost, message, KERNEL_CALLS)
     return pl.DataFrame(rows, schema=_KERNELS, orient="row")
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from steplens.common import json_text
 from steplens.formats.mindspore import PIPELINE_FILES, pattern
 from steplens.readers.common.trace_rows import meta_rows
-from steplens.readers.mindspore.folders import choose_number, nothing_to_read
+from steplens.readers.mindspore.folders import choose_number, list_children, nothing_to_read
 from steplens.readers.mindspore.legacy_aicpu import receive_rows
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, number_column, sample_rows
@@ -48,11 +48,7 @@ _OPS = {**SCHEMA["pipeline_ops"], "sampling_ms": pl.Float64()}
 def find_files(path: Path) -> dict[tuple[str, int], Path]:
     """The data pipeline's files of a folder: (family, rank) -> file."""
     file_of: dict[tuple[str, int], Path] = {}
-    try:
-        names = sorted(path.iterdir())
-    except OSError:
-        return {}
-    for file in names:
+    for file in list_children(path):
         for family, expression in _NAMES.items():
             name = expression.match(file.name)
             if name and file.is_file():

@@ -76,12 +76,10 @@ def cpu_samples(path: Path, health: HealthLog, clock_offset_ns: int = 0) -> tupl
     ]
     time_ns = pl.Series("time_ns", stamps, dtype=pl.Int64)
     rows = _host_samples(cpu_object, len(stamps), health)
-    for name, values in _section_columns(cpu_object, "process_info").items():
-        rows.append(("process", None, name, "%", values))
-    for name, values in _section_columns(cpu_object, "process_memory_info").items():
-        rows.append(("process", None, name.removesuffix("_mbytes"), "MB", values))
-    for name, values in _section_columns(cpu_object, "system_memory_info").items():
-        rows.append(("host", None, name.removesuffix("_mbytes"), "MB", values))
+    rows += [("process", None, name, "%", values) for name, values in _section_columns(cpu_object, "process_info").items()]
+    for scope, section in (("process", "process_memory_info"), ("host", "system_memory_info")):
+        for name, values in _section_columns(cpu_object, section).items():
+            rows.append((scope, None, name.removesuffix("_mbytes"), "MB", values))
     operations = cpu_object.get("op_info")
     for operation in operations if isinstance(operations, list) else []:
         number = operation.get("op_id") if isinstance(operation, dict) else None

@@ -44,8 +44,6 @@ _PROMISING = re.compile(
     r"^(?:PROF_\d|FRAMEWORK$|data$|container$|host_info$|training_trace\.|hwts\.|ts_track\.|Framework\.host|DATA_PREPROCESS\.)"
     r"|_\d{1,9}(?:_detail_time|_detail|_type)?\.(?:csv|json|txt|pb)$|^step_trace_point_info\.json$"
 )
-#: of the run directories that MindSpore's profiler and steplens write
-_RUN_SUFFIX = "_ascend_ms"
 #: tables of a flat directory that a PROF directory does not have
 _COMPLETING = ("pipeline_ops", "pipeline_samples", "pipeline_batches", "source_tables", "allocations")
 
@@ -110,7 +108,11 @@ class MindSporeSource:
             folder = self.path / rundir.PROFILER_DIRECTORY
             made = _made_of_logs(folder)
             return [folder] if self.number in made and made.issuperset(open_folder(folder).result_ranks) else []
-        folders = [folder for folder in sorted(self.path.glob(f"rank-{self.number}_*{_RUN_SUFFIX}")) if contents_of(folder).own]
+        folders = [
+            folder
+            for folder in sorted(self.path.glob(f"rank-{self.number}_*{rundir.MINDSPORE_RUN_SUFFIX}"))
+            if contents_of(folder).own
+        ]
         return [] if self.prof == self.path else folders
 
     def recorded(self) -> list[Path]:
@@ -221,14 +223,18 @@ def _tables_of(trace: Trace) -> dict[str, pl.DataFrame]:
     return {name: frame for name in trace if (frame := trace.table(name)) is not None}
 
 
+def _with_finding(trace: Trace, check: str, message: str, unsafe: str = "") -> Trace:
+    log = HealthLog()
+    log.add(check, WARNING, 1, message, unsafe)
+    tables = _tables_of(trace)
+    tables["health"] = pl.concat([trace.required("health").collect(), log.frame()])
+    return Trace(trace.source, tables)
+
+
 def _with_unread_windows(results: Trace, error: InputError) -> Trace:
     """Finished results, read because the windows beside them, which were recorded later, hold nothing."""
     message = f"the recorded windows give nothing ({error.problem}); the finished results beside them were read"
-    lost = HealthLog()
-    lost.add("window_lost", WARNING, 1, message)
-    tables = _tables_of(results)
-    tables["health"] = pl.concat([*([tables["health"]] if "health" in tables else []), lost.frame()])
-    return Trace(results.source, tables)
+    return _with_finding(results, "window_lost", message)
 
 
 def _with_python(flat: Trace, runs: list[Path]) -> Trace:
@@ -237,14 +243,12 @@ def _with_python(flat: Trace, runs: list[Path]) -> Trace:
     outputs = [run / rundir.OUTPUT_DIRECTORY for run in runs]
     if not (isinstance(options, dict) and options.get("with_stack") is True and outputs and ascend_text.detect(outputs[-1])):
         return flat
-    tables = _tables_of(flat)
     try:
         python_frames = ascend_text.read_trace(outputs[-1], runs[-1]).table("python")
     except InputError as error:
-        lost = HealthLog()
-        lost.add("missing_python_calls", WARNING, 1, f"the calls of Python cannot be read ({error.problem})", CALL_STACKS)
-        return Trace(flat.source, {**tables, "health": pl.concat([flat.required("health").collect(), lost.frame()])})
-    return flat if python_frames is None else Trace(flat.source, {**tables, "python": python_frames})
+        message = f"the calls of Python cannot be read ({error.problem})"
+        return _with_finding(flat, "missing_python_calls", message, CALL_STACKS)
+    return flat if python_frames is None else Trace(flat.source, {**_tables_of(flat), "python": python_frames})
 
 
 def _made_of_logs(folder: Path) -> set[int]:

@@ -12,13 +12,10 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.formats.mindspore import HOST_COLUMNS
 from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
 from steplens.trace.health import COUNTERS, HOST_AGAINST_DEVICE, INFO, USER_MARKS, WARNING, HealthLog
 from steplens.trace.schema import MARKER, PUSH_POP
-
-#: the columns, in the order in which MindSpore writes them
-COLUMNS = ("tid", "pid", "parent_pid", "module_name", "event", "stage", "level", "start_end", "custom_info", "memory_usage(kB)",
-           "time_stamp(us)")  # fmt: skip
 
 _BEGIN, _END, _INSTANT = 0, 1, 2
 _NUMBERS = {"tid": "tid", "pid": "pid", "parent_pid": "parent_pid", "level": "level", "point": "start_end",
@@ -38,16 +35,8 @@ _TIMED = {"ops": "start_ns", "kernels": "start_ns", "steps": "start_ns", "step_p
           "memory": "time_ns"}  # fmt: skip
 
 _RECORD = {
-    "module": pl.String(),
-    "event": pl.String(),
-    "stage": pl.String(),
-    "custom_info": pl.String(),
-    "level": pl.Int64(),
-    "tid": pl.Int64(),
-    "pid": pl.Int64(),
-    "parent_pid": pl.Int64(),
-    "start_us": pl.Int64(),
-    "end_us": pl.Int64(),
+    **dict.fromkeys(("module", "event", "stage", "custom_info"), pl.String()),
+    **dict.fromkeys(("level", "tid", "pid", "parent_pid", "start_us", "end_us"), pl.Int64()),
 }
 
 
@@ -64,7 +53,7 @@ class HostRecords:
     (Unix us; of ``unfinished`` null).
 
     Attributes:
-        rows: the file as it is, texts under ``COLUMNS``.
+        rows: the file as it is, texts under ``HOST_COLUMNS``.
         ranges: begins with their ends, in order of the ends.
         instants: moments.
         unfinished: begins without an end.
@@ -108,7 +97,7 @@ def is_host_file(path: Path) -> bool:
     except OSError:
         return False
     titles = {title.strip() for title in head.lstrip("\ufeff").partition("\n")[0].split(",")}
-    return titles >= set(COLUMNS)
+    return titles >= set(HOST_COLUMNS)
 
 
 def read_host_records(path: Path, health: HealthLog) -> HostRecords:
@@ -121,9 +110,9 @@ def read_host_records(path: Path, health: HealthLog) -> HostRecords:
         health: gets what is damaged, begins without end and ends without begin.
     """
     table = read_table([path], health, _UNSAFE)
-    if not has_required_columns(table, path.name, health, _UNSAFE, *((name,) for name in COLUMNS)):
+    if not has_required_columns(table, path.name, health, _UNSAFE, *((name,) for name in HOST_COLUMNS)):
         return HostRecords()
-    text = table.frame.select(pl.col(table.find(name) or name).fill_null("").alias(name) for name in COLUMNS)
+    text = table.frame.select(pl.col(table.find(name) or name).fill_null("").alias(name) for name in HOST_COLUMNS)
     numbers = text.select(
         *(pl.col(name).str.strip_chars().cast(pl.Int64, strict=False).alias(new) for new, name in _NUMBERS.items()),
         *(pl.col(name).str.slice(0, _TEXT_LIMIT).alias(new) for new, name in _TEXTS.items()),

@@ -27,7 +27,7 @@ import polars as pl
 
 from steplens.common import rundir
 from steplens.readers.common import json_decoder
-from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, operation_of
+from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, group_sizes, operation_of
 from steplens.trace.building.cpu_device import DEFAULT_GROUP
 from steplens.trace.schema import COLLECTIVE, NAME
 from steplens.trace.trace import Trace
@@ -104,9 +104,8 @@ def with_sizes(trace: Trace, raw: Path) -> Trace:
         return trace
     names = pl.col("name").cast(pl.String)
     calls = trace.required("ops").filter(names.str.contains(_CALL)).select(names, "start_ns", "end_ns").collect()
-    entries = _asked_for(
-        _read_entries(raw / rundir.COLLECTIVES, _sizes_of_groups(trace)), list(calls.sort("start_ns").iter_rows())
-    )
+    ranks = {name: size for name, size in group_sizes(trace.meta_values()).items() if size}
+    entries = _asked_for(_read_entries(raw / rundir.COLLECTIVES, ranks), list(calls.sort("start_ns").iter_rows()))
     is_collective = pl.col("kind").cast(pl.String) == COLLECTIVE
     rows = communication.with_row_index("_row").filter(names.str.contains(_EVENT) & is_collective)
     rows = rows.drop_nulls(["stream", "end_ns"]).sort("start_ns", "_row")
@@ -136,16 +135,6 @@ def _fill_sizes(communication: pl.DataFrame, found: Mapping[int, _Entry]) -> pl.
         bytes=pl.coalesce("bytes", pl.col("_elements") * element_bytes),
         dtype=pl.coalesce("dtype", pl.col("_dtype").cast(NAME)),
     ).select(communication.columns)
-
-
-def _sizes_of_groups(trace: Trace) -> dict[str, int]:
-    job = trace.meta_values().get("distributedInfo")
-    groups = job.get("pg_config") if isinstance(job, dict) else None
-    return {
-        str(group.get("pg_name")): group["pg_size"]
-        for group in (groups if isinstance(groups, list) else [])
-        if isinstance(group, dict) and type(group.get("pg_size")) is int and 0 < group["pg_size"] < 1 << 31
-    }
 
 
 def _read_entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from steplens.common import rundir
 from steplens.formats.ascend_terms import OS_LAYER
-from steplens.readers.common.side_files import as_list, read_json
+from steplens.readers.common.side_files import as_list, read_json, report_left_out
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.steplens_run import loaders
 from steplens.trace.health import COUNTERS, INFO, RUNTIME_CALLS, USER_MARKS, WARNING, HealthLog
@@ -79,9 +79,7 @@ def _read_marks(raw: Path, pid: int | None, health: HealthLog) -> dict[str, pl.D
     text, _, start, end, tid, stream = rows.T
     good = (text >= 0) & (text < len(texts)) & (start > 0) & (start <= end) & (end < _FOREVER)
     damaged = int((~good).sum()) + (len(data) % (8 * len(_COLUMNS)) > 0)
-    if damaged:
-        message = f"marks in {path.name} are damaged and were left out"
-        health.add("damaged_side_file", WARNING, damaged, message, USER_MARKS)
+    report_left_out(damaged, f"marks in {path.name}", health, USER_MARKS)
     rows = rows[good]
     text, kind, start, end, tid, stream = rows.T
     kinds = pl.Series([*MARK_KINDS, None], dtype=NAME)
@@ -114,16 +112,9 @@ def _read_samples(raw: Path, collection: Any, health: HealthLog) -> dict[str, pl
     if not path.is_file():
         return {}
     content = read_json(path, health)
-    frames, damaged = [], 0
-    for series in as_list(content.get("series")):
-        frame = _counter_rows(series)
-        if frame is None:
-            damaged += 1
-        else:
-            frames.append(frame)
-    if damaged:
-        message = f"counters in {path.name} are damaged and were left out"
-        health.add("damaged_side_file", WARNING, damaged, message, COUNTERS)
+    series = [_counter_rows(item) for item in as_list(content.get("series"))]
+    frames = [frame for frame in series if frame is not None]
+    report_left_out(len(series) - len(frames), f"counters in {path.name}", health, COUNTERS)
     dropped, late = content.get("dropped"), content.get("late_ns")
     if _is_number(dropped) and dropped > 0:
         message = "samples of the host are missing at the end, because there were too many"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.common import rundir
-from steplens.readers.common.side_files import as_list, read_json
+from steplens.readers.common.side_files import as_list, read_json, report_left_out
 from steplens.trace.health import DATA_LOADING, INFO, WARNING, HealthLog
 from steplens.trace.schema import NAME, SCHEMA
 
@@ -157,9 +157,7 @@ def _are_times(start: str, end: str) -> pl.Expr:
 def _valid_batches(frame: pl.DataFrame, good: pl.Expr, health: HealthLog) -> pl.DataFrame:
     """The rows that make sense, each batch once."""
     valid = frame.filter(good).unique(_KEY, keep="first", maintain_order=True)
-    if lost := frame.height - valid.height:
-        message = f"batches in {rundir.LOADER_ROWS} are damaged and were left out"
-        health.add("damaged_side_file", WARNING, lost, message, DATA_LOADING)
+    report_left_out(frame.height - valid.height, f"batches in {rundir.LOADER_ROWS}", health, DATA_LOADING)
     return valid
 
 
@@ -201,9 +199,7 @@ def _loader_rows(described: Mapping[str, Any], health: HealthLog) -> pl.DataFram
             **{name: _to_boolean(item.get(name)) for name in ("iterable", "persistent_workers", "pin_memory", "in_order")},
             "transform": item.get("transform") is True,
         }
-    if lost := len(listed) - len(rows):
-        message = f"data loaders in {rundir.LOADERS} are damaged and were left out"
-        health.add("damaged_side_file", WARNING, lost, message, DATA_LOADING)
+    report_left_out(len(listed) - len(rows), f"data loaders in {rundir.LOADERS}", health, DATA_LOADING)
     return pl.DataFrame([rows[number] for number in sorted(rows)], schema=SCHEMA["pipeline_loaders"])
 
 
@@ -211,9 +207,7 @@ def _epoch_rows(described: Mapping[str, Any], known: Rows, health: HealthLog) ->
     listed, numbers = as_list(described.get("epochs")), set(known.tolist())
     rows = [row for row in listed if isinstance(row, list) and len(row) == 5 and all(_is_number(cell, _FOREVER) for cell in row)]
     rows = [row for row in rows if row[0] in numbers]
-    if lost := len(listed) - len(rows):
-        message = f"epochs in {rundir.LOADERS} are damaged and were left out"
-        health.add("damaged_side_file", WARNING, lost, message, DATA_LOADING)
+    report_left_out(len(listed) - len(rows), f"epochs in {rundir.LOADERS}", health, DATA_LOADING)
     frame = pl.DataFrame(rows, schema=dict.fromkeys(SCHEMA["pipeline_epochs"], pl.Int64), orient="row")
     times = ("start_ns", "workers_ns", "first_batch_ns")
     return frame.with_columns(pl.when(pl.col(name) > 0).then(name) for name in times).unique(

@@ -13,7 +13,7 @@ from steplens.common.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.common.run_info import info_files, read_info, read_metadata
-from steplens.readers.common.side_files import as_list, read_json
+from steplens.readers.common.side_files import as_list, read_json, report_left_out
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto
@@ -62,9 +62,8 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     host = read_json(path / rundir.RAW_DIRECTORY / rundir.HOST_EVENTS, health)
     if recorded := as_list(host.get("gc")):
         collections = [row for row in recorded if _is_collection(row)]
-        if len(collections) < len(recorded):
-            message = f"garbage collections in {rundir.HOST_EVENTS} are damaged and were left out"
-            health.add("damaged_side_file", WARNING, len(recorded) - len(collections), message, GARBAGE_COLLECTION)
+        lost = len(recorded) - len(collections)
+        report_left_out(lost, f"garbage collections in {rundir.HOST_EVENTS}", health, GARBAGE_COLLECTION)
         schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "generation": pl.Int64, "pid": pl.Int64, "tid": pl.Int64}
         extra["gc"] = pl.DataFrame(collections, schema=schema, orient="row")
     pid = state.get("pid") if isinstance(state.get("pid"), int) else None

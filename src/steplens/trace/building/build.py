@@ -5,7 +5,6 @@ Every reader ends here, so that every source gets the same definitions. Nothing 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,12 @@ import polars as pl
 from steplens.common import json_text
 from steplens.trace.building import checks, cpu_device, device_work, stacks
 from steplens.trace.building.classify import TYPE_IN_GRAPH, classify_tasks, is_in_graph
+from steplens.trace.building.lookup import enclosing_rows
 from steplens.trace.building.nesting import (
     Int64Array,
     Nesting,
     child_sums,
     inherit_values,
-    innermost_calls,
     lane_numbers,
     nest_calls,
     subtree_sums,
@@ -327,13 +326,5 @@ def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesti
     memory = memory.sort("time_ns", maintain_order=True)
     # an event on a launching thread belongs to the call whose thread enqueued the task
     where = ("launch_ns", "launch_pid", "launch_tid") if "launch_tid" in memory.columns else ("time_ns", "pid", "tid")
-    time, pid, tid = (memory[column].fill_null(-1).to_numpy() for column in where)
-    start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    op_of = np.full(len(time), -1, dtype=np.int64)
-    bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
-    for low, high in itertools.pairwise(bounds):
-        rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
-        parent = nesting.parent[low:high]
-        local = innermost_calls(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), time[rows])
-        op_of[rows] = np.where(local < 0, -1, local + low)
-    return memory.with_columns(op=_nullable_indices(op_of, pl.Int32))
+    op = enclosing_rows(memory.select(where), ops, lane, nesting.parent)
+    return memory.with_columns(op=op.cast(pl.Int32))

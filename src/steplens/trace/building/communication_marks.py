@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.trace.schema import COLLECTIVE, RECEIVE, SEND
+
 #: what CANN calls the accelerator core of a collective: older versions the first, newer ones the second
 COMMUNICATION_CORES = ("HCCL", "COMMUNICATION")
 #: the core of a collective whose source names none
@@ -37,3 +39,9 @@ def is_collective(core: pl.Expr, name: pl.Expr, type_: pl.Expr | None = None) ->
     if type_ is not None:
         marked |= type_.str.contains(OPERATION_NAME).fill_null(False)
     return marked & ~is_part(core, name)
+
+
+def communication_kind(operation: pl.Expr) -> pl.Expr:
+    """``communication.kind`` of operations that are called by what they do (texts)."""
+    receives, sends = operation.str.contains("(?i)receive"), operation.str.contains("(?i)send")
+    return pl.when(receives).then(pl.lit(RECEIVE)).when(sends).then(pl.lit(SEND)).otherwise(pl.lit(COLLECTIVE))

@@ -17,8 +17,9 @@ import numpy as np
 import polars as pl
 
 from steplens.common import json_text
+from steplens.trace.building.communication_marks import communication_kind
 from steplens.trace.building.nesting import Int64Array
-from steplens.trace.schema import COLLECTIVE, CORE_CPU, KIND_COMPUTE, NAME, RECEIVE, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SEND
+from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, NAME, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION
 
 #: the group of a job that made no other
 DEFAULT_GROUP = "default_group"
@@ -153,12 +154,7 @@ def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl
     calls = calls.join(sizes, on=["shapes", "types"], how="left", nulls_equal=True, maintain_order="left")
     return calls.select(
         name="name",
-        kind=pl.when(pl.col("operation").str.contains("receive"))
-        .then(pl.lit(RECEIVE))
-        .when(pl.col("operation").str.contains("send"))
-        .then(pl.lit(SEND))
-        .otherwise(pl.lit(COLLECTIVE))
-        .cast(NAME),
+        kind=communication_kind(pl.col("operation")).cast(NAME),
         operation=pl.col("operation").cast(NAME),
         group=pl.lit(group, dtype=NAME),
         ranks=pl.lit(ranks, dtype=pl.Int32),

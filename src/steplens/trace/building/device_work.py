@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import polars as pl
 
 from steplens.formats.kineto import COPY_CATEGORIES
 from steplens.trace.building.communication_marks import LIBRARY_KERNEL
-from steplens.trace.building.lookup import first_rows
-from steplens.trace.building.nesting import Int64Array, Nesting, innermost_calls
+from steplens.trace.building.lookup import enclosing_rows, first_rows
+from steplens.trace.building.nesting import Int64Array, Nesting
 from steplens.trace.building.steps import step_of
-from steplens.trace.health import HealthLog
+from steplens.trace.health import OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import (
     COLLECTIVE,
     KIND_COMMUNICATION,
     KIND_COMPUTE,
     KIND_COPY,
     NAME,
-    RECEIVE,
+    SCHEMA,
     SCOPE_BACKWARD,
     SCOPE_FUNCTION,
-    SEND,
 )
-
-_ELEMENT_BYTES = {
-    **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
-    **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
-    **dict.fromkeys(("Float", "Int"), 4),
-    **dict.fromkeys(("Double", "Long"), 8),
-}
 
 
 def with_kind(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -100,77 +90,23 @@ def link_launches(
 
 def _ops_around_launches(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
     """Id of the innermost call around each task's launch point on its thread, null where there is none."""
-    point, pid, tid = (tasks[column].fill_null(-1).to_numpy() for column in ("launch_ns", "launch_pid", "launch_tid"))
-    start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    innermost_ops = np.full(len(point), -1, dtype=np.int64)
-    bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
-    for low, high in itertools.pairwise(bounds):
-        rows = np.flatnonzero((pid == ops["pid"][int(low)]) & (tid == ops["tid"][int(low)]))
-        if len(rows):
-            parent = nesting.parent[low:high]
-            local = innermost_calls(start[low:high], end[low:high], np.where(parent < 0, -1, parent - low), point[rows])
-            innermost_ops[rows] = np.where(local < 0, -1, local + low)
-    series = pl.Series("op", innermost_ops)
-    calls: pl.Series = series.set(series < 0, None).cast(pl.Int32)
-    return calls
+    points = tasks.select("launch_ns", "launch_pid", "launch_tid")
+    return enclosing_rows(points, ops, lane, nesting.parent).cast(pl.Int32)
 
 
 def report_unlinked(kernels: pl.DataFrame, health: HealthLog) -> None:
     """Report the device tasks that have no operator."""
     lost = int(kernels.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COMMUNICATION]))["op"].null_count())
     if lost:
-        health.add(
-            "kernels_without_operator",
-            "warning",
-            lost,
-            "device tasks have no operator that launched them",
-            "device time per operator",
-        )
+        message = "device tasks have no operator that launched them"
+        health.add("kernels_without_operator", WARNING, lost, message, OPERATOR_DEVICE_TIMES)
 
 
 def communication_rows(kernels: pl.DataFrame) -> pl.DataFrame:
-    """The communication tasks as rows of ``communication``; size, group and kind where the source records them."""
+    """The communication tasks as rows of ``communication``, of a source that tells no more of them than of its other tasks."""
     tasks = kernels.filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION)
-    task_columns = set(tasks.columns)
-
-    def text_column(column: str) -> pl.Expr:
-        return pl.col(column).cast(pl.String) if column in task_columns else pl.lit(None, dtype=pl.String)
-
-    def integer_column(column: str) -> pl.Expr:
-        return pl.col(column).cast(pl.Int64) if column in task_columns else pl.lit(None, dtype=pl.Int64)
-
-    operation = text_column("collective").str.to_lowercase().fill_null("")
-    kind = (
-        pl.when(operation.str.contains("recv"))
-        .then(pl.lit(RECEIVE))
-        .when(operation.str.contains("send"))
-        .then(pl.lit(SEND))
-        .otherwise(pl.lit(COLLECTIVE))
-    )
-    element_bytes = text_column("dtype").replace_strict(_ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
-    return tasks.select(
-        name="name",
-        kind=kind.cast(NAME),
-        operation=pl.when(operation != "").then(operation).cast(NAME),
-        group=text_column("group").cast(NAME),
-        ranks=integer_column("group_size").cast(pl.Int32),
-        elements=integer_column("elements"),
-        bytes=integer_column("elements") * element_bytes,
-        dtype=text_column("dtype").cast(NAME),
-        start_ns="start_ns",
-        end_ns="end_ns",
-        launch_ns=integer_column("launch_ns"),
-        correlation=integer_column("correlation"),
-        device="device",
-        stream="stream",
-        op=integer_column("op").cast(pl.Int32),
-        step="step",
-        peer=pl.when(kind == RECEIVE)
-        .then(integer_column("source"))
-        .when(kind == SEND)
-        .then(integer_column("destination"))
-        .cast(pl.Int32),
-    )
+    columns = [name for name in SCHEMA["communication"] if name in tasks.columns and name not in ("kind", "bytes")]
+    return tasks.select(*columns, kind=pl.lit(COLLECTIVE, dtype=NAME))
 
 
 def device_steps(tasks: list[pl.DataFrame], steps: pl.DataFrame, ops: pl.DataFrame | None) -> list[pl.Series]:

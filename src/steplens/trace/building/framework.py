@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.common import rundir
 from steplens.trace.trace import Trace
 
 PYTORCH, MINDSPORE = "PyTorch", "MindSpore"
@@ -11,8 +12,6 @@ PYTORCH, MINDSPORE = "PyTorch", "MindSpore"
 UNKNOWN = ""
 
 _MINDSPORE_FORMATS = ("mindspore", "minddata")
-_MINDSPORE_RUN = "_ascend_ms"
-_PYTORCH_RUN = "_ascend_pt"
 #: names that only one of the two has: operators and autograd of PyTorch, full names of MindSpore's graphs
 _PYTORCH_NAMES = r"^(?:aten|torch|autograd|c10d|torchvision|torch_npu)::"
 _MINDSPORE_NAMES = r"^(?:Default|Gradients)/"
@@ -30,9 +29,9 @@ def _detect_framework(trace: Trace) -> str:
     if "torch_version" in meta or "torch_npu_version" in meta:
         return PYTORCH
     for part in reversed(trace.source.parts):
-        if part.endswith(_MINDSPORE_RUN):
+        if part.endswith(rundir.MINDSPORE_RUN_SUFFIX):
             return MINDSPORE
-        if part.endswith(_PYTORCH_RUN):
+        if part.endswith(rundir.RUN_SUFFIX):
             return PYTORCH
     for table in ("ops", "kernels"):
         names = trace.required(table).select(pl.col("name").cast(pl.String).unique()).collect()["name"].drop_nulls()

@@ -1,9 +1,13 @@
-"""Finding rows by number, on columns whose numbers rise nearly everywhere, as those of a trace do."""
+"""Finding rows: by number, on columns whose numbers rise nearly everywhere, and by a moment on a thread."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import polars as pl
+
+from steplens.trace.building.nesting import Int64Array, innermost_calls
 
 
 def first_rows(keys: pl.Series, wanted: pl.Series) -> pl.Series:
@@ -31,3 +35,29 @@ def first_rows(keys: pl.Series, wanted: pl.Series) -> pl.Series:
     found = order[position]
     series: pl.Series = pl.Series(found if rows is None else rows[found], dtype=pl.UInt32).set(missing, None)
     return series
+
+
+def enclosing_rows(points: pl.DataFrame, calls: pl.DataFrame, lane: Int64Array, parent: Int64Array) -> pl.Series:
+    """Row of the innermost call around each point; null where none is.
+
+    Args:
+        points: time (ns), process and thread, whatever these columns are called; shape (m,). A point without them lies nowhere.
+        calls: with pid, tid, start_ns and end_ns; shape (n,).
+        lane: number of the thread of each call, which does not fall.
+        parent: row of the call around each call, -1 for a root.
+
+    Returns:
+        Int64, shape (m,).
+    """
+    time, pid, tid = (column.fill_null(-1).to_numpy() for column in points.get_columns())
+    start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+    innermost: Int64Array = np.full(len(time), -1, dtype=np.int64)
+    bounds = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1], True])
+    for low, high in itertools.pairwise(bounds):
+        rows = np.flatnonzero((pid == calls["pid"][int(low)]) & (tid == calls["tid"][int(low)]))
+        if len(rows):
+            outer = parent[low:high]
+            local = innermost_calls(start[low:high], end[low:high], np.where(outer < 0, -1, outer - low), time[rows])
+            innermost[rows] = np.where(local < 0, -1, local + low)
+    result: pl.Series = pl.Series(innermost).set(pl.Series(innermost < 0), None)
+    return result

@@ -30,13 +30,8 @@ def find_steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.Data
         return None
     unique = step_ranges.unique("id", keep="first", maintain_order=True)
     if unique.height < step_ranges.height:
-        health.add(
-            "repeated_steps",
-            "warning",
-            step_ranges.height - unique.height,
-            "step numbers occur more than once; the first range of each is used",
-            "step times",
-        )
+        message = "step numbers occur more than once; the first range of each is used"
+        health.add("repeated_steps", WARNING, step_ranges.height - unique.height, message, STEP_TIMES)
     return unique
 
 

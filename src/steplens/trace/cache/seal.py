@@ -108,19 +108,15 @@ def _content_digest(source: Path, size: int) -> str:
     descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if size <= WHOLE_BYTES:
-            digest.update(_read_at(descriptor, 0, WHOLE_BYTES))
+            digest.update(os.pread(descriptor, WHOLE_BYTES, 0))
         else:
-            digest.update(_read_at(descriptor, 0, _END_BYTES))
+            digest.update(os.pread(descriptor, _END_BYTES, 0))
             for place in _sample_places(size):
-                digest.update(_read_at(descriptor, place, _SAMPLE_BYTES))
-            digest.update(_read_at(descriptor, size - _END_BYTES, _END_BYTES))
+                digest.update(os.pread(descriptor, _SAMPLE_BYTES, place))
+            digest.update(os.pread(descriptor, _END_BYTES, size - _END_BYTES))
     finally:
         os.close(descriptor)
     return digest.hexdigest()
-
-
-def _read_at(descriptor: int, place: int, size: int) -> bytes:
-    return os.pread(descriptor, size, place)
 
 
 def _sample_places(size: int) -> list[int]:

@@ -12,6 +12,7 @@ import polars as pl
 
 from steplens.analysis.data_loading.data_pipeline import operations
 from steplens.analysis.data_loading.pipeline_verdict import held_up_by
+from steplens.formats.mindspore import PIPELINE_RAW_COLUMNS
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import write_json
@@ -37,10 +38,7 @@ def write_raw(output: Output, path: Path) -> None:
     interval = output.trace.meta_values().get("pipeline_sampling_interval_ms")
     text = io.StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(
-        ("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length",
-         "output_queue_usage_rate", "sample_interval", "parent_id", "children_id")
-    )  # fmt: skip
+    rows.writerow(PIPELINE_RAW_COLUMNS)
     for row in table.iter_rows(named=True):
         sizes = [_drop_zero_fraction(size) for size in row["queue_sizes"] or []]
         queue = (json.dumps(sizes), row["mean_size"], row["queue_capacity"], row["usage"]) if sizes else ("", "", "", "")

@@ -16,6 +16,7 @@ from steplens.readers.mindspore.device_logs import legacy_framework, legacy_hwts
 from steplens.readers.mindspore.folders import choose_number, nothing_to_read
 from steplens.readers.mindspore.legacy_files import LegacyFiles, find_logs, join_slices
 from steplens.trace.building.build import build_trace
+from steplens.trace.building.communication_marks import communication_kind
 from steplens.trace.health import (
     ERROR,
     HOST_AGAINST_DEVICE,
@@ -27,7 +28,7 @@ from steplens.trace.health import (
     STEP_TIMES,
     HealthLog,
 )
-from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE, RECEIVE, SEND
+from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 
 #: in a graph that fills the data queue in a step of its own
@@ -77,7 +78,7 @@ def _device_tables(logs: LegacyFiles, device: int, health: HealthLog) -> dict[st
     tables["kernels"] = pl.concat(kernels, how="diagonal_relaxed")
     source_tables = []
     if framework.height:
-        source_tables.append(source_rows("framework_raw", framework.select(legacy_framework.FRAMEWORK_COLUMNS)))
+        source_tables.append(source_rows("framework_raw", framework.drop("key")))
     if aicpu.height:
         source_tables.append(source_rows("aicpu_intermediate", legacy_aicpu.intermediate_table(aicpu)))
     if minddata.detect(logs.path):
@@ -144,11 +145,7 @@ def step_tables(points: pl.DataFrame, collectives: pl.DataFrame, device: int) ->
             "stream",
             "start_ns",
             end_ns=pl.max_horizontal("start_ns", "end_ns"),
-            kind=pl.when(task_name.str.contains("(?i)receive"))
-            .then(pl.lit(RECEIVE))
-            .when(task_name.str.contains("(?i)send"))
-            .then(pl.lit(SEND))
-            .otherwise(pl.lit(COLLECTIVE)),
+            kind=communication_kind(task_name),
             operation=task_name.str.extract(_OPERATION).str.to_lowercase(),
             device=pl.lit(device, dtype=pl.Int32),
         ),

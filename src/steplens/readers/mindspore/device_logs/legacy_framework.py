@@ -30,11 +30,6 @@ _GE_FORMATS = {
     0: "NCHW", 1: "NHWC", 2: "ND", 3: "NC1HWC0", 4: "FRACTAL_Z", 29: "FRACTAL_NZ",
 }  # fmt: skip
 
-#: columns of framework_raw_<rank>.csv
-FRAMEWORK_COLUMNS = (
-    "task_id", "stream_id", "block_dim", "full_kernel_name", "op_name", "kernel_name", "kernel_type", "subgraph", "op_info",
-)  # fmt: skip
-
 _TASKS = {"task_id": pl.Int64, "stream_id": pl.Int64, "block_dim": pl.Int64, "full_kernel_name": pl.String}
 
 

@@ -68,11 +68,8 @@ def decode_log(data: bytes, health: HealthLog) -> pl.DataFrame:
     frame = pl.DataFrame(
         {
             "kind": kind[valid].astype(np.int64),
-            "core": records["core"].astype(np.int64),
-            "block": records["block"].astype(np.int64),
-            "task": records["task"].astype(np.int64),
             "tick": tick[valid].astype(np.int64),
-            "stream": records["stream"].astype(np.int64),
+            **{name: records[name].astype(np.int64) for name in ("core", "block", "task", "stream")},
         }
     )
     return frame.with_columns(key=task_key(pl.col("task"), pl.col("stream"))).select(list(_SCHEMA))

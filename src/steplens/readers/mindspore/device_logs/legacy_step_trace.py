@@ -64,11 +64,7 @@ def decode_training_trace(data: bytes, health: HealthLog, *, skip_first: bool = 
             "time": records["count"].astype(np.int64) * TICK_NS,
         }
     ).filter(pl.col("step") > int(skip_first))
-    steps = frame.group_by("step", maintain_order=True).agg(
-        forward_ns=pl.col("time").filter(pl.col("tag") == _FORWARD).first(),
-        backward_ns=pl.col("time").filter(pl.col("tag") == _BACKWARD).first(),
-        end_ns=pl.col("time").filter(pl.col("tag") == _END).first(),
-    )
+    steps = frame.group_by("step", maintain_order=True).agg(*_first_times(_FORWARD, _BACKWARD, _END))
     collectives = frame.filter(pl.col("tag").is_between(_BACKWARD + 1, _END - 1))
     return _complete_points(steps.with_columns(model_id=pl.lit(None, dtype=pl.Int64)), collectives, health)
 
@@ -90,27 +86,28 @@ def decode_track(data: bytes, health: HealthLog) -> Points:
         }
     )
     in_steps = frame.filter(pl.col("tag").is_in([_TRACK_FORWARD, _TRACK_BACKWARD, _TRACK_END]))
-    steps = in_steps.group_by("model_id", "step", maintain_order=True).agg(
-        forward_ns=pl.col("time").filter(pl.col("tag") == _TRACK_FORWARD).first(),
-        backward_ns=pl.col("time").filter(pl.col("tag") == _TRACK_BACKWARD).first(),
-        end_ns=pl.col("time").filter(pl.col("tag") == _TRACK_END).first(),
-    )
+    points = _first_times(_TRACK_FORWARD, _TRACK_BACKWARD, _TRACK_END)
+    steps = in_steps.group_by("model_id", "step", maintain_order=True).agg(*points)
     low, high = _TRACK_COLLECTIVES
     return _complete_points(steps, frame.filter(pl.col("tag").is_between(low, high - 1)), health)
+
+
+def _first_times(*tags: int) -> list[pl.Expr]:
+    """The first times of the marks of a step: forward, backward and end."""
+    names = ("forward_ns", "backward_ns", "end_ns")
+    return [pl.col("time").filter(pl.col("tag") == tag).first().alias(name) for name, tag in zip(names, tags, strict=True)]
 
 
 def _decode_records(data: bytes, layout: np.dtype[np.void], health: HealthLog) -> npt.NDArray[np.void]:
     record_count = len(data) // layout.itemsize
     if len(data) % layout.itemsize:
-        health.add(
-            "truncated_file", ERROR, 1, "the step trace breaks off inside a record, which was left out", (STEP_TIMES, STEP_PHASES)
-        )
+        message = "the step trace breaks off inside a record, which was left out"
+        health.add("truncated_file", ERROR, 1, message, (STEP_TIMES, STEP_PHASES))
     records = np.frombuffer(data, dtype=layout, count=record_count)
     possible = records["count"] < LATEST_TICK
     if lost := int((~possible).sum()):
-        health.add(
-            "damaged_records", WARNING, lost, "records of the step trace have an impossible time", (STEP_TIMES, STEP_PHASES)
-        )
+        message = "records of the step trace have an impossible time"
+        health.add("damaged_records", WARNING, lost, message, (STEP_TIMES, STEP_PHASES))
     return records[possible]
 
 

@@ -17,14 +17,9 @@ _LARGEST = 1e15
 RUNS = {
     "level": pl.String,
     "step": pl.Int64,
-    "side": pl.String,
-    "type": pl.String,
-    "name": pl.String,
-    "full_name": pl.String,
+    **dict.fromkeys(("side", "type", "name", "full_name"), pl.String),
     "duration_us": pl.Float64,
-    "shapes": pl.String,
-    "block_dim": pl.String,
-    "grid_dim": pl.String,
+    **dict.fromkeys(("shapes", "block_dim", "grid_dim"), pl.String),
 }
 #: sums per step and type; the key of "kernel" sums is the kernel's name
 SUMS = {

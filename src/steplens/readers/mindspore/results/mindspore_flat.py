@@ -6,6 +6,7 @@ communication. Of several sources of the same times the most exact one counts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +115,7 @@ class _Reader:
         self._parallel_strategy()
         self._dynamic_shapes()
         if self._rank in self._folder.data_ranks:
-            for name, frame in minddata.tables(
-                self._folder.path, self._rank, self._health, clock_offset_ns=clock_offset_ns
-            ).items():
-                self._add(name, frame)
+            self._add_all(minddata.tables(self._folder.path, self._rank, self._health, clock_offset_ns=clock_offset_ns))
         if host:
             self._host()
         self._add("source_tables", pl.concat(self._kept) if self._kept else pl.DataFrame())
@@ -135,6 +133,10 @@ class _Reader:
             return
         parts = [self._tables[name], frame] if name in self._tables else [frame]
         self._tables[name] = pl.concat(parts, how="diagonal_relaxed")
+
+    def _add_all(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        for name, frame in tables.items():
+            self._add(name, frame)
 
     def _keep(self, table: str, frame: pl.DataFrame) -> None:
         if frame.height:
@@ -172,7 +174,8 @@ class _Reader:
                     self._add(name, frame)
 
     def _device_tasks(self) -> None:
-        framework = mindspore_kernels.framework_table(self._file("framework"), self._health)
+        path = self._file("framework")
+        framework = pl.DataFrame() if path is None else mindspore_tables.framework_raw(path, self._health)
         self._keep("framework_raw", framework)
         cores = self._core_tasks(framework)
         on_ai_cpu = self._ai_cpu()
@@ -224,15 +227,12 @@ class _Reader:
 
     def _read_cpu_operators(self) -> None:
         if (path := self._file("cpu_operators")) is not None:
-            cpu_tables = mindspore_cpu.read_tables(path, self._file("cpu_framework"), self._rank, self._health)
-            for name, frame in cpu_tables.items():
-                self._add(name, frame)
+            self._add_all(mindspore_cpu.read_tables(path, self._file("cpu_framework"), self._rank, self._health))
         if self._info.get("writer") == "steplens":
             recorded: dict[str, list[pl.DataFrame]] = {}
             add_findings(self._info, self._health)
             mindspore_windows.add_loop(self._info, self._rank, recorded, self._health)
-            for name, frames in recorded.items():
-                self._add(name, pl.concat(frames))
+            self._add_all({name: pl.concat(frames) for name, frames in recorded.items()})
         if (path := self._file("cpu_timeline")) is not None and "steps" not in self._tables and "ops" in self._tables:
             steps = mindspore_timeline.try_read(mindspore_timeline.cpu_steps, path, self._rank, self._health).get("steps")
             ops = self._tables["ops"]
@@ -279,8 +279,7 @@ class _Reader:
         first = mindspore_cluster.stage_first_rank(self._rank, stages or 1, size or 1) if size else 0
         collectives = mindspore_cluster.read_collectives(path, first, self._health)
         self._keep("hccl_raw", collectives.pop("hccl_raw", pl.DataFrame()))
-        for name, frame in collectives.items():
-            self._add(name, frame)
+        self._add_all(collectives)
 
     def _parallel_strategy(self) -> None:
         if (path := self._file("strategy")) is not None:
@@ -307,8 +306,7 @@ class _Reader:
             return
         records = mindspore_host.read_host_records(path, self._health)
         self._keep(HOST_INFO, records.rows)
-        for name, frame in mindspore_host.tables_on_same_clock(records.tables(), self._tables, path.name, self._health).items():
-            self._add(name, frame)
+        self._add_all(mindspore_host.tables_on_same_clock(records.tables(), self._tables, path.name, self._health))
 
     def _report_clock(self, tables: dict[str, pl.DataFrame]) -> None:
         """Say so where the times of the device are those of its own clock."""

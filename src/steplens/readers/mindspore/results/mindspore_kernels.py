@@ -7,12 +7,11 @@ from pathlib import Path
 import polars as pl
 
 from steplens.common.errors import InputError
-from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
+from steplens.readers.common.ascend_csv_file import complete_rows, has_required_columns, read_table
 from steplens.readers.common.milliseconds import ms_text_ns
 from steplens.readers.mindspore.device_logs import legacy_hwts
 from steplens.readers.mindspore.device_logs.legacy_device import core_kernels
 from steplens.readers.mindspore.device_logs.legacy_framework import kernel_columns
-from steplens.readers.mindspore.results import mindspore_tables
 from steplens.trace.building.communication_marks import is_collective, is_part
 from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_DETAILS, WARNING, HealthLog
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_OTHER
@@ -47,9 +46,7 @@ def read_timeline_data(path: Path, rank: int, health: HealthLog, *, micro: bool 
             "length": ms_text_ns(table.text("duration(ms)").cast(pl.String)),
         }
     )
-    complete = rows.drop_nulls(["name", "start_ns", "length"])
-    if lost := rows.height - complete.height:
-        health.add("damaged_rows", ERROR, lost, f"rows of {path.name} have no time and were left out", KERNEL_CALLS)
+    complete = complete_rows(rows, ["name", "start_ns", "length"], path.name, health, KERNEL_CALLS)
     return complete.select(
         "name",
         "stream",
@@ -126,11 +123,9 @@ def aicpu_kernels(path: Path, table: pl.DataFrame, rank: int, health: HealthLog)
         ms_text_ns(table[name]) if in_ms else table[name].cast(pl.Int64, strict=False) * 1000 for name in ("run_start", "run_end")
     ]
     rows = table.with_row_index("id").with_columns(times[0].alias("start_ns"), times[1].alias("end_ns"))
-    complete = rows.drop_nulls(["start_ns", "end_ns"]).filter(
-        (pl.col("end_ns") >= pl.col("start_ns")) & pl.col("start_ns").is_between(0, _LIMIT_NS)
-    )
-    if lost := rows.height - complete.height:
-        health.add("damaged_rows", ERROR, lost, f"rows of {path.name} have no time and were left out", KERNEL_CALLS)
+    is_possible = (pl.col("end_ns") >= pl.col("start_ns")) & pl.col("start_ns").is_between(0, _LIMIT_NS)
+    rows = rows.with_columns(pl.when(is_possible).then("start_ns"))
+    complete = complete_rows(rows, ["start_ns", "end_ns"], path.name, health, KERNEL_CALLS)
     wait = (pl.col("dispatch_time") * 1_000_000).round().cast(pl.Int64, strict=False)
     kernels = complete.select(
         pl.col("id").cast(pl.Int32),
@@ -148,8 +143,3 @@ def aicpu_kernels(path: Path, table: pl.DataFrame, rank: int, health: HealthLog)
     metrics = complete.select(pl.col("id").cast(pl.Int32), *stored).unpivot(stored, index="id").drop_nulls("value")
     names = {name: f"{name.replace('_', ' ').title()}(ms)" for name in stored}
     return kernels, metrics.select(kernel="id", name=pl.col("variable").replace_strict(names), value="value")
-
-
-def framework_table(path: Path | None, health: HealthLog) -> pl.DataFrame:
-    """``framework_raw_<rank>.csv``; empty where there is none."""
-    return pl.DataFrame() if path is None else mindspore_tables.framework_raw(path, health)

@@ -22,10 +22,10 @@ from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables
-from steplens.readers.mindspore.folders import list_children
+from steplens.readers.mindspore.folders import list_children, nothing_to_read
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.building.build import build_trace
-from steplens.trace.building.communication_marks import COMMUNICATION_CORE
+from steplens.trace.building.communication_marks import COMMUNICATION_CORE, communication_kind
 from steplens.trace.health import (
     COMMUNICATION_TIMES,
     ERROR,
@@ -38,7 +38,7 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, RECEIVE, SCHEMA, SEND
+from steplens.trace.schema import KIND_COMMUNICATION, SCHEMA
 from steplens.trace.trace import Trace
 
 _FILE = re.compile(r"^(step_trace|task_time|hccl|msprof)_(\d{1,9})_(\d{1,12})_(\d{1,12})\.json$")
@@ -90,7 +90,9 @@ def read_trace(path: Path) -> Trace:
         InputError: it holds no timelines, of several devices, or none that can be read.
     """
     device_folders = [
-        (number, folder) for number, folder in _device_folders(path) if any(map(_is_timeline, list_children(folder / "timeline")))
+        (number, folder)
+        for number, folder in _device_folders(path)
+        if any(map(_match_timeline, list_children(folder / "timeline")))
     ]
     if len(device_folders) != 1:
         problem = "holds timelines of several devices" if device_folders else "holds no timelines per iteration"
@@ -112,8 +114,7 @@ def read_trace(path: Path) -> Trace:
         tables["communication"] = operations.with_columns(device=pl.lit(device, dtype=pl.Int32))
     _report_steps(tables, files, health)
     if not {"kernels", "step_points"} & set(tables):
-        reasons = "; ".join(dict.fromkeys(finding.message for finding in health.findings))
-        raise InputError(path, "holds timelines in which nothing can be read", reasons)
+        raise nothing_to_read(path, "timelines", health)
     for name in ("api", "threads"):
         if name in device_tables:
             tables[name] = device_tables[name]
@@ -131,10 +132,6 @@ def read_trace(path: Path) -> Trace:
 
 def _match_timeline(file: Path) -> re.Match[str] | None:
     return _FILE.match(file.name)
-
-
-def _is_timeline(file: Path) -> bool:
-    return _match_timeline(file) is not None
 
 
 def _device_folders(path: Path) -> list[tuple[int, Path]]:
@@ -271,22 +268,12 @@ def _collective_operations(paths: list[Path], offset_ns: int, health: HealthLog)
             continue
         start, length = _to_ns(event.get("ts"), offset_ns), _to_ns(event.get("dur"))
         if start is not None and length is not None and length >= 0:
-            rows.append(
-                (name, _collective_kind(name), _OPERATION.findall(name)[-1].lower().replace("_", ""), start, start + length)
-            )
-    names = ("name", "kind", "operation", "start_ns", "end_ns")
-    schema = {**dict.fromkeys(names[:3], pl.String()), **dict.fromkeys(names[3:], pl.Int64())}
+            rows.append((name, _OPERATION.findall(name)[-1].lower().replace("_", ""), start, start + length))
+    schema = {"name": pl.String, "operation": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
     frame = pl.DataFrame(rows, schema=schema, orient="row").unique(["name", "start_ns", "end_ns"], maintain_order=True)
     if not frame.height and paths:
         health.add("no_communication", INFO, 1, "the timelines name no collective", COMMUNICATION_TIMES)
-    return frame.with_columns(stream=pl.lit(None, dtype=pl.Int64))
-
-
-def _collective_kind(name: str) -> str:
-    lower = name.lower()
-    if "receive" in lower:
-        return RECEIVE
-    return SEND if "send" in lower else COLLECTIVE
+    return frame.with_columns(kind=communication_kind(pl.col("name")), stream=pl.lit(None, dtype=pl.Int64))
 
 
 def _communication_kernels(operations: pl.DataFrame) -> pl.DataFrame:

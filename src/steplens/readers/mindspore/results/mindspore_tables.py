@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.formats import mindspore as files
 from steplens.readers.common.ascend_csv_file import TextTable, has_required_columns, read_table
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.health import INFO, KERNEL_DETAILS, KERNEL_TIMES, MEMORY, WARNING, HealthLog
@@ -20,51 +21,6 @@ _FRACTION_BELOW = 2.0
 #: doubles near 1.7e12 ms resolve 0.0003 ms
 _ROUNDING_MS = 0.001
 _LARGEST = 2.0**62
-
-#: new name -> the names it has had
-OPERATOR_TYPES = {
-    "kernel_type": ("kernel_type", "op_type"),
-    "task_time": ("task_time", "total_time", "execution_time"),
-    "execution_frequency": ("execution_frequency",),
-    "percent": ("percent",),
-}
-OPERATOR_DETAILS = {
-    "full_kernel_name": ("full_kernel_name", "full_kernel_time", "full_op_name"),
-    "task_duration": ("task_duration", "execution_time"),
-    "execution_frequency": ("execution_frequency",),
-    "task_type": ("task_type",),
-}
-AICPU = {
-    "serial_num": ("serial_num", "serial_number"),
-    "kernel_type": ("kernel_type", "node_type_name"),
-    "total_time": ("total_time", "total_time(ms)"),
-    "dispatch_time": ("dispatch_time", "dispatch_time(ms)"),
-    "execution_time": ("execution_time",),
-    "run_start": ("run_start",),
-    "run_end": ("run_end",),
-}
-FRAMEWORK = {
-    "task_id": ("task_id",),
-    "stream_id": ("stream_id",),
-    "block_dim": ("block_dim",),
-    "full_kernel_name": ("full_kernel_name", "full_op_name"),
-    "op_name": ("op_name",),
-    "kernel_name": ("kernel_name",),
-    "kernel_type": ("kernel_type", "op_type"),
-    "subgraph": ("subgraph",),
-    "op_info": ("op_info",),
-    "model_id": ("model_id",),
-    "task_type": ("task_type",),
-}
-FLOPS = {
-    "full_kernel_name": ("full_kernel_name",),
-    "MFLOPs(10^6 cube)": ("MFLOPs(10^6 cube)", "FLOPs"),
-    "GFLOPS(10^9 cube)": ("GFLOPS(10^9 cube)", "FLOPS"),
-    "FLOPS utilization(cube)": ("FLOPS utilization(cube)", "FLOPS utilization"),
-    "MFLOPs(10^6 vector)": ("MFLOPs(10^6 vector)",),
-    "GFLOPS(10^9 vector)": ("GFLOPS(10^9 vector)",),
-    "FLOPS utilization(vec)": ("FLOPS utilization(vec)",),
-}
 
 
 def read_renamed_columns(
@@ -80,16 +36,16 @@ def read_renamed_columns(
 
     Args:
         path: the file.
-        columns: new name -> the names it has had.
+        columns: name -> the names it had before.
         needed: new names without which the file says nothing.
         health: gets what is wrong.
         unsafe: what the loss of the file makes unsafe.
         open_end: see ``read_table``.
     """
     table = read_table([path], health, unsafe, open_end=open_end)
-    if not has_required_columns(table, path.name, health, unsafe, *(columns[name] for name in needed)):
+    if not has_required_columns(table, path.name, health, unsafe, *((name, *columns[name]) for name in needed)):
         return pl.DataFrame()
-    name_of = {new: exact_column(table, names) for new, names in columns.items()}
+    name_of = {new: _exact_column(table, (new, *names)) for new, names in columns.items()}
     # FLOPs and FLOPS differ by the case of one letter only
     cells = {new: table.frame[name].str.strip_chars() for new, name in name_of.items() if name is not None}
     frame = pl.DataFrame({new: cell.set(cell.is_in(("", "N/A")), None) for new, cell in cells.items()})
@@ -99,7 +55,7 @@ def read_renamed_columns(
     return complete
 
 
-def exact_column(table: TextTable, names: tuple[str, ...]) -> str | None:
+def _exact_column(table: TextTable, names: tuple[str, ...]) -> str | None:
     """The file's name of a column: literally one of the names, else one that differs by case and blanks only."""
     literal = next((name for name in names if name in table.frame.columns), None)
     return literal or table.find(*names)
@@ -107,12 +63,10 @@ def exact_column(table: TextTable, names: tuple[str, ...]) -> str | None:
 
 def operator_types(path: Path, health: HealthLog) -> pl.DataFrame:
     """``aicore_intermediate_<rank>_type.csv``: kernel_type, task_time (ms), execution_frequency, percent (0 to 100)."""
-    frame = read_renamed_columns(path, OPERATOR_TYPES, ("kernel_type", "task_time"), health, KERNEL_TIMES)
+    frame = read_renamed_columns(path, files.OPERATOR_TYPE_COLUMNS, ("kernel_type", "task_time"), health, KERNEL_TIMES)
     if not frame.height:
         return frame
-    frame = frame.with_columns(
-        _float_column("task_time"), *(_float_column(name) for name in ("percent",) if name in frame.columns)
-    )
+    frame = frame.with_columns(_float_column(name) for name in ("task_time", "percent") if name in frame.columns)
     if "execution_frequency" in frame.columns:
         frame = frame.with_columns(pl.col("execution_frequency").cast(pl.Int64, strict=False))
     frame = frame.drop_nulls("task_time")
@@ -132,13 +86,13 @@ def operator_types(path: Path, health: HealthLog) -> pl.DataFrame:
 
 def operator_details(path: Path, health: HealthLog) -> pl.DataFrame:
     """``aicore_intermediate_<rank>_detail.csv``: full_kernel_name, task_duration (ms), execution_frequency, task_type."""
-    frame = read_renamed_columns(path, OPERATOR_DETAILS, ("full_kernel_name", "task_duration"), health, KERNEL_TIMES)
+    frame = read_renamed_columns(path, files.OPERATOR_DETAIL_COLUMNS, ("full_kernel_name", "task_duration"), health, KERNEL_TIMES)
     return frame.with_columns(_float_column("task_duration")).drop_nulls("task_duration") if frame.height else frame
 
 
 def aicpu_intermediate(path: Path, health: HealthLog) -> pl.DataFrame:
     """``aicpu_intermediate_<rank>.csv``: one row per run of a kernel, times in ms, run_start and run_end as stored text."""
-    frame = read_renamed_columns(path, AICPU, ("kernel_type", "total_time"), health, KERNEL_TIMES)
+    frame = read_renamed_columns(path, files.AICPU_COLUMNS, ("kernel_type", "total_time"), health, KERNEL_TIMES)
     if not frame.height:
         return frame
     times = [name for name in ("total_time", "dispatch_time", "execution_time") if name in frame.columns]
@@ -160,26 +114,26 @@ def aicpu_text(path: Path, health: HealthLog) -> pl.DataFrame:
         health.add("unreadable_file", WARNING, 1, f"{path.name} cannot be read ({error.strerror or error})", KERNEL_TIMES)
         return pl.DataFrame()
     rows = [fields for line in lines if len(fields := line.split()) == 6 and fields[0].isdigit()]
-    names = [name for name in AICPU if name != "execution_time"]
+    names = [name for name in files.AICPU_COLUMNS if name != "execution_time"]
     frame = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
     return frame.with_columns(_float_column(name) for name in names[2:4]).drop_nulls("total_time")
 
 
 def framework_raw(path: Path, health: HealthLog) -> pl.DataFrame:
     """``framework_raw_<rank>.csv`` of 8, 9, 10 or 11 columns, as text; op_name and kernel_name filled from the full name."""
-    frame = read_renamed_columns(path, FRAMEWORK, ("full_kernel_name",), health, KERNEL_DETAILS)
+    frame = read_renamed_columns(path, files.FRAMEWORK_COLUMNS, ("full_kernel_name",), health, KERNEL_DETAILS)
     if not frame.height:
         return frame
     last = pl.col("full_kernel_name").str.split("/").list.last()
     if "kernel_name" not in frame.columns:
         # the oldest form calls the last part op_name
         frame = frame.with_columns(kernel_name=last, op_name=pl.col("full_kernel_name"))
-    return frame.select([name for name in FRAMEWORK if name in frame.columns])
+    return frame.select([name for name in files.FRAMEWORK_COLUMNS if name in frame.columns])
 
 
 def flops(path: Path, health: HealthLog) -> pl.DataFrame:
     """``flops_<rank>.txt`` of 4, 5 or 7 columns, by their names; numbers. MindSpore ends its last line or does not."""
-    frame = read_renamed_columns(path, FLOPS, ("full_kernel_name",), health, KERNEL_DETAILS, open_end=True)
+    frame = read_renamed_columns(path, files.FLOPS_COLUMNS, ("full_kernel_name",), health, KERNEL_DETAILS, open_end=True)
     return frame.with_columns(_float_column(name) for name in frame.columns[1:]) if frame.height else frame
 
 

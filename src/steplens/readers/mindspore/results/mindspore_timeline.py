@@ -42,10 +42,7 @@ class _Event(msgspec.Struct):
 
 
 _COLUMNS = {
-    "name": pl.String,
-    "full_name": pl.String,
-    "type": pl.String,
-    "lane": pl.String,
+    **dict.fromkeys(("name", "full_name", "type", "lane"), pl.String),
     "pid": pl.Int64,
     "ts": pl.Float64,
     "dur": pl.Float64,

@@ -25,6 +25,7 @@ from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.common.side_files import read_json
 from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.readers.mindspore import minddata
+from steplens.readers.mindspore.folders import list_children, nothing_to_read
 from steplens.readers.mindspore.mindspore_folder import open_folder
 from steplens.readers.mindspore.windows import mindspore_cpu, mindspore_python
 from steplens.readers.steplens_run.run_directory import open_window
@@ -128,9 +129,9 @@ def read_trace(path: Path, rank: int, step_list: Sequence[int] | None = None) ->
 
 def _missing_windows_error(path: Path, rank: int, health: HealthLog) -> InputError:
     """Why the windows of a rank give no trace, and what helps."""
-    reasons = list(dict.fromkeys(finding.message for finding in health.findings))
     if any(finding.check != "not_collected" for finding in health.findings):
-        return InputError(path, f"holds windows of rank {rank} in which nothing can be read", "; ".join(reasons))
+        return nothing_to_read(path, f"windows of rank {rank}", health)
+    reasons = list(dict.fromkeys(finding.message for finding in health.findings))
     reasons.append("call start() before the steps that are to be recorded, and stop() behind them")
     return InputError(path, f"has nothing that was recorded of rank {rank}", "; ".join(reasons))
 
@@ -156,7 +157,7 @@ def _read_window(
             parts.setdefault(name, []).append(frame)
     elif state.get("empty") is True:
         health.add("not_collected", INFO, 1, f"nothing was launched in the window {folder.name}{_describe_span(span)}")
-    elif state.get("state") == "collected" and _has_operators(state):
+    elif state.get("state") == "collected" and state.get("operators") is not False:
         message = f"{launches.name} of {folder.name} is missing, and with it every launch of that window"
         health.add("missing_file", ERROR, 1, message, OPERATOR_CALLS)
     record = folder / FILES["cpu_memory"].format(rank=rank)
@@ -170,8 +171,8 @@ def _read_window(
     elif state.get("memory") is True and state.get("state") == "collected" and state.get("empty") is not True:
         message = f"{record.name} of {folder.name} is missing: memory was asked for and not recorded"
         health.add("missing_file", WARNING, 1, message, MEMORY)
-    for table, name in (("cpu_op_type_info", "cpu_op_type_info"), ("cpu_op_detail_info", "cpu_op_detail_info")):
-        file = folder / f"{name}_{rank}.csv"
+    for table in ("cpu_op_type_info", "cpu_op_detail_info"):
+        file = folder / f"{table}_{rank}.csv"
         if file.is_file() and not state:
             with file.open("rb") as handle:
                 frame = pl.read_csv(handle, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
@@ -332,8 +333,8 @@ def _add_marks(state: dict[str, Any], pid: int, parts: dict[str, list[pl.DataFra
             and all(type(number) is int and 0 <= number < _LATEST_NS for number in row[2:]) and row[2] <= row[3]]  # fmt: skip
     if lost := len(recorded_marks) - len(good):
         health.add("damaged_side_file", WARNING, lost, f"marks in {WINDOW_FILE} are damaged", USER_MARKS)
-    schema = {"domain": pl.String, "message": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "tid": pl.Int64}
     if good:
+        schema = {"domain": pl.String, "message": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "tid": pl.Int64}
         frame = pl.DataFrame(good, schema=schema, orient="row")
         parts.setdefault("marks", []).append(frame.with_columns(pid=pl.lit(pid, pl.Int64)))
 
@@ -393,21 +394,11 @@ def _describe_span(span: tuple[int, int] | None) -> str:
     return f" (from {begin} on, for {(span[1] - span[0]) / 1e9:.3g} s)"
 
 
-def _has_operators(state: dict[str, Any]) -> bool:
-    return state.get("operators") is not False
-
-
 def _window_folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Path]]:
-    try:
-        children = list(raw.iterdir())
-    except OSError:
-        return []
-    folders = []
-    for child in children:
-        name = kind.match(child.name)
-        if name and child.is_dir() and not child.is_symlink():
-            folders.append(((int(name[1]), int(name[2])), child))
-    return sorted(folders)
+    named = ((kind.match(child.name), child) for child in list_children(raw))
+    return sorted(
+        ((int(name[1]), int(name[2])), child) for name, child in named if name and child.is_dir() and not child.is_symlink()
+    )
 
 
 def _visible_files(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from steplens.trace import health
 from steplens.trace.building.checks.common import (
     Tables,
     device_tasks,
@@ -15,18 +16,6 @@ from steplens.trace.building.checks.common import (
     rows_matching_name,
     time_resolution,
     to_int64_array,
-)
-from steplens.trace.health import (
-    ERROR,
-    EVERYTHING,
-    HOST_AGAINST_DEVICE,
-    INFO,
-    KERNEL_WAITS,
-    SHORT_TIMES,
-    STEP_DEVICE_TIMES,
-    WARNING,
-    HealthFinding,
-    finding,
 )
 
 #: what converting the device's clock to the host's may be off without anything being wrong
@@ -50,7 +39,7 @@ _WAIT_FOR_DEVICE = r"(?i)(device|ctx|context)synchronize$|synchronizedevice(with
 _HOST_TABLES = ("ops", "api", "python")
 
 
-def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
+def tasks_before_launch(tables: Tables) -> Iterator[health.HealthFinding]:
     """No device task starts before the call that launched it; the clock of the device is early otherwise, or the link is wrong.
 
     A few tasks that are early by microseconds only show how well the two clocks agree.
@@ -65,18 +54,26 @@ def tasks_before_launch(tables: Tables) -> Iterator[HealthFinding]:
         return
     most = _format_aggregate(early.max())
     if int(early.max()) < _SMALL_NS and len(early) < _FEW_SHARE * tasks.height:
-        severity, so = INFO, f"by up to {most}: the clocks of host and device agree to about that"
+        severity, so = health.INFO, f"by up to {most}: the clocks of host and device agree to about that"
     else:
-        severity = ERROR if 2 * len(early) > tasks.height else WARNING
+        severity = health.ERROR if 2 * len(early) > tasks.height else health.WARNING
         so = (
             f"by {_format_aggregate(early.median())} in the middle and {most} at most: the clock of the device is "
             "early by at least that, or they are linked to the wrong calls"
         )
     message = f"{len(early)} of {tasks.height} device tasks start before the call that launched them, {so}"
-    yield finding("tasks_before_launch", severity, len(early), message, KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
+    yield health.finding(
+        "tasks_before_launch",
+        severity,
+        len(early),
+        message,
+        health.KERNEL_WAITS,
+        health.HOST_AGAINST_DEVICE,
+        health.STEP_DEVICE_TIMES,
+    )
 
 
-def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
+def device_clock_late(tables: Tables) -> Iterator[health.HealthFinding]:
     """The clock of the device is not late, by two signs.
 
     1. A call that waits for the whole device returns after the end of every task launched before it.
@@ -92,7 +89,7 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
     api = tables.get("api")
     if not tasks.height:
         return
-    unsafe = (KERNEL_WAITS, HOST_AGAINST_DEVICE, STEP_DEVICE_TIMES)
+    unsafe = (health.KERNEL_WAITS, health.HOST_AGAINST_DEVICE, health.STEP_DEVICE_TIMES)
     if api is not None and devices == 1 and api["pid"].n_unique() == 1:
         late = _behind_synchronization(tasks, rows_matching_name(api, _WAIT_FOR_DEVICE))
         if len(late):
@@ -100,7 +97,7 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
                 f"{len(late)} calls that wait for the device return up to {format_duration(late.max())} before its last "
                 "task ends: the clock of the device is late by at least that, or they are linked to the wrong calls"
             )
-            yield finding("device_clock_late", ERROR, len(late), message, *unsafe)
+            yield health.finding("device_clock_late", health.ERROR, len(late), message, *unsafe)
             return
     tasks = tasks.sort("start_ns")
     end = np.maximum.accumulate(to_int64_array(tasks["end_ns"]))
@@ -112,7 +109,7 @@ def device_clock_late(tables: Tables) -> Iterator[HealthFinding]:
             f"within {format_duration(wait.min())}: the clock of the device is late by nearly that, or something that "
             "was not recorded kept it busy"
         )
-        yield finding("device_clock_late", WARNING, len(wait), message, *unsafe)
+        yield health.finding("device_clock_late", health.WARNING, len(wait), message, *unsafe)
 
 
 def _behind_synchronization(tasks: pl.DataFrame, waiting: pl.DataFrame) -> np.typing.NDArray[np.int64]:
@@ -125,7 +122,7 @@ def _behind_synchronization(tasks: pl.DataFrame, waiting: pl.DataFrame) -> np.ty
     return behind[(launched > 0) & (behind > _SYNCHRONIZATION_SLACK_NS)]
 
 
-def out_of_range(tables: Tables) -> Iterator[HealthFinding]:
+def out_of_range(tables: Tables) -> Iterator[health.HealthFinding]:
     """All times lie within a day of each other."""
     middle = _middle_time(tables)
     if middle is None:
@@ -140,7 +137,13 @@ def out_of_range(tables: Tables) -> Iterator[HealthFinding]:
             continue
         outside = pl.any_horizontal((pl.col(columns) < middle - _APART_NS) | (pl.col(columns) > middle + _APART_NS))
         count = int(frame.select(outside.fill_null(False).sum()).item())
-        yield finding("out_of_range", ERROR, count, f"{count} rows of {name} lie more than a day away from the rest", EVERYTHING)
+        yield health.finding(
+            "out_of_range",
+            health.ERROR,
+            count,
+            f"{count} rows of {name} lie more than a day away from the rest",
+            health.EVERYTHING,
+        )
 
 
 def _middle_time(tables: Tables) -> int | None:
@@ -153,7 +156,7 @@ def _middle_time(tables: Tables) -> int | None:
     return None if middle is None else int(middle)  # type: ignore[arg-type]
 
 
-def timestamp_precision(tables: Tables) -> Iterator[HealthFinding]:
+def timestamp_precision(tables: Tables) -> Iterator[health.HealthFinding]:
     """Times are as fine as a nanosecond; old and converted traces have microseconds, or what a double leaves of them."""
     host = [frame["start_ns"] for name in _HOST_TABLES if (frame := tables.get(name)) is not None]
     tasks = device_tasks(tables)
@@ -166,7 +169,9 @@ def timestamp_precision(tables: Tables) -> Iterator[HealthFinding]:
         message = ", ".join(
             f"times of {' and '.join(of)} are multiples of {format_duration(step)}" for step, of in coarse.items()
         )
-        yield finding("timestamp_precision", INFO, 1, f"{message}; lengths of about that say little", SHORT_TIMES)
+        yield health.finding(
+            "timestamp_precision", health.INFO, 1, f"{message}; lengths of about that say little", health.SHORT_TIMES
+        )
 
 
 def _format_aggregate(value: object) -> str:

@@ -6,26 +6,14 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from steplens.trace import health
 from steplens.trace.building.checks.common import Tables, device_tasks, launched_tasks, rows_matching_name
-from steplens.trace.health import (
-    ERROR,
-    INFO,
-    KERNEL_CALLS,
-    KERNEL_TIMES,
-    KERNEL_WAITS,
-    OPERATOR_DEVICE_TIMES,
-    OVERLAP,
-    STEP_DEVICE_TIMES,
-    WARNING,
-    HealthFinding,
-    finding,
-)
 
 #: calls of CUDA and HIP that put a kernel or a graph of kernels on a stream (cudaLaunchHostFunc does not), Ascend's "launch"
 _LAUNCH = r"(?i)^(cu|hip)\w*(launch\w*kernel|graphlaunch)|^(node@)?launch$"
 _COPY = r"(?i)^(cu|hip)\w*mem(cpy|set)"
 
-_OF_DEVICE = (KERNEL_CALLS, KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP, OPERATOR_DEVICE_TIMES)
+_OF_DEVICE = (health.KERNEL_CALLS, health.KERNEL_TIMES, health.STEP_DEVICE_TIMES, health.OVERLAP, health.OPERATOR_DEVICE_TIMES)
 
 
 def launches_device_work(api: pl.DataFrame | None) -> bool:
@@ -33,7 +21,7 @@ def launches_device_work(api: pl.DataFrame | None) -> bool:
     return api is not None and api.height > 0 and rows_matching_name(api, _LAUNCH).height > 0
 
 
-def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
+def launches_without_kernels(tables: Tables) -> Iterator[health.HealthFinding]:
     """Every call that launches device work has a device task with its correlation, and one that works.
 
     What was launched last and has no task was probably still waiting when the recording ended; lost records look the same. CUDA
@@ -50,7 +38,7 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
             message = (
                 f"{launches.height} calls launch device work and no device task was recorded: the trace shows the host alone"
             )
-            yield finding("launches_without_kernels", ERROR, launches.height, message, *_OF_DEVICE)
+            yield health.finding("launches_without_kernels", health.ERROR, launches.height, message, *_OF_DEVICE)
         return
     task_correlations = tasks.select(pl.col("correlation").drop_nulls().unique())
     if not task_correlations.height:
@@ -65,20 +53,20 @@ def launches_without_kernels(tables: Tables) -> Iterator[HealthFinding]:
         unfinished = lost.filter(behind).height
         if lost.height > unfinished:
             message = f"{lost.height - unfinished} of {launches.height} calls that launch device work have no device task"
-            yield finding("launches_without_kernels", WARNING, lost.height - unfinished, message, *_OF_DEVICE)
+            yield health.finding("launches_without_kernels", health.WARNING, lost.height - unfinished, message, *_OF_DEVICE)
         if unfinished:
             message = (
                 f"the last {unfinished} calls that launch device work have no device task: it had not run when the recording "
                 "ended, or was not recorded"
             )
-            yield finding("unfinished_launches", WARNING, unfinished, message, *_OF_DEVICE)
+            yield health.finding("unfinished_launches", health.WARNING, unfinished, message, *_OF_DEVICE)
     copied = copies.join(task_correlations, on="correlation", how="anti").height
     if copied:
         message = f"{copied} of {copies.height} calls that copy or set memory have no task; CUDA records none for an empty copy"
-        yield finding("copies_without_tasks", INFO, copied, message)
+        yield health.finding("copies_without_tasks", health.INFO, copied, message)
 
 
-def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
+def kernels_without_launches(tables: Tables) -> Iterator[health.HealthFinding]:
     """Every device task with a correlation has the call that launched it.
 
     A task that starts before every task whose call is known was probably launched before the recording began; where the calls at
@@ -102,8 +90,8 @@ def kernels_without_launches(tables: Tables) -> Iterator[HealthFinding]:
             f"{early} device tasks at the beginning have no call that launched them: it came before the recording began, or was "
             "not recorded"
         )
-        yield finding("tasks_from_before", INFO, early, message, OPERATOR_DEVICE_TIMES)
+        yield health.finding("tasks_from_before", health.INFO, early, message, health.OPERATOR_DEVICE_TIMES)
     if lost.height > early:
         message = f"{lost.height - early} of {tasks.height} device tasks have no call that launched them"
-        unsafe = (OPERATOR_DEVICE_TIMES, KERNEL_WAITS, STEP_DEVICE_TIMES)
-        yield finding("kernels_without_launches", WARNING, lost.height - early, message, *unsafe)
+        unsafe = (health.OPERATOR_DEVICE_TIMES, health.KERNEL_WAITS, health.STEP_DEVICE_TIMES)
+        yield health.finding("kernels_without_launches", health.WARNING, lost.height - early, message, *unsafe)

@@ -10,30 +10,9 @@ from operator import or_
 import numpy as np
 import polars as pl
 
+from steplens.trace import health
 from steplens.trace.building.checks.common import Tables, device_tasks, format_duration, time_resolution, to_int64_array
 from steplens.trace.building.nesting import Int64Array, Nesting
-from steplens.trace.health import (
-    CALL_STACKS,
-    COMMUNICATION_TIMES,
-    ERROR,
-    GARBAGE_COLLECTION,
-    INFO,
-    KERNEL_CALLS,
-    KERNEL_TIMES,
-    MEMORY,
-    OPERATOR_CALLS,
-    OPERATOR_DEVICE_TIMES,
-    OPERATOR_SELF_TIMES,
-    OPERATOR_TIMES,
-    OVERLAP,
-    RUNTIME_CALLS,
-    STEP_DEVICE_TIMES,
-    STEP_TIMES,
-    USER_MARKS,
-    WARNING,
-    HealthFinding,
-    finding,
-)
 
 #: what the two clock readings of neighbouring tasks may overlap by without anything being wrong
 _JITTER_NS = 1_000
@@ -45,14 +24,14 @@ _COARSE_NS = 1_000
 #: tables of intervals, what they are called in front of users, and what a wrong one makes unsafe; negative lengths of
 #: ``ops`` are found where calls are nested
 _INTERVALS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "kernels": ("device tasks", (KERNEL_TIMES, STEP_DEVICE_TIMES, OVERLAP)),
-    "communication": ("communication operations", (COMMUNICATION_TIMES, OVERLAP)),
-    "api": ("runtime calls", (RUNTIME_CALLS,)),
-    "task_queue": ("tasks of the queue", (RUNTIME_CALLS, OPERATOR_DEVICE_TIMES)),
-    "python": ("Python frames", (CALL_STACKS,)),
-    "steps": ("steps", (STEP_TIMES,)),
-    "marks": ("marks", (USER_MARKS,)),
-    "gc": ("garbage collections", (GARBAGE_COLLECTION,)),
+    "kernels": ("device tasks", (health.KERNEL_TIMES, health.STEP_DEVICE_TIMES, health.OVERLAP)),
+    "communication": ("communication operations", (health.COMMUNICATION_TIMES, health.OVERLAP)),
+    "api": ("runtime calls", (health.RUNTIME_CALLS,)),
+    "task_queue": ("tasks of the queue", (health.RUNTIME_CALLS, health.OPERATOR_DEVICE_TIMES)),
+    "python": ("Python frames", (health.CALL_STACKS,)),
+    "steps": ("steps", (health.STEP_TIMES,)),
+    "marks": ("marks", (health.USER_MARKS,)),
+    "gc": ("garbage collections", (health.GARBAGE_COLLECTION,)),
 }
 
 
@@ -83,36 +62,38 @@ _EVENTS: dict[str, _Events] = {
         "external_id",
         ("start_ns", "end_ns"),
         (*_CALL, "external_id", "sequence", "scope"),
-        (OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES),
+        (health.OPERATOR_CALLS, health.OPERATOR_TIMES, health.OPERATOR_SELF_TIMES),
     ),
     "kernels": _Events(
         "device tasks",
         "correlation",
         ("start_ns", "end_ns"),
         ("name", "start_ns", "end_ns", "device", "stream", "correlation", "task_id", "context_id"),
-        (KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES),
+        (health.KERNEL_CALLS, health.KERNEL_TIMES, health.OPERATOR_DEVICE_TIMES),
     ),
-    "api": _Events("runtime calls", "correlation", ("start_ns", "end_ns"), (*_CALL, "layer", "correlation"), (RUNTIME_CALLS,)),
-    "python": _Events("Python frames", "id", ("start_ns", "end_ns"), (*_CALL, "id"), (CALL_STACKS,)),
+    "api": _Events(
+        "runtime calls", "correlation", ("start_ns", "end_ns"), (*_CALL, "layer", "correlation"), (health.RUNTIME_CALLS,)
+    ),
+    "python": _Events("Python frames", "id", ("start_ns", "end_ns"), (*_CALL, "id"), (health.CALL_STACKS,)),
     # an address can be used twice within a microsecond
     "memory": _Events(
         "allocator events",
         "",
         ("time_ns",),
         ("time_ns", "event", "address", "bytes", "allocated", "reserved", "device_type", "device", "stream", "tid", "component"),
-        (MEMORY,),
+        (health.MEMORY,),
     ),
     "allocations": _Events(
         "allocations",
         "",
         ("allocation_ns", "release_ns"),
         ("name", "allocation_ns", "release_ns", "bytes", "allocation_allocated", "release_allocated", "device_type", "device"),
-        (MEMORY,),
+        (health.MEMORY,),
     ),
 }
 
 
-def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
+def negative_durations(tables: Tables) -> Iterator[health.HealthFinding]:
     """Nothing ends before it starts."""
     for name, (subject, unsafe) in _INTERVALS.items():
         frame = tables.get(name)
@@ -122,10 +103,12 @@ def negative_durations(tables: Tables) -> Iterator[HealthFinding]:
         pairs = pairs[1:] if name == "task_queue" else pairs[:1]
         negative = int(reduce(or_, ((frame[end] < frame[start]) for end, start in pairs)).sum())
         if negative:
-            yield finding("negative_duration", ERROR, negative, f"{negative} {subject} end before they start", *unsafe)
+            yield health.finding(
+                "negative_duration", health.ERROR, negative, f"{negative} {subject} end before they start", *unsafe
+            )
 
 
-def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end: Int64Array) -> Iterator[HealthFinding]:
+def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end: Int64Array) -> Iterator[health.HealthFinding]:
     """A call of a thread lies inside another one or beside it. For ``build_trace``, which alone knows the nesting.
 
     Args:
@@ -146,10 +129,10 @@ def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end
     step = time_resolution(pl.Series(start))
     if step >= out:
         message += f" (all times are multiples of {format_duration(step)})"
-    yield finding("overlapping_calls", WARNING, count, message, OPERATOR_SELF_TIMES)
+    yield health.finding("overlapping_calls", health.WARNING, count, message, health.OPERATOR_SELF_TIMES)
 
 
-def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
+def overlapping_tasks(tables: Tables) -> Iterator[health.HealthFinding]:
     """A stream runs one task after the other; the tasks of one graph launch may run side by side."""
     tasks = device_tasks(tables)
     if tasks is None:
@@ -170,11 +153,11 @@ def overlapping_tasks(tables: Tables) -> Iterator[HealthFinding]:
     count = int(is_overlapping.sum())
     share = f"{format_duration(total)} of {format_duration(busy)}"
     message = f"{count} tasks overlap the one before them on their stream, by {share} of device time"
-    severity, unsafe = (WARNING, (KERNEL_TIMES, OVERLAP)) if total > _MUCH * busy else (INFO, ())
-    yield finding("overlapping_tasks", severity, count, message, *unsafe)
+    severity, unsafe = (health.WARNING, (health.KERNEL_TIMES, health.OVERLAP)) if total > _MUCH * busy else (health.INFO, ())
+    yield health.finding("overlapping_tasks", severity, count, message, *unsafe)
 
 
-def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
+def duplicated_events(tables: Tables) -> Iterator[health.HealthFinding]:
     """No event is there twice, with all that identifies it."""
     for name, events in _EVENTS.items():
         # tasks of the CPU are its calls, which are looked at themselves
@@ -193,7 +176,7 @@ def duplicated_events(tables: Tables) -> Iterator[HealthFinding]:
         copies = suspects.height - suspects.unique().height
         if copies:
             message = f"{copies} {events.what} are copies of others, with the same times and the same numbers"
-            yield finding("duplicated_events", ERROR, copies, message, *events.unsafe)
+            yield health.finding("duplicated_events", health.ERROR, copies, message, *events.unsafe)
 
 
 def _rows_with_repeated_times(frame: pl.DataFrame, times: tuple[str, ...]) -> np.typing.NDArray[np.int64]:

@@ -12,17 +12,8 @@ import numpy as np
 import polars as pl
 
 from steplens.common import json_text
+from steplens.trace import health
 from steplens.trace.building.checks.common import Tables, format_duration
-from steplens.trace.health import (
-    COMMUNICATION_TIMES,
-    INFO,
-    RANK_COMPARISON,
-    RUN_OPTIONS,
-    STEP_AVERAGES,
-    WARNING,
-    HealthFinding,
-    finding,
-)
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace, is_distributed
 
@@ -56,7 +47,7 @@ _TABLES = "tables"
 _COMPARED_TABLES = ("ops", "python", "api", "kernels", "communication", "memory")
 
 
-def rank_unknown(tables: Tables) -> Iterator[HealthFinding]:
+def rank_unknown(tables: Tables) -> Iterator[health.HealthFinding]:
     """A trace of a distributed job says which rank it is of."""
     meta = tables.get("meta")
     values: dict[str, Any] = {}
@@ -68,7 +59,7 @@ def rank_unknown(tables: Tables) -> Iterator[HealthFinding]:
         return
     if is_distributed(values, "communication" in tables):
         message = "the trace is of a distributed job and does not say of which rank"
-        yield finding("rank_unknown", WARNING, 1, message, RANK_COMPARISON)
+        yield health.finding("rank_unknown", health.WARNING, 1, message, health.RANK_COMPARISON)
 
 
 def recorded_ranks(traces: Sequence[Trace]) -> tuple[set[int], int]:
@@ -90,7 +81,7 @@ def _highest_linked(trace: Trace) -> int | None:
     return number if isinstance(number, int) and 0 <= number < 1 << 20 else None
 
 
-def missing_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+def missing_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.HealthFinding]:
     """Every rank of the job is there. A few of many ranks are a sample, most of them a loss."""
     ranks, size = recorded_ranks([trace for _, trace in traces])
     if not ranks:
@@ -103,11 +94,11 @@ def missing_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindin
     else:
         numbers = ", ".join(map(str, missing[:_NAMED])) + (" ..." if len(missing) > _NAMED else "")
         message = f"{len(ranks)} of {size} ranks are here, {len(missing)} missing: {numbers}"
-    severity = WARNING if len(ranks) > 1 and 2 * len(ranks) >= size else INFO
-    yield finding("missing_ranks", severity, len(missing), message, RANK_COMPARISON)
+    severity = health.WARNING if len(ranks) > 1 and 2 * len(ranks) >= size else health.INFO
+    yield health.finding("missing_ranks", severity, len(missing), message, health.RANK_COMPARISON)
 
 
-def duplicated_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+def duplicated_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.HealthFinding]:
     """Traces of one rank are of different windows: they do not overlap in time."""
     spans: dict[int, list[tuple[int, int, Path]]] = {}
     for path, trace in traces:
@@ -122,10 +113,10 @@ def duplicated_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFin
         for (_, end, rank_before), (start, _, rank_behind) in itertools.pairwise(windows):
             if start < end:
                 message = f"{rank_before.name} and {rank_behind.name} both say that they are rank {rank}, at the same time"
-                yield finding("duplicated_ranks", WARNING, 1, message, RANK_COMPARISON)
+                yield health.finding("duplicated_ranks", health.WARNING, 1, message, health.RANK_COMPARISON)
 
 
-def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.HealthFinding]:
     """All ranks recorded the same steps."""
     steps: dict[int, set[int]] = {}
     for _, trace in traces:
@@ -137,7 +128,9 @@ def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFind
     if common != all_steps:
         different = sorted(all_steps - common)
         message = f"{len(different)} steps were not recorded by every rank, the first is step {different[0]}"
-        yield finding("different_steps", WARNING, len(different), message, RANK_COMPARISON, STEP_AVERAGES)
+        yield health.finding(
+            "different_steps", health.WARNING, len(different), message, health.RANK_COMPARISON, health.STEP_AVERAGES
+        )
 
 
 def ends_together(operation: pl.Expr) -> pl.Expr:
@@ -160,7 +153,7 @@ def clock_tolerance_ns(one: Trace, other: Trace) -> int:
     return _BUSY_HOST_NS if on_one_host and not one.has_accelerator and not other.has_accelerator else _OFFSET_NS
 
 
-def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.HealthFinding]:
     """The clocks of the ranks agree: a collective ends at one time on all of them.
 
     1. Collectives at whose end every rank has heard of every other are paired by step, name and order of start within both, where
@@ -192,12 +185,14 @@ def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFi
                 if not all(of[0].has_accelerator for of in (by_rank[reference], by_rank[rank])):
                     # processes that communicate themselves hear of the end when their host lets them run
                     message += ", or one of them hears of the end later"
-                yield finding("rank_clock_offset", WARNING, agreeing, message, RANK_COMPARISON, COMMUNICATION_TIMES)
+                yield health.finding(
+                    "rank_clock_offset", health.WARNING, agreeing, message, health.RANK_COMPARISON, health.COMMUNICATION_TIMES
+                )
             continue
         yield from _step_offset(by_rank[reference], by_rank[rank], reference, rank)
 
 
-def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int, rank: int) -> Iterator[HealthFinding]:
+def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int, rank: int) -> Iterator[health.HealthFinding]:
     both = _concatenate_steps(other).join(_concatenate_steps(reference), on="id", suffix="_reference")
     if not both.height:
         return
@@ -208,10 +203,10 @@ def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int
             f"{both.height} steps begin {_describe_offset(offset)} on rank {rank} than on rank {reference_rank}, "
             f"and last {format_duration(usual)}: the clocks differ, or the ranks do not take their steps together"
         )
-        yield finding("rank_clock_offset", WARNING, both.height, message, RANK_COMPARISON)
+        yield health.finding("rank_clock_offset", health.WARNING, both.height, message, health.RANK_COMPARISON)
 
 
-def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFinding]:
+def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.HealthFinding]:
     """All traces come from the same versions and were captured with the same options."""
     if len(traces) < 2:
         return
@@ -231,7 +226,9 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[HealthFindi
     if differing:
         keys_text = ", ".join(differing[:_NAMED]) + (" ..." if len(differing) > _NAMED else "")
         message = f"the traces of this run differ in {len(differing)} of what they should have in common: {keys_text}"
-        yield finding("mixed_captures", WARNING, len(differing), message, RANK_COMPARISON, RUN_OPTIONS)
+        yield health.finding(
+            "mixed_captures", health.WARNING, len(differing), message, health.RANK_COMPARISON, health.RUN_OPTIONS
+        )
 
 
 def _describe_recording(trace: Trace) -> dict[str, Any]:

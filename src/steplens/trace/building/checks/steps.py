@@ -8,18 +8,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from steplens.trace import health
 from steplens.trace.building.checks.common import Tables, device_tasks, format_duration
 from steplens.trace.building.steps import step_of
-from steplens.trace.health import (
-    KERNEL_CALLS,
-    STEP_AVERAGES,
-    STEP_DEVICE_TIMES,
-    STEP_PHASES,
-    STEP_TIMES,
-    WARNING,
-    HealthFinding,
-    finding,
-)
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
 
 #: a first step this much longer than the others is still warming up (compiling, allocating, filling caches)
@@ -32,7 +23,7 @@ _PART = 0.5
 _STUB = 0.1
 
 
-def missing_steps(tables: Tables) -> Iterator[HealthFinding]:
+def missing_steps(tables: Tables) -> Iterator[health.HealthFinding]:
     """The numbers of the steps of one trace follow one another."""
     steps = tables.get("steps")
     if steps is None or steps.height < 2:
@@ -43,10 +34,10 @@ def missing_steps(tables: Tables) -> Iterator[HealthFinding]:
     if missing:
         after = numbers[:-1].filter(gaps > 1)[0]
         message = f"{missing} steps are missing between {numbers[0]} and {numbers[-1]}, the first after step {after}"
-        yield finding("missing_steps", WARNING, missing, message, STEP_TIMES, STEP_AVERAGES)
+        yield health.finding("missing_steps", health.WARNING, missing, message, health.STEP_TIMES, health.STEP_AVERAGES)
 
 
-def overlapping_steps(tables: Tables) -> Iterator[HealthFinding]:
+def overlapping_steps(tables: Tables) -> Iterator[health.HealthFinding]:
     """A step begins when the one before it has ended."""
     steps = tables.get("steps")
     if steps is None:
@@ -55,10 +46,10 @@ def overlapping_steps(tables: Tables) -> Iterator[HealthFinding]:
     overlapping = int((steps["start_ns"] < steps["end_ns"].shift()).sum())
     if overlapping:
         message = f"{overlapping} steps begin before the one before them ends"
-        yield finding("overlapping_steps", WARNING, overlapping, message, STEP_TIMES, STEP_PHASES)
+        yield health.finding("overlapping_steps", health.WARNING, overlapping, message, health.STEP_TIMES, health.STEP_PHASES)
 
 
-def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
+def slow_first_step(tables: Tables) -> Iterator[health.HealthFinding]:
     """The first recorded step takes as long as the others; while caches fill and kernels compile it takes longer.
 
     That it does so is known, and not why: work that is done once looks like warm-up.
@@ -76,7 +67,7 @@ def slow_first_step(tables: Tables) -> Iterator[HealthFinding]:
             f"the first recorded step ({steps['id'][0]}) takes {format_duration(durations[0])}, "
             f"the others {format_duration(later_median)}: it may hold warm-up, or work that is done once"
         )
-        yield finding("slow_first_step", WARNING, 1, message, STEP_AVERAGES)
+        yield health.finding("slow_first_step", health.WARNING, 1, message, health.STEP_AVERAGES)
 
 
 class PartOfStep(NamedTuple):
@@ -124,20 +115,22 @@ def parts_of_steps(tables: Tables) -> Iterator[PartOfStep]:
             usual = _lower_median(_drop_end_step(counts, row))
             if counts[row] < _PART * usual:
                 message = f"the {which} recorded step ({number[row]}) has {counts[row]} device tasks, the others {usual}: {cut}"
-                yield PartOfStep(number[row], check, message, (STEP_DEVICE_TIMES, STEP_AVERAGES, KERNEL_CALLS))
+                yield PartOfStep(
+                    number[row], check, message, (health.STEP_DEVICE_TIMES, health.STEP_AVERAGES, health.KERNEL_CALLS)
+                )
                 continue
         if row == -1 and not whole_steps and durations[row] < _STUB * _lower_median(durations_without):
             others_take = format_duration(_lower_median(durations_without))
             message = (
                 f"the last recorded step ({number[row]}) takes {format_duration(durations[row])}, the others {others_take}: {cut}"
             )
-            yield PartOfStep(number[row], check, message, (STEP_TIMES, STEP_AVERAGES))
+            yield PartOfStep(number[row], check, message, (health.STEP_TIMES, health.STEP_AVERAGES))
 
 
-def uneven_steps(tables: Tables) -> Iterator[HealthFinding]:
+def uneven_steps(tables: Tables) -> Iterator[health.HealthFinding]:
     """The first and the last recorded step hold as much as the others: recording neither began nor ended inside them."""
     for part in parts_of_steps(tables):
-        yield finding(part.check, WARNING, 1, part.message, *part.unsafe)
+        yield health.finding(part.check, health.WARNING, 1, part.message, *part.unsafe)
 
 
 def _are_cut_steps_recorded(tables: Tables) -> bool:
