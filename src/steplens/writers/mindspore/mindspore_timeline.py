@@ -78,17 +78,12 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
     write_rows(
         handle,
         events,
-        (
-            ',{"ph":"X","pid":0,"name":',
-            pl.col("name"),
-            ',"tid":',
-            pl.col("lane"),
-            ',"ts":',
-            microseconds(pl.col("start_ns") - base_ns),
-            ',"dur":',
-            microseconds(pl.col("length")),
-            pl.col("args"),
-        ),
+        ',{"ph":"X","pid":0,"name":',
+        pl.col("name"),
+        ("tid", pl.col("lane")),
+        ("ts", microseconds(pl.col("start_ns") - base_ns)),
+        ("dur", microseconds(pl.col("length"))),
+        pl.col("args"),
     )
 
 

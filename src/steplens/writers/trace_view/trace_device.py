@@ -17,13 +17,14 @@ from steplens.formats import trace_view
 from steplens.formats.ascend_terms import CALL_PREFIXES, KERNEL_PREFIX, MODULE_MEMORY, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
 from steplens.trace.trace import Trace
+from steplens.writers.common.json_events import number_member, process_metadata, thread_metadata
 from steplens.writers.common.links import hardware_tasks
 from steplens.writers.common.output import LEVEL0, LEVEL_NONE, NPU, device_kind, used_devices
-from steplens.writers.common.rows import shared_texts
-from steplens.writers.common.text import json_string, number_member
+from steplens.writers.common.rows import shared_texts, write_rows
+from steplens.writers.common.text import json_string
 from steplens.writers.device_tasks import device_tasks
 from steplens.writers.trace_view.trace_communication import with_lanes, write_communication
-from steplens.writers.trace_view.trace_events import View, event_head, process_metadata, thread_metadata, write_arrows
+from steplens.writers.trace_view.trace_events import View, event_head, write_arrows
 
 #: process ids of the other groups: no process id, shifted by the place of a layer, reaches as far
 _OTHER_COUNTERS_PID = 1 << 44
@@ -77,7 +78,6 @@ def _write_calls(view: View, calls: pl.DataFrame, name: str) -> int:
         layer,
         pl.col("tid"),
         number_member("connection_id", "correlation", calls),
-        "}}",
     )
     return pid
 
@@ -104,12 +104,10 @@ def _device_tasks(view: View) -> None:
         _STREAM,
         core,
         _STREAM,
-        f',"{trace_view.MEMBERS["task"]}":',
-        pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
+        (trace_view.MEMBERS["task"], pl.coalesce("task_id", pl.col("id").cast(pl.Int64))),
         number_member(trace_view.MEMBERS["model"], "model_id", kernels),
         number_member(trace_view.MEMBERS["subtask"], "context_id", kernels),
         number_member("connection_id", "correlation", kernels),
-        "}}",
     )
 
 
@@ -175,7 +173,7 @@ def _write_overlap_lanes(view: View) -> None:
         for tid, (name, intervals) in enumerate(zip(trace_view.OVERLAP_LANES, lanes, strict=True)):
             view.metadata(thread_metadata(pid, tid, name))
             spans = pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end})
-            view.calls(spans, f', {{"ph":"X","name":"{name}","pid":', str(pid), str(tid), "}")
+            view.calls(spans, f', {{"ph":"X","name":"{name}","pid":', str(pid), str(tid))
 
 
 def _busy_intervals(tasks: pl.LazyFrame, device: int) -> Intervals:
@@ -210,16 +208,8 @@ def _write_counters(view: View) -> None:
     names = shared_texts(samples["name"], lambda name: f', {{"ph":"C","name":{json_string(name)},"pid":')
     keys = samples.select(pl.concat_str("name", pl.lit("\0"), "unit")).to_series()
     members = shared_texts(keys, lambda key: f',"args":{{{json_string(_counter_member(*key.rsplit(chr(0), 1)))}:')
-    view.rows(
-        samples,
-        names,
-        pl.col("counter_pid"),
-        ',"tid":0,"ts":',
-        view.ts("time_ns"),
-        members,
-        pl.col("value"),
-        "}}",
-    )
+    ts = view.ts("time_ns")
+    write_rows(view.handle, samples, names, pl.col("counter_pid"), ',"tid":0,"ts":', ts, members, pl.col("value"), "}}")
 
 
 def _counter_member(name: str, unit: str) -> str:

@@ -12,18 +12,12 @@ from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON
 from steplens.formats.trace_view import COLLECTION, COLLECTIONS, HOST, MARKS, MEMBERS, PLACES, PYTHON_PROCESS, TASK_QUEUE
 from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
 from steplens.writers.common.asynchronous import asynchronous_lanes
+from steplens.writers.common.json_events import number_member, process_metadata, thread_metadata
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import used_devices
 from steplens.writers.common.rows import Shared, shared_texts
-from steplens.writers.common.text import json_string, number_member, render_distinct
-from steplens.writers.trace_view.trace_events import (
-    View,
-    event_head,
-    list_argument,
-    process_metadata,
-    thread_metadata,
-    write_arrows,
-)
+from steplens.writers.common.text import json_string, render_distinct
+from steplens.writers.trace_view.trace_events import View, event_head, list_argument, write_arrows
 
 
 def _name_lanes(view: View) -> None:
@@ -58,13 +52,10 @@ def _write_operator_calls(view: View) -> None:
         event_head(calls["name"], OPERATOR),
         pl.col("pid"),
         pl.col("lane"),
-        f',"args":{{"{MEMBERS["sequence"]}":',
-        pl.col("sequence").fill_null(-1),
-        f',"{MEMBERS["forward_tid"]}":',
-        pl.col("forward_tid").fill_null(0),
+        (MEMBERS["sequence"], pl.col("sequence").fill_null(-1)),
+        (MEMBERS["forward_tid"], pl.col("forward_tid").fill_null(0)),
         *(list_argument(MEMBERS[column], calls[column]) for column in ("input_shapes", "input_types", "stack", "module")),
         number_member("flops", "flops", calls),
-        "}}",
     )
 
 
@@ -78,15 +69,8 @@ def _task_queue(view: View) -> None:
         half = side.lower()
         rows = tasks.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"])
         rows = rows.rename({f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"})
-        view.calls(
-            rows,
-            _queue_head(rows["name"], side, half),
-            pl.col("pid"),
-            pl.col("tid"),
-            ',"args":{"correlation_id":',
-            pl.col("correlation"),
-            "}}",
-        )
+        head = _queue_head(rows["name"], side, half)
+        view.calls(rows, head, pl.col("pid"), pl.col("tid"), ("correlation_id", pl.col("correlation")))
     pairs = tasks.drop_nulls(["enqueue_start_ns", "enqueue_tid", "dequeue_start_ns", "dequeue_tid"]).with_row_index("id", 1)
     pairs = pairs.select(
         "id", "pid", "dequeue_tid", from_tid="enqueue_tid", from_ns="enqueue_start_ns", start_ns="dequeue_start_ns"
@@ -113,12 +97,9 @@ def _python_functions(view: View) -> None:
         event_head(frames["name"], PYTHON),
         pl.col("pid").fill_null(view.pid),
         pl.col("tid"),
-        f',"args":{{"{MEMBERS["python_id"]}":',
-        pl.col("id"),
-        f',"{MEMBERS["python_parent"]}":',
-        pl.when(pl.col("parent") >= 0).then("parent"),
+        (MEMBERS["python_id"], pl.col("id")),
+        (MEMBERS["python_parent"], pl.when(pl.col("parent") >= 0).then("parent")),
         number_member(MEMBERS["python_module_id"], "module_id", frames),
-        "}}",
     )
 
 
@@ -138,17 +119,10 @@ def _write_module_calls(view: View) -> None:
         parent = np.where(climbing, parents[parent], parent)
     # Ids are unique in the run: those of the Python frames come first.
     first_id = (view.trace.required("python").select(pl.col("id").max()).collect().item() or 0) + 1
-    view.calls(
-        modules,
-        event_head(modules["name"], PYTHON),
-        pl.col("pid"),
-        pl.col("tid"),
-        f',"args":{{"{MEMBERS["python_id"]}":',
-        pl.col("id").cast(pl.Int64) + first_id,
-        f',"{MEMBERS["python_parent"]}":',
-        pl.select(pl.when(pl.lit(pl.Series(parent)) >= 0).then(pl.lit(pl.Series(parent)) + first_id)).to_series(),
-        "}}",
-    )
+    ids = pl.col("id").cast(pl.Int64) + first_id
+    parent_ids = pl.select(pl.when(pl.lit(pl.Series(parent)) >= 0).then(pl.lit(pl.Series(parent)) + first_id)).to_series()
+    members = (MEMBERS["python_id"], ids), (MEMBERS["python_parent"], parent_ids)
+    view.calls(modules, event_head(modules["name"], PYTHON), pl.col("pid"), pl.col("tid"), *members)
 
 
 def _write_marks(view: View) -> None:
@@ -171,7 +145,6 @@ def _write_marks(view: View) -> None:
         pl.format('"event_type":"{}"', _kind_of_mark()),
         number_member("Stream Id", "stream", marks),
         number_member("connection_id", "correlation", marks),
-        "}}",
     )
 
 
@@ -190,7 +163,7 @@ def _garbage_collections(view: View) -> None:
     pid = view.layer(COLLECTIONS, device, "CPU")
     view.metadata(thread_metadata(pid, view.pid, f"Thread {view.pid}"))
     start = f', {{"ph":"X","name":"GC","cat":"{COLLECTION}","pid":'
-    view.calls(collections, start, str(pid), str(view.pid), ',"args":{}}')
+    view.calls(collections, start, str(pid), str(view.pid), ',"args":{')
 
 
 LAYERS: tuple[Callable[[View], None], ...] = (

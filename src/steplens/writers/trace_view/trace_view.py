@@ -19,9 +19,10 @@ import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.trace import Trace
+from steplens.writers.common.json_events import metadata_event
 from steplens.writers.common.output import NothingToWriteError, Output, main_pid
 from steplens.writers.trace_view import trace_device, trace_framework
-from steplens.writers.trace_view.trace_events import View, metadata_event
+from steplens.writers.trace_view.trace_events import View
 from steplens.writers.trace_view.trace_parts import Part, ProcessIds
 
 #: process ids of the system; what a damaged trace has instead would not fit into the ids of the layers

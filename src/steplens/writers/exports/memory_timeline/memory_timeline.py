@@ -20,7 +20,7 @@ from steplens.analysis.memory.memory_timeline import Timeline, category_timeline
 from steplens.common.errors import InputError
 from steplens.readers.steplens_run import memory_categories
 from steplens.trace.schema import CORE_CPU
-from steplens.writers.exports.json_events import split_into_chunks, write_cells
+from steplens.writers.common.rows import ROWS_PER_CHUNK, write_rows
 from steplens.writers.exports.memory_timeline.picture import stacked_areas
 from steplens.writers.exports.subject import Subject
 
@@ -118,10 +118,10 @@ def write(memory: DeviceMemory, name: str, handle: IO[bytes]) -> None:
 def _write_events(memory: DeviceMemory, handle: IO[bytes]) -> None:
     """``[[ts_ns, action, bytes, category], ...]``, in order of time and action."""
     handle.write(b"[")
-    for number, part in enumerate(split_into_chunks(memory.events)):
+    for number, part in enumerate(memory.events.iter_slices(ROWS_PER_CHUNK)):
         comma = pl.when((pl.int_range(pl.len()) == 0) & (number == 0)).then(pl.lit("[")).otherwise(pl.lit(",["))
-        cells: list[str | pl.Expr] = [comma, pl.col("time_ns"), ",", pl.col("action"), ",", pl.col("bytes"), ","]
-        write_cells(handle, part, *cells, pl.col("category"), "]")
+        columns = [cell for column in ("action", "bytes", "category") for cell in (",", pl.col(column))]
+        write_rows(handle, part, comma, pl.col("time_ns"), *columns, "]")
     handle.write(b"]")
 
 
@@ -129,12 +129,9 @@ def _write_points(found: Timeline, handle: IO[bytes]) -> None:
     """``[[ts_us, ...], [[0, bytes per category ...], ...]]``; cumulative sums of a row are the edges of its bands."""
     handle.write(b"[[" + ",".join(map(str, found.time_us.tolist())).encode() + b"],[")
     rows = pl.DataFrame(found.sizes, schema=list(CATEGORIES), orient="row")
-    for number, part in enumerate(split_into_chunks(rows)):
+    for number, part in enumerate(rows.iter_slices(ROWS_PER_CHUNK)):
         comma = pl.when((pl.int_range(pl.len()) == 0) & (number == 0)).then(pl.lit("[0")).otherwise(pl.lit(",[0"))
-        cells: list[str | pl.Expr] = [comma]
-        for category in CATEGORIES:
-            cells += [",", pl.col(category)]
-        write_cells(handle, part, *cells, "]")
+        write_rows(handle, part, comma, *(cell for category in CATEGORIES for cell in (",", pl.col(category))), "]")
     handle.write(b"]]")
 
 
