@@ -27,11 +27,7 @@ def write_timeline(ranges: pl.DataFrame, instants: pl.DataFrame, unfinished: pl.
 
     Times are us behind the time base of all of steplens' results, which the first event holds.
 
-    Args:
-        ranges: events "X".
-        instants: events "i".
-        unfinished: events "B", which have no end.
-        path: the file.
+    Ranges are events "X", instants "i", and "B" the unfinished ones, which have no end.
 
     Raises:
         NothingToWriteError: there is none of them.

@@ -18,7 +18,7 @@ from steplens.writers.common.json_events import process_metadata, write_calls
 from steplens.writers.common.output import Output
 from steplens.writers.common.rows import Cell, Member, Shared, shared_texts, write_rows
 from steplens.writers.common.text import json_string, lay_out_list, microseconds
-from steplens.writers.trace_view.trace_parts import Part
+from steplens.writers.trace_view.trace_parts import ARROWS_OF_PART, Part
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ def list_argument(key: str, values: pl.Series) -> Shared | str:
     return shared_texts(values, lambda text: f',"{key}":{json_string(lay_out_list(text))}' if text else "", "")
 
 
-def write_arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:
+def write_arrows(view: View, pairs: pl.DataFrame, name: str, category: str) -> None:
     """Both ends of every arrow, in one row: id, from pid/from_tid/from_ns, to to_pid/to_tid/start_ns."""
     fixed = f'"bp":"e","name":"{name}","cat":"{category}","id":'
-    number = pl.col("id").cast(pl.Int64) + view.part.first_arrow
+    number = pl.col("id").cast(pl.Int64) + view.part.number * ARROWS_OF_PART
     begin = ("pid", pl.col("pid")), ("tid", pl.col("from_tid")), ("ts", view.ts("from_ns"))
-    end = ("pid", to_pid), ("tid", to_tid), ("ts", view.ts("start_ns"))
+    end = ("pid", pl.col("to_pid")), ("tid", pl.col("to_tid")), ("ts", view.ts("start_ns"))
     first, second = f', {{"ph":"s",{fixed}', f'}}, {{"ph":"f",{fixed}'
     write_rows(view.handle, pairs, first, number, *begin, second, number, *end, "}")

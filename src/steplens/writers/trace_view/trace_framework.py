@@ -10,10 +10,10 @@ import polars as pl
 from steplens.formats.ascend_terms import DEQUEUE, ENQUEUE
 from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON
 from steplens.formats.trace_view import COLLECTION, COLLECTIONS, HOST, MARKS, MEMBERS, PLACES, PYTHON_PROCESS, TASK_QUEUE
-from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
+from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.common.asynchronous import asynchronous_lanes
 from steplens.writers.common.json_events import number_member, process_metadata, thread_metadata
-from steplens.writers.common.links import forward_backward
+from steplens.writers.common.links import forward_backward, mark_kind
 from steplens.writers.common.output import used_devices
 from steplens.writers.common.rows import Shared, shared_texts
 from steplens.writers.common.text import json_string, render_distinct
@@ -72,10 +72,8 @@ def _task_queue(view: View) -> None:
         head = _queue_head(rows["name"], side, half)
         view.calls(rows, head, pl.col("pid"), pl.col("tid"), ("correlation_id", pl.col("correlation")))
     pairs = tasks.drop_nulls(["enqueue_start_ns", "enqueue_tid", "dequeue_start_ns", "dequeue_tid"]).with_row_index("id", 1)
-    pairs = pairs.select(
-        "id", "pid", "dequeue_tid", from_tid="enqueue_tid", from_ns="enqueue_start_ns", start_ns="dequeue_start_ns"
-    )
-    write_arrows(view, pairs, "enqueue_to_dequeue", TASK_QUEUE, to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
+    ends = {"to_pid": "pid", "to_tid": "dequeue_tid", "from_tid": "enqueue_tid", "from_ns": "enqueue_start_ns"}
+    write_arrows(view, pairs.select("id", "pid", start_ns="dequeue_start_ns", **ends), "enqueue_to_dequeue", TASK_QUEUE)
 
 
 def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
@@ -84,8 +82,8 @@ def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
 
 def _forward_backward(view: View) -> None:
     """An arrow from the latest forward call of a sequence number to each backward call of it on another thread."""
-    pairs = forward_backward(view.trace).with_row_index("id", 1)
-    write_arrows(view, pairs, FORWARD_BACKWARD, FORWARD_BACKWARD, to_pid=pl.col("pid"), to_tid=pl.col("tid"))
+    pairs = forward_backward(view.trace).with_row_index("id", 1).with_columns(to_pid="pid", to_tid="tid")
+    write_arrows(view, pairs, FORWARD_BACKWARD, FORWARD_BACKWARD)
 
 
 def _python_functions(view: View) -> None:
@@ -142,17 +140,10 @@ def _write_marks(view: View) -> None:
         shared_texts(
             marks["domain"], lambda domain: f',"args":{{"domain":{json_string(domain)},', ',"args":{"domain":"default",'
         ),
-        pl.format('"event_type":"{}"', _kind_of_mark()),
+        pl.format('"event_type":"{}"', mark_kind()),
         number_member("Stream Id", "stream", marks),
         number_member("connection_id", "correlation", marks),
     )
-
-
-def _kind_of_mark() -> pl.Expr:
-    """How a mark was recorded, or what its length says where the source does not know."""
-    by_length = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit(START_END)).otherwise(pl.lit(MARKER))
-    kind_text = pl.col("kind").cast(pl.String)
-    return pl.when(kind_text.is_in(MARK_KINDS)).then(kind_text).otherwise(by_length)
 
 
 def _garbage_collections(view: View) -> None:

@@ -27,8 +27,6 @@ TEMPLATE: dict[str, Any] = {
     "data_simplification": True,
 }
 
-#: of 2.10, and of ``steplens trigger``, which says how many steps and where to begin
-_OTHER = {"profile_memory": False, "analyse": False, "record_shapes": False}
 _JOB_VARIABLES = ("MS_SCHED_HOST", "MS_SCHED_PORT", "RANK_SIZE", "RANK_TABLE_FILE")
 _SYNC, _ASYNC = "sync", "async"
 _MODES = {0: _SYNC, 1: _ASYNC, _SYNC: _SYNC, _ASYNC: _ASYNC}
@@ -136,13 +134,7 @@ class MindsporeForm:
 
 
 class StepCapture:
-    """One capture; what it records goes to ``rank<r>_start<a>_stop<b>``.
-
-    Args:
-        output: folder for the captures.
-        settings: what to record.
-        step: its first step.
-        form: forgets it at its end.
+    """One capture from ``step`` on; what it records goes to ``rank<r>_start<a>_stop<b>``. The form forgets it at its end.
 
     Raises:
         OSError: the folder cannot be written.
@@ -157,12 +149,8 @@ class StepCapture:
         self._profiler: Profiler | None = None
         self._problem = ""
         folder = output / f"rank{framework.mindspore_rank()}_start{step}_stop{last}"
-        profiler = Profiler(
-            output_path=str(folder),
-            start_profile=False,
-            profile_memory=settings.memory,
-            data_simplification=settings.data_simplification,
-        )
+        options = {"profile_memory": settings.memory, "data_simplification": settings.data_simplification}
+        profiler = Profiler(output_path=str(folder), start_profile=False, **options)
         profiler.start()
         self._profiler = profiler
         self.directory: Path | None = profiler.directory

@@ -42,16 +42,7 @@ def run_analysis(
     path: Path, *, pretty: bool = False, step_list: Sequence[int] | None = None, data_simplification: bool = True,
     timeline_limit_mb: int | None = None, wait: bool = True, processes: int | None = None,
 ) -> None:  # fmt: skip
-    """Write the results of a directory, or of all ranks in it.
-
-    Args:
-        path: the run directory, or one above that.
-        pretty: indent the JSON files.
-        step_list: only these of the recorded steps, counted from 1.
-        data_simplification: remove the raw data once the results are there.
-        timeline_limit_mb: largest size of a timeline, MB.
-        wait: wait for it.
-        processes: how many ranks are analysed at a time.
+    """Write the results of a directory, or of all ranks in it, ``processes`` at a time; the options are those of ``analyse``.
 
     Raises:
         RuntimeError: it failed; the message says why. Never raised when it is not waited for: the reason is then printed at

@@ -20,7 +20,6 @@ from steplens.writers.exports.flame.call_tree import CallTree, Lane, device_task
 from steplens.writers.exports.subject import Subject
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-_OPEN, _CLOSE = "O", "C"
 
 
 def write(subject: Subject, handle: IO[bytes]) -> None:

@@ -16,7 +16,7 @@ from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building.devices import product_names
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
 from steplens.writers.common.json_events import metadata_event, process_metadata, thread_metadata
-from steplens.writers.common.output import NothingToWriteError, used_devices
+from steplens.writers.common.output import NothingToWriteError, has_rows, used_devices
 from steplens.writers.exports.kineto import kineto_device, kineto_host
 from steplens.writers.exports.kineto.kineto_links import Twin, twin_of
 from steplens.writers.exports.subject import Subject
@@ -38,8 +38,7 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
         NothingToWriteError: the trace has no events.
     """
     trace = subject.trace
-    tables = ("ops", "python", "api", "kernels", "communication")
-    if not any(trace.required(table).select(pl.len()).collect().item() for table in tables):
+    if not has_rows(trace, "ops", "python", "api", "kernels", "communication"):
         raise NothingToWriteError("the trace has no events")
     twin = twin_of(trace, handle)
     members = {"schemaVersion": 1, **_trace_metadata(twin), "displayTimeUnit": "ms", "baseTimeNanoseconds": twin.base_ns}

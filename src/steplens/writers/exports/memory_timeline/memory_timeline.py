@@ -24,9 +24,6 @@ from steplens.writers.common.rows import ROWS_PER_CHUNK, write_rows
 from steplens.writers.exports.memory_timeline.picture import stacked_areas
 from steplens.writers.exports.subject import Subject
 
-RAW_SUFFIX = "raw.json.gz"
-PAGE_SUFFIX = ".html"
-
 #: what is said wherever categories are missing
 NO_CATEGORIES = (
     "the categories of memory are unknown: they are computed when export_memory_timeline is called on the profiler "
@@ -100,16 +97,10 @@ def _device_name(kind: str, number: int) -> str:
 
 
 def write(memory: DeviceMemory, name: str, handle: IO[bytes]) -> None:
-    """Write the file.
-
-    Args:
-        memory: what it shows.
-        name: of the file; its suffix decides among the forms.
-        handle: open binary file, compressed where the name says so.
-    """
-    if name.endswith(PAGE_SUFFIX):
+    """Write the file; the suffix of its name decides among the forms, and the handle compresses where the name says so."""
+    if name.endswith(".html"):
         handle.write(_html_page(memory).encode())
-    elif name.endswith(RAW_SUFFIX):
+    elif name.endswith("raw.json.gz"):
         _write_events(memory, handle)
     else:
         _write_points(category_timeline(memory.events), handle)
@@ -137,7 +128,9 @@ def _write_points(found: Timeline, handle: IO[bytes]) -> None:
 
 def _html_page(memory: DeviceMemory) -> str:
     timeline_columns = category_timeline(memory.events)
-    title = [f"Max memory {word}: {_format_gigabytes(size)}" for word, size in _maximum_sizes(memory)]
+    # the CPU's allocator keeps nothing in reserve
+    maxima = {"allocated": memory.allocated, "reserved": memory.reserved}
+    title = [f"Max memory {word}: {size / _GB:.2f} GB" for word, size in maxima.items() if size]
     labels = [name if name != CATEGORIES[UNKNOWN] else "Unknown" for name in CATEGORIES]
     picture = stacked_areas(
         (timeline_columns.time_us - timeline_columns.time_us[0]) / 1000,
@@ -162,13 +155,3 @@ def _html_page(memory: DeviceMemory) -> str:
         f"<table><caption>Bytes at the peak, {after_ms:.3f} ms after the first event</caption>"
         f"<tr><th>Category</th><th>Bytes</th></tr>{rows}</table>\n</body></html>\n"
     )
-
-
-def _maximum_sizes(memory: DeviceMemory) -> list[tuple[str, int]]:
-    curves = [("allocated", memory.allocated), ("reserved", memory.reserved)]
-    # the CPU's allocator keeps nothing in reserve
-    return [(word, size) for word, size in curves if size]
-
-
-def _format_gigabytes(size: int) -> str:
-    return f"{size / _GB:.2f} GB"
