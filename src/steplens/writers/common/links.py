@@ -119,6 +119,12 @@ def inner_tasks(trace: Trace) -> pl.DataFrame | None:
     return details.unique("kernel", keep="first", maintain_order=True) if details.height else None
 
 
+def queue_half(tasks: pl.DataFrame, side: str) -> pl.DataFrame:
+    """The tasks of the queue of which one side was recorded, with its start_ns, end_ns and tid."""
+    columns = {f"{side.lower()}_{column}": column for column in ("start_ns", "end_ns", "tid")}
+    return tasks.drop_nulls(list(columns)).rename(columns)
+
+
 def mark_kind() -> pl.Expr:
     """How a mark was recorded, or what its length says where the source does not know."""
     by_length = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit(START_END)).otherwise(pl.lit(MARKER))

@@ -7,7 +7,7 @@ import polars as pl
 from steplens.formats.ascend_database import ALLOCATION_TOTALS, API_TYPES, THREAD_BITS
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NO_NUMBER, NOT_AVAILABLE
 from steplens.trace.schema import SCOPE_MODULE
-from steplens.writers.common.links import Connections, forward_backward, launched_by, usable_connection
+from steplens.writers.common.links import Connections, forward_backward, launched_by, queue_half, usable_connection
 from steplens.writers.common.output import NothingToWriteError, Output, main_pid
 from steplens.writers.common.text import distinct_texts, lay_out_list
 from steplens.writers.database.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
@@ -82,10 +82,7 @@ def _call_rows(file: DatabaseFile, frame: pl.DataFrame, names: pl.Series, pid: i
 
 
 def _queue_side(file: DatabaseFile, queue: pl.DataFrame, side: str, pid: int) -> pl.DataFrame:
-    half = side.lower()
-    rows = queue.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"]).rename(
-        {f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"}
-    )
+    rows = queue_half(queue, side)
     name = pl.col("name").cast(pl.String)
     names = rows.select(pl.when(name.fill_null("") == "").then(pl.lit(side)).otherwise(pl.concat_str(pl.lit(f"{side}@"), name)))
     return _call_rows(file, rows, names.to_series(), pid, "queue", usable_connection().alias("correlation"))
@@ -153,11 +150,8 @@ def write_steps(file: DatabaseFile, output: Output) -> None:
 
 def write_collections(file: DatabaseFile, output: Output, pid: int) -> None:
     """GC_RECORD: garbage collections; process and thread are both the process, as in the text file."""
-    process = pl.col("pid").fill_null(pid)
-    rows = output.trace.required("gc").select(
-        startNs="start_ns", endNs="end_ns", globalTid=process * (1 << THREAD_BITS) + process % (1 << THREAD_BITS)
-    )
-    file.frame("GC_RECORD", rows.collect())
+    rows = output.trace.required("gc").with_columns(tid=pl.col("pid").fill_null(pid))
+    file.frame("GC_RECORD", rows.select(startNs="start_ns", endNs="end_ns", globalTid=global_tid(pid)).collect())
 
 
 def write_memory(file: DatabaseFile, output: Output) -> None:

@@ -13,7 +13,7 @@ from steplens.formats.trace_view import COLLECTION, COLLECTIONS, HOST, MARKS, ME
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.common.asynchronous import asynchronous_lanes
 from steplens.writers.common.json_events import number_member, process_metadata, thread_metadata
-from steplens.writers.common.links import forward_backward, mark_kind
+from steplens.writers.common.links import forward_backward, mark_kind, queue_half
 from steplens.writers.common.output import used_devices
 from steplens.writers.common.rows import Shared, shared_texts
 from steplens.writers.common.text import json_string, render_distinct
@@ -66,18 +66,16 @@ def _task_queue(view: View) -> None:
         return
     tasks = tasks.with_columns(pl.col("pid").fill_null(view.pid))
     for side in (DEQUEUE, ENQUEUE):
-        half = side.lower()
-        rows = tasks.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"])
-        rows = rows.rename({f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"})
-        head = _queue_head(rows["name"], side, half)
+        rows = queue_half(tasks, side)
+        head = _queue_head(rows["name"], side)
         view.calls(rows, head, pl.col("pid"), pl.col("tid"), ("correlation_id", pl.col("correlation")))
     pairs = tasks.drop_nulls(["enqueue_start_ns", "enqueue_tid", "dequeue_start_ns", "dequeue_tid"]).with_row_index("id", 1)
     ends = {"to_pid": "pid", "to_tid": "dequeue_tid", "from_tid": "enqueue_tid", "from_ns": "enqueue_start_ns"}
     write_arrows(view, pairs.select("id", "pid", start_ns="dequeue_start_ns", **ends), "enqueue_to_dequeue", TASK_QUEUE)
 
 
-def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
-    return event_head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), category)
+def _queue_head(names: pl.Series, side: str) -> Shared:
+    return event_head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), side.lower())
 
 
 def _forward_backward(view: View) -> None:

@@ -106,9 +106,10 @@ def wait_for(path: Path) -> None:
     One that runs removes the raw data at its end: nothing may be recorded there meanwhile, nor analysed again.
     """
     path = path.absolute()
-    for own in [own for own in _running if own[1] == path or path in own[1].parents or own[1] in path.parents]:
-        _running.remove(own)
-        _finish_analysis(own)
+    for running in tuple(_running):
+        if running[1] == path or path in running[1].parents or running[1] in path.parents:
+            _running.remove(running)
+            _finish_analysis(running)
 
 
 @atexit.register
@@ -118,8 +119,8 @@ def wait_for_all() -> None:
         _finish_analysis(_running.pop())
 
 
-def _finish_analysis(own: tuple[int, Path, subprocess.Popen[str]]) -> None:
-    starter, _, process = own
+def _finish_analysis(running: tuple[int, Path, subprocess.Popen[str]]) -> None:
+    starter, _, process = running
     if starter != os.getpid():
         return
     _, problem = process.communicate()
