@@ -84,7 +84,6 @@ def test_everything_that_can_be_made_again_goes(run: Path) -> None:
     gone = {f"{PROF_NAME}/{name}" for name in (*WORKING, *LOGS, *EXPORTED)}
     assert set(done.removed) == gone
     assert done.kept == []
-    assert done.freed_bytes > 600
     assert content(run) == {name for name in before if not any(name == top or name.startswith(f"{top}/") for top in gone)}
     for name in ("FRAMEWORK", "profiler_info_0.json", "profiler_metadata.json", "logs", "ASCEND_PROFILER_OUTPUT"):
         assert (run / name).exists()

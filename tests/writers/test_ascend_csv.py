@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -206,14 +207,14 @@ def test_npu_module_mem(text: Callable[..., str]) -> None:
 
 
 def test_tables_of_the_source_are_passed_on_and_guarded(text: Callable[..., str]) -> None:
-    assert text(source_table.writer("l2_cache"), ascend_run()) == (
+    assert text(partial(source_table.write_source_table, "l2_cache"), ascend_run()) == (
         "Stream Id,Task Id,Hit Rate,Victim Rate,Op Name\r\n2,101,N/A,0.23,MatMulV3\r\n"
     )
     record = {"=a": "-1.5", "b": "=1+1", "c": "@x", "d": None}
     trace = ascend_run(source_tables=[{"table": "nic", "row": 0, "record": json.dumps(record)}])
-    assert text(source_table.writer("nic"), trace) == "'=a,b,c,d\r\n-1.5,'=1+1,'@x,\r\n"
+    assert text(partial(source_table.write_source_table, "nic"), trace) == "'=a,b,c,d\r\n-1.5,'=1+1,'@x,\r\n"
     with pytest.raises(NothingToWriteError, match="no roce"):
-        text(source_table.writer("roce"), trace)
+        text(partial(source_table.write_source_table, "roce"), trace)
 
 
 @pytest.mark.parametrize(

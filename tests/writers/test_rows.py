@@ -27,7 +27,7 @@ _INTEGERS = {
 def printed(frame: pl.DataFrame, *cells: Any) -> list[Any]:
     """The rows as a reader of JSON sees them."""
     handle = io.BytesIO()
-    write_rows(handle, frame, cells)
+    write_rows(handle, frame, *cells)
     return list(json.loads(b"[" + handle.getvalue().removeprefix(b",") + b"]"))
 
 

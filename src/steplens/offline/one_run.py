@@ -7,16 +7,16 @@ import ctypes
 import logging
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from steplens.analysis.stored_figures import find_contradictions
 from steplens.common import rundir
 from steplens.common.errors import DefectError, InputError
-from steplens.offline.outcome import RunResult, one_line, polars_panic
+from steplens.offline.outcome import RunResult, one_line, polars_panic, recorded_findings
 from steplens.offline.recompute import compare_results
-from steplens.offline.run_log import run_log
 from steplens.offline.settings import is_complete, keep_complete, read_settings, seems_complete
 from steplens.offline.simplify import simplify
 from steplens.readers import contents, detect
@@ -27,7 +27,16 @@ from steplens.readers.reader import AnyCapture
 from steplens.timeline.prebuild import lay_out
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding
 from steplens.trace.trace import Trace
-from steplens.writers.result import TEXT, Settings, complete, output_directory, with_databases, write_result, write_status
+from steplens.writers.result import (
+    TEXT,
+    Settings,
+    complete,
+    output_directory,
+    with_databases,
+    write_rank,
+    write_result,
+    write_status,
+)
 
 #: folder of recomputed results in the current directory
 RECOMPUTED = "recomputed"
@@ -39,6 +48,8 @@ NOT_OURS = (
 )
 
 _SIDE_FILE_BYTES = 64 << 20
+_LOG_BYTES = 10 * 1024 * 1024
+_LOG_BACKUPS = 3
 
 
 def analyse_run(
@@ -72,7 +83,7 @@ def analyse_run(
                 seconds = time.perf_counter() - begin
                 return RunResult(path, True, already_complete=True, note=note, written_to=path, seconds=seconds)
         into = path if target is None else _prepare_directory(capture, target)
-        with run_log(into) as logger:
+        with _run_log(into) as logger:
             result = _analyse_run(capture, into, settings, exports, logger)
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
@@ -81,7 +92,42 @@ def analyse_run(
         return RunResult(path, False, problem=one_line(where), seconds=time.perf_counter() - begin, written_to=target)
     except (Exception, polars_panic()) as error:  # the boundary between runs: the others are analysed whatever happens here
         return RunResult(path, False, problem=one_line(error), seconds=time.perf_counter() - begin)
-    return RunResult(**{**vars(result), "seconds": round(time.perf_counter() - begin, 6)})
+    return replace(result, seconds=round(time.perf_counter() - begin, 6))
+
+
+class _LogFile(RotatingFileHandler):
+    """A log that fills no terminal when its disk is full or gone: the outputs that fail for the same reason say so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Leave the record out."""
+
+    def close(self) -> None:
+        """Close the file; what it could not take is lost."""
+        with contextlib.suppress(OSError):
+            super().close()
+
+
+@contextlib.contextmanager
+def _run_log(path: Path) -> Iterator[logging.Logger]:
+    """The log of one analysis in the run directory; its first line states the path."""
+    logger = logging.Logger(f"steplens.analyse.{path.name}", logging.INFO)
+    folder = path / rundir.LOG_DIRECTORY
+    if folder.is_symlink():
+        raise InputError(folder, "is a link, so the log could end anywhere", "Remove it and analyse again")
+    rundir.make_directory(folder)
+    file = folder / f"profiler_{time.strftime('%Y%m%d%H%M%S')}_{os.getpid()}_analyse.log"
+    handler = _LogFile(file, maxBytes=_LOG_BYTES, backupCount=_LOG_BACKUPS, encoding="utf-8")
+    file.chmod(rundir.FILE_MODE)
+    handler.setFormatter(logging.Formatter("[%(asctime)s] [%(levelname)s] [%(process)d] %(message)s"))
+    logger.addHandler(handler)
+    try:
+        logger.info("analysing %s", path.absolute())
+        yield logger
+    except BaseException:  # goes on: the log has it first
+        logger.exception("analysis stopped")
+        raise
+    finally:
+        handler.close()
 
 
 def _is_open(path: Path) -> bool:
@@ -132,9 +178,7 @@ def _prepare_directory(capture: AnyCapture, target: Path) -> Path:
             if file.is_file() and file.stat().st_size < _SIDE_FILE_BYTES:
                 rundir.write_bytes(target / file.name, file.read_bytes())
     else:
-        trace = detect.load(capture)
-        name = f"{rundir.INFO_PREFIX}_{trace.recorded_rank}.json" if trace.recorded_rank >= 0 else f"{rundir.INFO_PREFIX}.json"
-        rundir.write_json(target / name, {"rank_id": trace.recorded_rank} if trace.recorded_rank >= 0 else {}, indent=4)
+        write_rank(target, detect.load(capture).recorded_rank)
     return target
 
 
@@ -165,8 +209,7 @@ def _analyse_run(
     for name, status in statuses.items():
         logger.info("%s: %s %s (%d bytes, %.3f s)", name, status.status, status.reason, status.bytes, status.seconds)
     compared = compare_results(capture, trace, into) if into != capture.path else ()
-    recorded = (HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
-    findings = (*recorded, *find_contradictions(trace))
+    findings = (*recorded_findings(trace), *find_contradictions(trace))
     ok = complete(statuses) and not missing
     if ok and (into == capture.path or _is_simplified(capture)):
         _simplify_run(capture.path, logger)

@@ -9,6 +9,7 @@ from pathlib import Path
 from steplens.common.errors import SteplensError
 from steplens.offline.recompute import Comparison
 from steplens.trace.health import HealthFinding
+from steplens.trace.trace import Trace
 from steplens.writers.result import DONE, OutputStatus
 
 EXIT_BAD_INPUT = SteplensError.exit_code
@@ -55,6 +56,11 @@ def exit_code(results: Sequence[RunResult]) -> int:
         return EXIT_PARTIAL if differs else 0
     written = any(result.ok or any(status.status == DONE for status in result.outputs.values()) for result in results)
     return EXIT_PARTIAL if written else EXIT_BAD_INPUT
+
+
+def recorded_findings(trace: Trace) -> tuple[HealthFinding, ...]:
+    """What the readers of a trace found out about its data."""
+    return tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
 
 
 def polars_panic() -> type[BaseException]:

@@ -79,8 +79,7 @@ def log_failures(result: RunResult) -> None:
     if result.problem:
         log.error(result.problem)
     else:
-        doubts = [finding for finding in result.findings if finding.severity != INFO]
-        for finding in doubts:
+        for finding in (finding for finding in result.findings if finding.severity != INFO):
             say = log.error if finding.severity == ERROR else log.warning
             doubtful = f"; doubtful: {finding.unsafe}" if finding.unsafe else ""
             say(f"data of {result.path}: {finding.message}{doubtful}")

@@ -24,15 +24,9 @@ from steplens.trace.trace import Trace
 _RENAMED = {old: titles[0] for key in ("blocks", "mix_blocks") for titles in [results.KERNEL_TITLES[key]] for old in titles[1:]}
 
 _FILES = (
-    results.STEP_TRACE,
-    results.OP_STATISTIC,
-    results.KERNEL_DETAILS,
-    results.OPERATOR_DETAILS,
-    results.OPERATOR_MEMORY,
-    results.MEMORY_RECORD,
-    results.API_STATISTIC,
-    results.MODULE_MEMORY_FILE,
-)
+    results.STEP_TRACE, results.OP_STATISTIC, results.KERNEL_DETAILS, results.OPERATOR_DETAILS,
+    results.OPERATOR_MEMORY, results.MEMORY_RECORD, results.API_STATISTIC, results.MODULE_MEMORY_FILE,
+)  # fmt: skip
 _OF_DATABASE = f"{ANALYSIS_DATABASE}: {STEP_TABLE}"
 
 #: what an entry of a JSON file is called: the keys that lead to it
@@ -78,13 +72,7 @@ class Comparison:
 
 
 def compare_results(capture: AnyCapture, trace: Trace, target: Path) -> tuple[Comparison, ...]:
-    """Compare the results in the run directory ``target`` with those of the capture that they were made from.
-
-    Args:
-        capture: the capture.
-        trace: its tables.
-        target: run directory with the recomputed results.
-    """
+    """Compare the results in the run directory ``target`` with those of the capture that they were made from."""
     if not isinstance(capture.where, Contents) or capture.where.output is None:
         return ()
     bases = _base_us(capture.path), _base_us(target)
@@ -217,11 +205,8 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
     times = [column for column in results.TIME_COLUMNS if column in frame.columns]
     if not times:
         return frame
-    keys = [
-        pl.col(times[0]).cast(pl.Decimal(38, 9), strict=False),
-        *(pl.col(name) for name in ("Name",) if name in frame.columns),
-    ]
-    return frame.sort(keys, maintain_order=True)
+    names = [pl.col("Name")] if "Name" in frame.columns else []
+    return frame.sort(pl.col(times[0]).cast(pl.Decimal(38, 9), strict=False), *names, maintain_order=True)
 
 
 def _count_decimals(texts: pl.Series) -> int:

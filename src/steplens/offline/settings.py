@@ -36,21 +36,15 @@ def read_settings(path: Path) -> tuple[Settings, list[str]]:
         level = LEVEL0
     recorded = {**{key.removeprefix("_"): value for key, value in options.experimental.items()}, **options.common}
     switches = {key: value for key, value in recorded.items() if isinstance(value, bool)}
-    settings = Settings(
-        level=level,
-        switches=switches,
-        activities=tuple(options.activities),
-        notes=tuple(notes),
-    )
+    settings = Settings(level, switches, tuple(options.activities), tuple(notes))
     exports = options.export_types
     return settings, [TEXT] if exports is None else [item for item in exports if item in (TEXT, DATABASE)]
 
 
 def is_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:
     """Whether a run has a complete result of ours, newer than its raw data and of the same level, version and export types."""
-    return seems_complete(path, settings, sources, exports) and own_results.are_ours(
-        path, _NAME, [*_result_files(path), *sources]
-    )
+    files = [*_result_files(path), *sources]
+    return seems_complete(path, settings, sources, exports) and own_results.are_ours(path, _NAME, files)
 
 
 def seems_complete(path: Path, settings: Settings, sources: Sequence[Path], exports: Sequence[str]) -> bool:

@@ -45,13 +45,11 @@ class Simplified:
 
     Attributes:
         removed: paths below the run directory.
-        freed_bytes: their size.
         kept: what was left although the option asks to remove it, one sentence each.
         raw: folders with raw data of the host, which the option never removes, and their size in bytes.
     """
 
     removed: list[str] = field(default_factory=list)
-    freed_bytes: int = 0
     kept: list[str] = field(default_factory=list)
     raw: dict[str, int] = field(default_factory=dict)
 
@@ -75,22 +73,20 @@ def simplify(run_directory: Path, wanted: bool | None = None) -> Simplified:
         wanted = recorded_option(run_directory)
     if wanted is None or run_directory.is_symlink():
         return result
-    freed = 0
     for prof in (found.path for found in find_prof(run_directory)):
         # a PROF directory that is opened on its own, or a link, is not part of this run
         if prof.parent != run_directory or prof.is_symlink():
             continue
         for path in _surplus_paths(prof, wanted, result.kept):
-            size = _size_in_bytes(path)
             try:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             except OSError as error:
                 result.kept.append(f"{path.relative_to(run_directory)} cannot be removed ({error.strerror})")
                 continue
-            freed += size
             result.removed.append(str(path.relative_to(run_directory)))
-    raw = {path.name: _size_in_bytes(path) for name in _RAW if _is_own(path := run_directory / name)} if wanted else {}
-    return Simplified(result.removed, freed, result.kept, raw)
+    if wanted:
+        result.raw.update({path.name: _size_in_bytes(path) for name in _RAW if _is_own(path := run_directory / name)})
+    return result
 
 
 def recorded_option(run_directory: Path) -> bool | None:
@@ -136,9 +132,5 @@ def _size_in_bytes(path: Path) -> int:
     with contextlib.suppress(OSError):
         if not path.is_dir():
             return path.lstat().st_size
-        return sum(
-            os.lstat(os.path.join(folder, name)).st_size
-            for folder, _, names in os.walk(path, followlinks=False)
-            for name in names
-        )
+        return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
     return 0

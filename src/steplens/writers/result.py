@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,7 @@ from steplens.common.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.trace import Trace
 from steplens.writers.common import source_table
-from steplens.writers.common.output import (
-    LEVEL0,
-    LEVEL1,
-    LEVEL2,
-    LEVEL_NONE,
-    NothingToWriteError,
-    Output,
-    time_base_ns,
-)
+from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, Output, time_base_ns
 from steplens.writers.database import database, database_analysis
 from steplens.writers.tables import (
     api_statistic,
@@ -84,7 +77,7 @@ class OutputFile:
 
     name: str
     write: Callable[[Output, Path], None]
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = _ALWAYS
     switch: str = ""
     activity: str = ""
     export: str = TEXT
@@ -96,20 +89,20 @@ class OutputFile:
 
 def _passed_on(name: str, levels: tuple[str, ...], switch: str = "") -> OutputFile:
     """A table that the source keeps."""
-    return OutputFile(f"{name}.csv", source_table.writer(name), levels, switch=switch)
+    return OutputFile(f"{name}.csv", partial(source_table.write_source_table, name), levels, switch=switch)
 
 
 OUTPUT_FILES = (
-    OutputFile("trace_view.json", trace_view.write, _ALWAYS),
-    OutputFile("operator_details.csv", operator_details.write, _ALWAYS, activity="CPU"),
+    OutputFile("trace_view.json", trace_view.write),
+    OutputFile("operator_details.csv", operator_details.write, activity="CPU"),
     OutputFile("kernel_details.csv", kernel_details.write, _DEVICE),
     OutputFile("step_trace_time.csv", step_trace_time.write, _DEVICE),
     OutputFile("op_statistic.csv", op_statistic.write, _DETAILED),
     OutputFile("api_statistic.csv", api_statistic.write, _DETAILED),
     OutputFile("communication.json", communication.write_times, _DETAILED),
     OutputFile("communication_matrix.json", communication.write_matrix, _DETAILED),
-    OutputFile("memory_record.csv", memory_record.write, _ALWAYS, switch="profile_memory"),
-    OutputFile("operator_memory.csv", operator_memory.write, _ALWAYS, switch="profile_memory"),
+    OutputFile("memory_record.csv", memory_record.write, switch="profile_memory"),
+    OutputFile("operator_memory.csv", operator_memory.write, switch="profile_memory"),
     OutputFile("npu_module_mem.csv", npu_module_mem.write, _DEVICE),
     _passed_on("task_time", _DEVICE),
     _passed_on("data_preprocess", (LEVEL2,)),
@@ -119,7 +112,7 @@ OUTPUT_FILES = (
     _passed_on("roce", _DEVICE, switch="sys_io"),
     _passed_on("pcie", _DEVICE, switch="sys_interconnection"),
     _passed_on("hccs", _DEVICE, switch="sys_interconnection"),
-    OutputFile("ascend_pytorch_profiler{rank}.db", database.write, _ALWAYS, export=DATABASE),
+    OutputFile("ascend_pytorch_profiler{rank}.db", database.write, export=DATABASE),
     OutputFile("analysis.db", database_analysis.write, _DEVICE, export=DATABASE),
 )
 
@@ -250,6 +243,12 @@ def output_directory(run_directory: Path) -> Path:
     return rundir.make_directory(folder)
 
 
+def write_rank(run_directory: Path, rank: int) -> None:
+    """Write the ``profiler_info*.json`` by which tools know the rank of a run directory; -1 is none."""
+    name = f"{rundir.INFO_PREFIX}_{rank}.json" if rank >= 0 else f"{rundir.INFO_PREFIX}.json"
+    rundir.write_json(run_directory / name, {"rank_id": rank} if rank >= 0 else {}, indent=4)
+
+
 def write_status(run_directory: Path, statuses: Mapping[str, OutputStatus], **more: Any) -> None:
     """Write ``analyse_status.json``: what became of each output, and ``more``."""
     outputs = {name: asdict(status) for name, status in statuses.items()}
@@ -265,21 +264,17 @@ def _write_due(
     on_output: Callable[[str], None],
     on_failure: Callable[[str, BaseException], None],
 ) -> OutputStatus:
+    begin = time.perf_counter()
     if reason := why_not_due(file, settings):
         status = OutputStatus(SKIPPED, reason)
     else:
         on_output(path.name)
-        status = _write_one(file, output, path, on_failure)
+        status = write_file(path, partial(file.write, output), on_failure)
     if status.status != DONE:
         # an older result's file beside newer ones would pass for one of them
         path.unlink(missing_ok=True)
-    return status
-
-
-def _write_one(file: OutputFile, output: Output, path: Path, on_failure: Callable[[str, BaseException], None]) -> OutputStatus:
-    begin = time.perf_counter()
-    status = write_file(path, lambda temporary: file.write(output, temporary), on_failure)
-    return replace(status, seconds=round(time.perf_counter() - begin, 6)) if status.status == DONE else status
+        return status
+    return replace(status, seconds=round(time.perf_counter() - begin, 6))
 
 
 def write_file(

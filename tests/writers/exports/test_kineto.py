@@ -20,9 +20,9 @@ from steplens.run import open_run
 from steplens.trace.building.devices import device_kind
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError
-from steplens.writers.exports.json_events import ROWS_PER_CHUNK
+from steplens.writers.common.rows import ROWS_PER_CHUNK
 from steplens.writers.exports.kineto import kineto
-from steplens.writers.exports.kineto.kineto_text import shapes_json, types_json
+from steplens.writers.exports.kineto.kineto_host import shapes_json, types_json
 from steplens.writers.exports.subject import Subject
 
 from ...readers.ascend_fixture import write_golden

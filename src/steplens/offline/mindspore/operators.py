@@ -16,12 +16,7 @@ _NAMED_TYPES = 20
 
 
 def operators_json(path: Path, types: Sequence[str], rank: int | None) -> str:
-    """The JSON text of ``op_analyse``.
-
-    Args:
-        path: the ``profiler`` directory, or one above that.
-        types: types of operators.
-        rank: which; the first one by default.
+    """The JSON text of ``op_analyse``, of the first rank by default; the path is the ``profiler`` directory or one above that.
 
     Raises:
         InputError: there is no data of that rank, or a type did not run.
@@ -31,11 +26,13 @@ def operators_json(path: Path, types: Sequence[str], rank: int | None) -> str:
     of_rank = [source for source in sources if rank is None or source.number == rank]
     if not of_rank:
         raise InputError(path, f"holds no data of rank {rank}" if sources else "holds no recorded operators", "Record first")
+    trace = of_rank[0].read()
     try:
-        return mindspore_operators.operator_times(of_rank[0].read(), list(types), of_rank[0].number)
-    except mindspore_operators.UnknownTypesError as unknown:
-        kinds = ", ".join(map(repr, unknown.missing))
-        ran = ", ".join(unknown.known[:_NAMED_TYPES]) + (" ..." if len(unknown.known) > _NAMED_TYPES else "")
-        raise InputError(path, f"holds no operator of type {kinds}", f"Types that ran: {ran}") from None
+        launched = mindspore_operators.launched_types(trace)
+        if missing := [kind for kind in types if kind not in launched]:
+            ran = ", ".join(launched[:_NAMED_TYPES]) + (" ..." if len(launched) > _NAMED_TYPES else "")
+            kinds = ", ".join(map(repr, missing))
+            raise InputError(path, f"holds no operator of type {kinds}", f"Types that ran: {ran}")
+        return mindspore_operators.operator_times(trace, types, of_rank[0].number)
     except NothingToWriteError as nothing:
         raise InputError(path, "holds no operators", str(nothing)) from None

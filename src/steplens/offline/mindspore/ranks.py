@@ -13,27 +13,16 @@ from steplens.common.errors import InputError, SteplensError
 from steplens.offline.mindspore import host, sources, windows
 from steplens.offline.mindspore.settings import Options
 from steplens.offline.one_run import LEFT_ALONE, RECOMPUTED
-from steplens.offline.outcome import RunResult, one_line, polars_panic
+from steplens.offline.outcome import RunResult, one_line, polars_panic, recorded_findings
 from steplens.offline.processes import Job, analyse_all, process_number
 from steplens.readers import detect
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.mindspore.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
-from steplens.trace.health import HealthFinding
-from steplens.trace.trace import Trace
+from steplens.writers import result as results
 from steplens.writers.common.output import LEVEL1
 from steplens.writers.mindspore import mindspore_result
-from steplens.writers.result import (
-    DONE,
-    FAILED,
-    OUTPUT_FILES,
-    TEXT,
-    OutputStatus,
-    Settings,
-    complete,
-    with_databases,
-    write_result,
-)
+from steplens.writers.result import DONE, FAILED, OutputStatus
 
 
 def analyse_rank(
@@ -117,14 +106,10 @@ def _analyse_raw(source: MindSporeSource, force: bool) -> RunResult:
     if result.problem and source.has_finished_results:
         # they stay as they are beside windows that give nothing
         note = f"its finished results stay as they are, and what was recorded later gives nothing: {result.problem}"
-        findings = _health_findings(detect.load(mindspore_find.READER.capture_of(source)))
+        findings = recorded_findings(detect.load(mindspore_find.READER.capture_of(source)))
         return RunResult(source.path, True, {}, written_to=source.path, findings=findings, already_complete=True, note=note)
-    note = (
-        f"{_count_written(result)} files of number {source.number} in {result.written_to}"
-        if result.written_to is not None
-        else ""
-    )
-    return replace(result, note=note)
+    note = f"{_count_written(result)} files of number {source.number} in {result.written_to}"
+    return replace(result, note=note) if result.written_to is not None else result
 
 
 def _complete_results_of_others(source: MindSporeSource, *, overwrite: bool) -> RunResult:
@@ -144,13 +129,10 @@ def _analyse_elsewhere(source: MindSporeSource, exports: Sequence[str] | None, o
     into = output / f"{source.path.name}_{source.number}{rundir.RUN_SUFFIX}"
     trace = detect.load(mindspore_find.READER.capture_of(source))
     rundir.make_directory(into)
-    files = (*OUTPUT_FILES, *mindspore_result.PIPELINE_OUTPUT)
-    outputs = write_result(trace, into, Settings(level=LEVEL1), export_types=with_databases(exports or [TEXT]), files=files)
-    return RunResult(source.path, complete(outputs), outputs, written_to=into, findings=_health_findings(trace))
-
-
-def _health_findings(trace: Trace) -> tuple[HealthFinding, ...]:
-    return tuple(HealthFinding(**row) for row in trace.required("health").collect().iter_rows(named=True))
+    files = (*results.OUTPUT_FILES, *mindspore_result.PIPELINE_OUTPUT)
+    kinds = results.with_databases(exports or [results.TEXT])
+    outputs = results.write_result(trace, into, results.Settings(level=LEVEL1), export_types=kinds, files=files)
+    return RunResult(source.path, results.complete(outputs), outputs, written_to=into, findings=recorded_findings(trace))
 
 
 def _count_written(result: RunResult) -> int:

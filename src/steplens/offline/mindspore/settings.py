@@ -31,11 +31,6 @@ class Options:
     def prettify(self, folder: Path, outputs: Mapping[str, OutputStatus]) -> None:
         """Indent the JSON files among ``outputs`` of a folder, if that is asked for; those of its run directory it leaves."""
         for name, status in outputs.items() if self.pretty else ():
-            file = folder / name
-            if (
-                status.status == DONE
-                and name.endswith(".json")
-                and not name.startswith(rundir.OUTPUT_DIRECTORY)
-                and file.is_file()
-            ):
-                rundir.write_json(file, json_text.loads_stored(file.read_bytes()), indent=1)
+            is_own = name.endswith(".json") and not name.startswith(rundir.OUTPUT_DIRECTORY)
+            if status.status == DONE and is_own and (folder / name).is_file():
+                rundir.write_json(folder / name, json_text.loads_stored((folder / name).read_bytes()), indent=1)

@@ -54,13 +54,8 @@ def analyse(source: MindSporeSource, options: Options) -> dict[str, OutputStatus
     with ThreadPoolExecutor(1) as beside:
         cpu_files = mindspore_result.cpu_files(options.timeline_limit_mb) if flat else ()
         writing = beside.submit(mindspore_result.write_flat, trace, path, rank, cpu_files)
-        statuses = write_result(
-            trace,
-            run,
-            Settings(level=LEVEL0, switches=switches),
-            export_types=_export_types(config),
-            files=mindspore_result.OUTPUT_FILES,
-        )
+        settings, files = Settings(LEVEL0, switches), mindspore_result.OUTPUT_FILES
+        statuses = write_result(trace, run, settings, export_types=_export_types(config), files=files)
         outputs.update(writing.result())
     if flat:
         outputs.update(_hand_on(path, path, rank))
@@ -159,12 +154,8 @@ def _hand_on(path: Path, into: Path, rank: int) -> dict[str, OutputStatus]:
 
 def _rank_directory(path: Path, rank: int) -> Path:
     """``rank-<r>_<time>_ascend_ms`` of a ``profiler`` directory: the one that is there, or a new one."""
-    there = sorted(
-        folder
-        for folder in path.glob(f"rank-{rank}_*{rundir.MINDSPORE_RUN_SUFFIX}")
-        if folder.is_dir() and not folder.is_symlink()
-    )
-    if there:
+    folders = path.glob(f"rank-{rank}_*{rundir.MINDSPORE_RUN_SUFFIX}")
+    if there := sorted(folder for folder in folders if folder.is_dir() and not folder.is_symlink()):
         return there[-1]
     return rundir.make_directory(path / f"rank-{rank}_{time.strftime('%Y%m%d%H%M%S')}{rundir.MINDSPORE_RUN_SUFFIX}")
 

@@ -15,17 +15,13 @@ import polars as pl
 from steplens.analysis.cluster.communication import elapsed_times, group_hash, is_measured, operation_type
 from steplens.formats.ascend_terms import NO_NUMBER
 from steplens.trace.schema import RECEIVE
-from steplens.writers.common.output import NPU, Output, device_kind, step_exists
+from steplens.writers.common.output import NPU, Output, device_kind, has_rows, step_exists
 
 #: how an NPU's library writes the types
 _TYPES = {
-    "allreduce": "allReduce",
-    "allgather": "allGather",
-    "reducescatter": "reduceScatter",
-    "batchsendrecv": "batchSendRecv",
-    "sendrecv": "batchSendRecv",
-    "recv": RECEIVE,
-}
+    "allreduce": "allReduce", "allgather": "allGather", "reducescatter": "reduceScatter", "batchsendrecv": "batchSendRecv",
+    "sendrecv": "batchSendRecv", "recv": RECEIVE,
+}  # fmt: skip
 _UNKNOWN = "unknown"
 _NO_LETTER = re.compile(r"[^A-Za-z]")
 
@@ -95,8 +91,8 @@ def client_type(operation: str | None) -> str:
 
 def is_unmeasured(output: Output) -> bool:
     """Whether only lengths and sizes are known of the operations, as on a CPU or a GPU, also where its results are the source."""
-    calls = output.trace.required("communication").select(pl.len()).collect().item()
-    return bool(calls) and device_kind(output.trace) != NPU and not is_measured(output.trace)
+    trace = output.trace
+    return has_rows(trace, "communication") and device_kind(trace) != NPU and not is_measured(trace)
 
 
 def unmeasured_times(output: Output) -> pl.DataFrame:

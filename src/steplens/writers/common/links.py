@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.formats.ascend_database import INNER_TASKS
 from steplens.formats.ascend_terms import NO_NUMBER, NODE
-from steplens.trace.schema import KIND_COMMUNICATION
+from steplens.trace.schema import KIND_COMMUNICATION, MARK_KINDS, MARKER, START_END
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NPU, device_kind
 
@@ -74,7 +74,8 @@ def assign_connection_ids(trace: Trace) -> Connections:
     A runtime call needs an id of its own: of several with one correlation the launch itself ("node" level) keeps it, or
     else the first.
     """
-    correlations = {table: _usable_correlations(trace, table) for table in ("kernels", "communication", "api")}
+    tables = ("kernels", "communication", "api")
+    correlations = {table: trace.required(table).select(usable_connection()).collect().to_series() for table in tables}
     next_id = max((int(column.max() or 0) for column in correlations.values() if len(column)), default=0) + 1  # type: ignore[arg-type]
     kernels, next_id = _fill_connection_ids(correlations["kernels"], next_id)
     communication, next_id = _fill_connection_ids(correlations["communication"], next_id)
@@ -118,14 +119,23 @@ def inner_tasks(trace: Trace) -> pl.DataFrame | None:
     return details.unique("kernel", keep="first", maintain_order=True) if details.height else None
 
 
+def queue_half(tasks: pl.DataFrame, side: str) -> pl.DataFrame:
+    """The tasks of the queue of which one side was recorded, with its start_ns, end_ns and tid."""
+    columns = {f"{side.lower()}_{column}": column for column in ("start_ns", "end_ns", "tid")}
+    return tasks.drop_nulls(list(columns)).rename(columns)
+
+
+def mark_kind() -> pl.Expr:
+    """How a mark was recorded, or what its length says where the source does not know."""
+    by_length = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit(START_END)).otherwise(pl.lit(MARKER))
+    kind_text = pl.col("kind").cast(pl.String)
+    return pl.when(kind_text.is_in(MARK_KINDS)).then(kind_text).otherwise(by_length)
+
+
 def usable_connection() -> pl.Expr:
     """The column ``correlation``, null where it stands for nothing or can be no number of a connection."""
     correlation = pl.col("correlation")
     return pl.when((correlation != NO_NUMBER) & correlation.is_between(0, _LARGEST_CONNECTION)).then(correlation)
-
-
-def _usable_correlations(trace: Trace, table: str) -> pl.Series:
-    return trace.required(table).select(usable_connection()).collect().to_series()
 
 
 def _fill_connection_ids(ids: pl.Series, next_id: int) -> tuple[pl.Series, int]:

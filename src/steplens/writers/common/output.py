@@ -75,9 +75,14 @@ def time_base_ns(trace: Trace, recorded: object = None) -> int:
     return first // TIME_BASE_UNIT_NS * TIME_BASE_UNIT_NS if first is not None else 0
 
 
+def has_rows(trace: Trace, *tables: str) -> bool:
+    """Whether one of the tables has a row."""
+    return any(trace.required(table).select(pl.len()).collect().item() for table in tables)
+
+
 def step_exists(trace: Trace) -> bool:
     """Whether the run has steps, so that kernel rows carry a step id."""
-    return bool(trace.required("steps").select(pl.len()).collect().item())
+    return has_rows(trace, "steps")
 
 
 def main_pid(trace: Trace) -> int:
@@ -93,7 +98,7 @@ def main_pid(trace: Trace) -> int:
 def device_kind(trace: Trace) -> str:
     """What the devices of the run are: "CPU", "CUDA", "ROCM" or "NPU", which an Ascend run has even without device tasks."""
     kind = devices.device_kind(trace)
-    idle = kind == CORE_CPU and trace.required("kernels").select(pl.len()).collect().item() == 0
+    idle = kind == CORE_CPU and not has_rows(trace, "kernels")
     return NPU if idle and str(trace.meta_values().get("source_format", "")).startswith("ascend") else kind
 
 

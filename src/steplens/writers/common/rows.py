@@ -47,6 +47,8 @@ class Shared:
 
 #: literal text, or what a column of the frame or beside it says
 Cell = str | pl.Expr | pl.Series | Shared
+#: a cell, or a key and a cell, which stand for the member ``,"key":value``
+Member = Cell | tuple[str, Cell]
 
 
 def shared_texts(values: pl.Series, render: Callable[[str], str | None], missing: str | None = None) -> Shared:
@@ -54,7 +56,7 @@ def shared_texts(values: pl.Series, render: Callable[[str], str | None], missing
     return Shared(*rendered_texts(values, render, missing))
 
 
-def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[Cell]) -> None:
+def write_rows(handle: IO[bytes], frame: pl.DataFrame, *cells: Member) -> None:
     """Write the cells of every row of ``frame`` in order and no line ends; there may be a space between two of them.
 
     A JSON object may hold spaces between its parts, so the CSV serialiser (which prints integers, decimals and text
@@ -67,7 +69,10 @@ def write_rows(handle: IO[bytes], frame: pl.DataFrame, cells: Sequence[Cell]) ->
     """
     if frame.is_empty():
         return
-    parts = list(_join_neighbours(_cell_columns(frame, [cell for cell in cells if not isinstance(cell, str) or cell])))
+    single: list[Cell] = []
+    for cell in cells:
+        single += (f',"{cell[0]}":', cell[1]) if isinstance(cell, tuple) else (cell,)
+    parts = list(_join_neighbours(_cell_columns(frame, [cell for cell in single if not isinstance(cell, str) or cell])))
     for start in range(0, frame.height, ROWS_PER_CHUNK):
         rows = pl.DataFrame({str(number): _slice_rows(part, start) for number, part in enumerate(parts)})
         rows.write_csv(handle, include_header=False, separator=" ", line_terminator="", quote_style="never", null_value=_NULL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -30,13 +29,9 @@ def required_source_table(trace: Trace, name: str) -> pl.DataFrame:
     return frame
 
 
-def writer(name: str) -> Callable[[Output, Path], None]:
-    """The writer of one such file; cells stay as the source has them."""
-
-    def write_source_table(output: Output, path: Path) -> None:
-        write_table(required_source_table(output.trace, name), path)
-
-    return write_source_table
+def write_source_table(name: str, output: Output, path: Path) -> None:
+    """Write one such file; cells stay as the source has them."""
+    write_table(required_source_table(output.trace, name), path)
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:

@@ -135,13 +135,6 @@ def json_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def number_member(key: str, column: str, frame: pl.DataFrame) -> pl.Expr | str:
-    """``,"key":value`` for the rows that know the value of a column of integers, nothing for the others."""
-    if frame[column].null_count() == frame.height:
-        return ""
-    return pl.format(f",{json_string(key)}:{{}}", column).fill_null("")
-
-
 def write_json(value: Any, path: Path) -> None:
     """Write ``value`` on one line."""
     path.write_bytes(json.dumps(value, ensure_ascii=False).encode())

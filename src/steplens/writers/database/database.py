@@ -14,44 +14,18 @@ from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
 from steplens.trace.columns import SPANS
 from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
+from steplens.trace.trace import Trace
 from steplens.writers.common.links import assign_connection_ids
-from steplens.writers.common.output import (
-    NothingToWriteError,
-    Output,
-    device_kind,
-    first_event_ns,
-    main_pid,
-    used_devices,
-)
+from steplens.writers.common.output import NothingToWriteError, Output, device_kind, first_event_ns, main_pid, used_devices
 from steplens.writers.database import database_communication, database_device, database_framework, database_samples
 from steplens.writers.database.database_file import DatabaseFile
 
 #: what readers put into ``meta`` besides what the run recorded as its metadata
 _NO_METADATA = {
-    TIME_BASE_KEY,
-    PARTIAL_STEPS,
-    WHOLE_STEPS,
-    "cann_version",
-    "chip",
-    "config",
-    "device_ids",
-    "end_info",
-    "host_uid",
-    "hostname",
-    "pid",
-    "prof_pid",
-    "rank",
-    "schemaVersion",
-    "schema_version",
-    "session_end_ns",
-    "session_start_ns",
-    "source_format",
-    "start_info",
-    "steplens_version",
-    "torch_npu_version",
-    "torch_version",
-    "world_size",
-}
+    TIME_BASE_KEY, PARTIAL_STEPS, WHOLE_STEPS, "cann_version", "chip", "config", "device_ids", "end_info", "host_uid", "hostname",
+    "pid", "prof_pid", "rank", "schemaVersion", "schema_version", "session_end_ns", "session_start_ns", "source_format",
+    "start_info", "steplens_version", "torch_npu_version", "torch_version", "world_size",
+}  # fmt: skip
 
 #: why some traces become no database
 TOO_EARLY = "its first event lies before 1970, and the tools that read these databases know no such times; text holds them"
@@ -101,7 +75,7 @@ def _write_run(file: DatabaseFile, output: Output, first_ns: int) -> None:
     file.rows("META_DATA", _metadata_rows(output, meta))
     start, end = meta.get("session_start_ns"), meta.get("session_end_ns")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end < 2**63:
-        start, end = first_ns, max(_last_event_ns(output), first_ns)
+        start, end = first_ns, max(_last_event_ns(trace), first_ns)
     file.rows("SESSION_TIME_INFO", [(start, end)])
     # without a host the clients leave out the map of ranks and devices
     host = meta.get("hostname") or meta.get("host_name") or _UNKNOWN_HOST
@@ -123,11 +97,6 @@ def _metadata_rows(output: Output, meta: dict[str, Any]) -> Iterator[tuple[str, 
             yield key, json.dumps(value, ensure_ascii=False)
 
 
-def _last_event_ns(output: Output) -> int:
-    trace = output.trace
-    ends = [
-        trace.required(table).select(pl.col(SPANS[table][1]).max()).collect().item()
-        for table in _SESSION_TABLES
-        if table in trace
-    ]
+def _last_event_ns(trace: Trace) -> int:
+    ends = (trace.required(table).select(pl.col(SPANS[table][1]).max()).collect().item() for table in _SESSION_TABLES)
     return max((int(end) for end in ends if end is not None), default=0)

@@ -7,18 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.cluster.communication import TOTAL, communication_bandwidth, communication_matrix, communication_times
-from steplens.formats.ascend_database import (
-    ANALYSIS_TABLES,
-    BANDWIDTH_COLUMNS,
-    BANDWIDTH_TABLE,
-    MATRIX_COLUMNS,
-    MATRIX_TABLE,
-    STEP_TABLE,
-    TIME_TABLE,
-)
+from steplens.formats import ascend_database as layout
 from steplens.formats.ascend_results import LOCAL, OPERATION_TIMES, STEP_PARTS, STEP_PREFIX
 from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times
-from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind
+from steplens.writers.common.output import LEVEL0, NPU, NothingToWriteError, Output, device_kind, step_exists
 from steplens.writers.database.database_file import DatabaseFile
 from steplens.writers.tables.step_trace_time import step_rows
 
@@ -43,13 +35,13 @@ def write(output: Output, path: Path) -> None:
         times = unmeasured_times(output)
     if steps is None and times.is_empty():
         raise NothingToWriteError("neither device tasks nor communication were recorded")
-    with DatabaseFile(path, ANALYSIS_TABLES) as file:
-        file.create(STEP_TABLE)
+    with DatabaseFile(path, layout.ANALYSIS_TABLES) as file:
+        file.create(layout.STEP_TABLE)
         if steps is not None:
             # polars multiplies by 0.001, which ends in noise behind the ns
             values = {column: (pl.col(f"{part}_ns") / 1000).round(3) for part, (_, column) in STEP_PARTS.items()}
             step = pl.col("step").cast(pl.String).fill_null("")
-            file.frame(STEP_TABLE, steps.select(deviceId="device", step=step, **values))
+            file.frame(layout.STEP_TABLE, steps.select(deviceId="device", step=step, **values))
         if output.level != LEVEL0 or times.height:
             _write_communication(file, output, times)
 
@@ -59,55 +51,41 @@ def _write_communication(file: DatabaseFile, output: Output, times: pl.DataFrame
     # whole us and the rest apart: ns since 1970 are more than a double holds, and their quotient would be another one
     start = pl.col("start_ns")
     start_us = (start // 1000).cast(pl.Float64) + (start % 1000).cast(pl.Float64) / 1000
-    without_steps = trace.required("steps").select(pl.len()).collect().item() == 0
-    for table in (TIME_TABLE, BANDWIDTH_TABLE, MATRIX_TABLE):
+    for table in (layout.TIME_TABLE, layout.BANDWIDTH_TABLE, layout.MATRIX_TABLE):
         file.create(table)
-    has_step = pl.lit(True) if without_steps else pl.col("step").is_not_null()
+    has_step = pl.col("step").is_not_null() if step_exists(trace) else pl.lit(True)
     step_name = pl.concat_str(pl.lit(STEP_PREFIX), pl.col("step").cast(pl.String).fill_null(""))
     shared = {"group_name": pl.col("group").fill_null(""), "step": step_name, "type": pl.col("kind")}
     measured = {f"{part}_time": f"{part}_ms" for part in OPERATION_TIMES}
     columns = {name: pl.col(column) for name, column in measured.items() if column in times.columns}
-    file.frame(
-        TIME_TABLE,
-        times.filter(has_step).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared),
-    )
+    times_of_steps = times.filter(has_step).select(hccl_op_name="name", start_timestamp=start_us, **columns, **shared)
+    file.frame(layout.TIME_TABLE, times_of_steps)
     bandwidth = communication_bandwidth(trace) if "size_mb" not in times.columns else _bandwidth_rows(times)
     bandwidth = bandwidth.filter(has_step)
     # a transport that moved nothing has no row
     used = bandwidth.filter(
         (pl.col("size_mb").fill_null(0) != 0) | (pl.col("transit_ms").fill_null(0) != 0) | pl.col("package_mb").is_not_null()
     )
-    file.frame(
-        BANDWIDTH_TABLE,
-        used.select(
-            hccl_op_name="name",
-            **{
-                column: pl.col(ours).fill_null(0) if ours in _ZERO else pl.col(ours) for column, ours in BANDWIDTH_COLUMNS.items()
-            },
-            **shared,
-        ),
-    )
+    used = used.with_columns(pl.col(_ZERO).fill_null(0))
+    file.frame(layout.BANDWIDTH_TABLE, used.select(hccl_op_name="name", **layout.BANDWIDTH_COLUMNS, **shared))
     matrix = communication_matrix(trace)
     if matrix.is_empty() and device_kind(trace) != NPU:
         matrix = _own_links(output)
-    file.frame(
-        MATRIX_TABLE,
-        matrix.filter(has_step).select(
-            hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
-            src_rank=pl.col("source").cast(pl.String),
-            dst_rank=pl.col("destination").cast(pl.String),
-            **MATRIX_COLUMNS,
-            op_name=pl.col("op_name").fill_null(""),
-            **shared,
-        ),
+    links = matrix.filter(has_step).select(
+        hccl_op_name=pl.concat_str("type", pl.lit("-"), "selection"),
+        src_rank=pl.col("source").cast(pl.String),
+        dst_rank=pl.col("destination").cast(pl.String),
+        **layout.MATRIX_COLUMNS,
+        op_name=pl.col("op_name").fill_null(""),
+        **shared,
     )
+    file.frame(layout.MATRIX_TABLE, links)
 
 
 def _bandwidth_rows(times: pl.DataFrame) -> pl.DataFrame:
     """``unmeasured_times`` as rows of ``communication_bandwidth``: sizes, of which nothing says how fast they moved."""
-    unknown = dict.fromkeys(
-        ("transit_ms", "bandwidth_gbps", "large_packet_ratio", "package_mb", "duration_ms"), pl.lit(None, dtype=pl.Float64)
-    )
+    unknown_columns = ("transit_ms", "bandwidth_gbps", "large_packet_ratio", "package_mb", "duration_ms")
+    unknown = dict.fromkeys(unknown_columns, pl.lit(None, dtype=pl.Float64))
     return times.drop_nulls(["library", "size_mb"]).select(
         "name", "group", "kind", "step", "size_mb", transport="library", count=pl.lit(None, dtype=pl.Int64), **unknown
     )
@@ -118,14 +96,6 @@ def _own_links(output: Output) -> pl.DataFrame:
 
     No NULL: where every row has it, the cluster analysis of msprof-analyze 26.2.0 fails.
     """
-    zero = pl.lit(0.0)
-    return own_links(output).with_columns(
-        source="rank",
-        destination="rank",
-        selection=pl.lit(TOTAL),
-        transport=pl.lit(LOCAL),
-        size_mb=zero,
-        transit_ms=zero,
-        bandwidth_gbps=zero,
-        op_name=pl.lit(None, dtype=pl.String),
-    )
+    measures = dict.fromkeys(("size_mb", "transit_ms", "bandwidth_gbps"), pl.lit(0.0))
+    texts = {"selection": pl.lit(TOTAL), "transport": pl.lit(LOCAL), "op_name": pl.lit(None, dtype=pl.String)}
+    return own_links(output).with_columns(source="rank", destination="rank", **texts, **measures)

@@ -15,20 +15,9 @@ from steplens.writers.database.database_file import DatabaseFile
 
 #: names that PyTorch gives to types of elements
 _TORCH_TYPES = {
-    "float": "FP32",
-    "half": "FP16",
-    "bfloat16": "BFP16",
-    "double": "FP64",
-    "char": "INT8",
-    "byte": "UINT8",
-    "bool": "UINT8",
-    "short": "INT16",
-    "int": "INT32",
-    "long": "INT64",
-    "bf16": "BFP16",
-    "float8_e4m3fn": "FP8E4M3",
-    "float8_e5m2": "FP8E5M2",
-}
+    "float": "FP32", "half": "FP16", "bfloat16": "BFP16", "double": "FP64", "char": "INT8", "byte": "UINT8", "bool": "UINT8",
+    "short": "INT16", "int": "INT32", "long": "INT64", "bf16": "BFP16", "float8_e4m3fn": "FP8E4M3", "float8_e5m2": "FP8E5M2",
+}  # fmt: skip
 
 
 def write_communication(file: DatabaseFile, output: Output, found: Connections) -> None:
@@ -44,23 +33,19 @@ def write_communication(file: DatabaseFile, output: Output, found: Connections) 
     calls = calls.with_columns(
         opName=file.text_ids(calls["client_name"], missing=NOT_AVAILABLE), groupName=file.text_ids(group, missing=NOT_AVAILABLE)
     )
-    file.frame(
-        "COMMUNICATION_OP",
-        calls.select(
-            "opName",
-            "groupName",
-            "opId",
-            startNs="start_ns",
-            endNs="end_ns",
-            connectionId="connection",
-            dataType=pl.lit(_data_types(calls["dtype"])),
-            algType=pl.lit(file.text_ids(calls["algorithm"], missing=NOT_AVAILABLE)),
-            count="elements",
-            opType=pl.lit(file.text_ids(calls["opType"], missing=NOT_AVAILABLE)),
-            deviceId=pl.col("device").fill_null(0),
-            rankSize="ranks",
-        ),
+    rows = calls.select(
+        *("opName", "groupName", "opId"),
+        startNs="start_ns",
+        endNs="end_ns",
+        connectionId="connection",
+        dataType=pl.lit(_data_types(calls["dtype"])),
+        algType=pl.lit(file.text_ids(calls["algorithm"], missing=NOT_AVAILABLE)),
+        count="elements",
+        opType=pl.lit(file.text_ids(calls["opType"], missing=NOT_AVAILABLE)),
+        deviceId=pl.col("device").fill_null(0),
+        rankSize="ranks",
     )
+    file.frame("COMMUNICATION_OP", rows)
     _write_inner_tasks(file, output, found, calls)
 
 
@@ -108,21 +93,17 @@ def _write_inner_tasks(file: DatabaseFile, output: Output, found: Connections, c
     if tasks.is_empty():
         return
     rank = trace.rank
+    constants = {"notifyId": NO_NOTIFY, "srcRank": rank if rank >= 0 else NO_NUMBER, "dstRank": NO_NUMBER}
+    constants |= dict.fromkeys(("rdmaType", "transportType", "linkType"), NO_TYPE)
     rows = tasks.select(
+        *("groupName", "opId"),
         name="opName",
         globalTaskId="id",
         taskType=pl.lit(file.text_ids(tasks["name"], missing=NOT_AVAILABLE)),
         planeId=(pl.col("stream").fill_null(0).rank("dense").over("opId") - 1).cast(pl.Int64),
-        groupName="groupName",
-        notifyId=pl.lit(NO_NOTIFY, dtype=pl.Int64),
-        rdmaType=pl.lit(NO_TYPE, dtype=pl.Int64),
-        srcRank=pl.lit(rank if rank >= 0 else NO_NUMBER, dtype=pl.Int64),
-        dstRank=pl.lit(NO_NUMBER, dtype=pl.Int64),
-        transportType=pl.lit(NO_TYPE, dtype=pl.Int64),
         size="bytes",
         dataType=pl.lit(_data_types(tasks["dtype"])),
-        linkType=pl.lit(NO_TYPE, dtype=pl.Int64),
-        opId="opId",
+        **{column: pl.lit(number, dtype=pl.Int64) for column, number in constants.items()},
     )
     file.frame(INNER_TASKS, rows if details is None else _with_details(file, details, rows))
 

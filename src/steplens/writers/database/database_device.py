@@ -8,31 +8,13 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.steps.device_work import computing_tasks
-from steplens.formats.ascend_database import (
-    API_TYPES,
-    COMPUTE_SHAPES,
-    COMPUTE_TEXTS,
-    MARK_TYPES,
-    MEMCPY_OPERATIONS,
-    NO_MARK_CONNECTION,
-    NO_TYPE,
-    OVERLAP_TYPES,
-)
-from steplens.formats.ascend_terms import (
-    CALL_PREFIXES,
-    KERNEL_PREFIX,
-    KERNEL_TYPES,
-    LAUNCH,
-    MEMCPY,
-    NO_NUMBER,
-    NODE,
-    NOT_AVAILABLE,
-    OLDER_LAYERS,
-    OS_LAYER,
-)
-from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, MARK_KINDS, MARKER, START_END
+from steplens.formats import ascend_database as layout
+from steplens.formats import ascend_terms as terms
+from steplens.formats.ascend_database import API_TYPES, MARK_TYPES, MEMCPY_OPERATIONS, NO_TYPE
+from steplens.formats.ascend_terms import MEMCPY, NO_NUMBER, NOT_AVAILABLE, OS_LAYER
+from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, MARK_KINDS
 from steplens.trace.trace import Trace
-from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks
+from steplens.writers.common.links import Connections, hardware_tasks, inner_tasks, mark_kind
 from steplens.writers.common.metrics import metric_rows
 from steplens.writers.common.output import NPU, Output, device_kind, used_devices, with_own_types
 from steplens.writers.common.text import map_distinct
@@ -48,12 +30,7 @@ _CPU_COPY = "aten::copy_"
 _DIRECTIONS = {"htod": 1, "dtoh": 2, "dtod": 3, "ptop": 3, "htoh": 0}
 
 #: columns of COMPUTE_TASK_INFO -> columns of ``kernels``
-_COMPUTE_TEXTS = {
-    "name": "name",
-    "taskType": "core",
-    "opType": "type",
-    **COMPUTE_TEXTS,
-}
+_COMPUTE_TEXTS = {"name": "name", "taskType": "core", "opType": "type", **layout.COMPUTE_TEXTS}
 
 
 def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections) -> None:
@@ -64,27 +41,24 @@ def write_tasks(file: DatabaseFile, output: Output, pid: int, found: Connections
     """
     trace = output.trace
     npu = device_kind(trace) == NPU
-    tasks = (
-        with_own_types(trace).with_columns(connection=pl.lit(found.kernels)).filter(hardware_tasks(trace)).sort("start_ns")
-    ).collect()
+    kernels = with_own_types(trace).with_columns(connection=pl.lit(found.kernels)).filter(hardware_tasks(trace))
+    tasks = kernels.sort("start_ns").collect()
     kind = pl.col("kind").cast(pl.String)
     types = tasks.select(_task_type(trace, npu)).to_series()
-    file.frame(
-        "TASK",
-        tasks.select(
-            startNs="start_ns",
-            endNs="end_ns",
-            deviceId=pl.col("device").fill_null(0),
-            connectionId="connection",
-            globalTaskId="id",
-            globalPid=pl.lit(pid, dtype=pl.Int64),
-            taskType=pl.lit(file.text_ids(types, missing=NOT_AVAILABLE)),
-            contextId=pl.col("context_id").fill_null(NO_NUMBER),
-            streamId=pl.col("stream").fill_null(0),
-            taskId=pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
-            modelId=pl.col("model_id").fill_null(NO_NUMBER),
-        ),
+    rows = tasks.select(
+        startNs="start_ns",
+        endNs="end_ns",
+        deviceId=pl.col("device").fill_null(0),
+        connectionId="connection",
+        globalTaskId="id",
+        globalPid=pl.lit(pid, dtype=pl.Int64),
+        taskType=pl.lit(file.text_ids(types, missing=NOT_AVAILABLE)),
+        contextId=pl.col("context_id").fill_null(NO_NUMBER),
+        streamId=pl.col("stream").fill_null(0),
+        taskId=pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
+        modelId=pl.col("model_id").fill_null(NO_NUMBER),
     )
+    file.frame("TASK", rows)
     _write_computing(file, tasks.filter(kind.eq_missing(KIND_COMPUTE) | kind.is_null()).sort("id"), npu)
     _write_copies(file, tasks.filter(kind.eq_missing(KIND_COPY)))
     metrics = metric_rows(trace)
@@ -95,8 +69,8 @@ def _task_type(trace: Trace, npu: bool) -> pl.Expr:
     """What a database calls the type of a task: the scheduler's word for kernels and parts of a collective, else its name."""
     kind, name, core = (pl.col(column).cast(pl.String) for column in ("kind", "name", "core"))
     recorded = pl.coalesce(pl.col("task_type").cast(pl.String), core)
-    own_word = pl.when(recorded.str.starts_with(KERNEL_PREFIX)).then(recorded)
-    computes = pl.coalesce(own_word, core.replace_strict(KERNEL_TYPES, default=None, return_dtype=pl.String), recorded)
+    own_word = pl.when(recorded.str.starts_with(terms.KERNEL_PREFIX)).then(recorded)
+    computes = pl.coalesce(own_word, core.replace_strict(terms.KERNEL_TYPES, default=None, return_dtype=pl.String), recorded)
     named_by_scheduler = kind == KIND_COMMUNICATION
     inner = inner_tasks(trace)
     if inner is not None:
@@ -117,7 +91,7 @@ def _task_type(trace: Trace, npu: bool) -> pl.Expr:
 def _write_computing(file: DatabaseFile, tasks: pl.DataFrame, npu: bool) -> None:
     tasks = tasks.unique("id", keep="first", maintain_order=True)
     texts = {column: pl.lit(file.text_ids(tasks[source], missing=NOT_AVAILABLE)) for column, source in _COMPUTE_TEXTS.items()}
-    texts |= {column: pl.lit(_shape_ids(file, tasks[source], npu)) for column, source in COMPUTE_SHAPES.items()}
+    texts |= {column: pl.lit(_shape_ids(file, tasks[source], npu)) for column, source in layout.COMPUTE_SHAPES.items()}
     compiled_before = pl.Series([None], dtype=pl.Int64).new_from_index(0, tasks.height).fill_null(file.text_id("static"))
     state = file.text_ids(tasks["state"], missing=NOT_AVAILABLE) if npu else compiled_before
     attributes = pl.repeat(file.text_id(NOT_AVAILABLE), tasks.height, eager=True)
@@ -154,21 +128,19 @@ def write_runtime_calls(file: DatabaseFile, output: Output, pid: int, found: Con
     layer = pl.col("layer").cast(pl.String)
     system = calls.filter(layer == OS_LAYER)
     runtime_calls = calls.filter(~layer.eq_missing(OS_LAYER))
-    types = {layer: API_TYPES[layer] for layer in CALL_PREFIXES}
-    file.frame(
-        "CANN_API",
-        runtime_calls.select(
-            startNs="start_ns",
-            endNs="end_ns",
-            type=layer.replace(OLDER_LAYERS).replace_strict(types, default=API_TYPES["runtime"], return_dtype=pl.Int64),
-            globalTid=global_tid(pid),
-            connectionId="connection",
-            name=pl.lit(file.text_ids(runtime_calls["name"], missing=NOT_AVAILABLE)),
-        ).sort("connectionId"),
+    types = {layer: API_TYPES[layer] for layer in terms.CALL_PREFIXES}
+    rows = runtime_calls.select(
+        startNs="start_ns",
+        endNs="end_ns",
+        type=layer.replace(terms.OLDER_LAYERS).replace_strict(types, default=API_TYPES["runtime"], return_dtype=pl.Int64),
+        globalTid=global_tid(pid),
+        connectionId="connection",
+        name=pl.lit(file.text_ids(runtime_calls["name"], missing=NOT_AVAILABLE)),
     )
+    file.frame("CANN_API", rows.sort("connectionId"))
     if runtime_calls.is_empty() and device_kind(output.trace) == CORE_CPU:
         launches = _own_launches(output.trace, found).with_columns(
-            name=pl.lit(file.text_id(LAUNCH)), type=pl.lit(API_TYPES[NODE], dtype=pl.Int64), globalTid=global_tid(pid)
+            name=pl.lit(file.text_id(terms.LAUNCH)), type=pl.lit(API_TYPES[terms.NODE], dtype=pl.Int64), globalTid=global_tid(pid)
         )
         file.frame("CANN_API", launches)
     names = pl.lit(file.text_ids(system["name"], missing=NOT_AVAILABLE))
@@ -188,24 +160,20 @@ def _own_launches(trace: Trace, found: Connections) -> pl.DataFrame:
 def write_marks(file: DatabaseFile, output: Output, pid: int) -> None:
     """MSTX_EVENTS: marks and ranges of the user."""
     marks = output.trace.required("marks").sort("start_ns").collect()
-    file.frame(
-        "MSTX_EVENTS",
-        marks.select(
-            startNs="start_ns",
-            endNs="end_ns",
-            eventType=pl.col("kind")
-            .cast(pl.String)
-            .replace_strict({kind: MARK_TYPES[kind] for kind in MARK_KINDS}, default=None, return_dtype=pl.Int64)
-            .fill_null(pl.when(pl.col("end_ns") > pl.col("start_ns")).then(MARK_TYPES[START_END]).otherwise(MARK_TYPES[MARKER])),
-            rangeId=pl.int_range(pl.len(), dtype=pl.Int64),
-            category=pl.lit(NO_NUMBER, dtype=pl.Int64),
-            message=pl.lit(file.text_ids(marks["message"], missing="")),
-            globalTid=global_tid(pid),
-            endGlobalTid=global_tid(pid),
-            domainId=pl.lit(file.text_ids(marks["domain"], missing=_DEFAULT_DOMAIN)),
-            connectionId=pl.col("correlation").fill_null(NO_MARK_CONNECTION),
-        ),
+    numbers = {kind: MARK_TYPES[kind] for kind in MARK_KINDS}
+    rows = marks.select(
+        startNs="start_ns",
+        endNs="end_ns",
+        eventType=mark_kind().replace_strict(numbers, return_dtype=pl.Int64),
+        rangeId=pl.int_range(pl.len(), dtype=pl.Int64),
+        category=pl.lit(NO_NUMBER, dtype=pl.Int64),
+        message=pl.lit(file.text_ids(marks["message"], missing="")),
+        globalTid=global_tid(pid),
+        endGlobalTid=global_tid(pid),
+        domainId=pl.lit(file.text_ids(marks["domain"], missing=_DEFAULT_DOMAIN)),
+        connectionId=pl.col("correlation").fill_null(layout.NO_MARK_CONNECTION),
     )
+    file.frame("MSTX_EVENTS", rows)
 
 
 def write_overlap(file: DatabaseFile, output: Output) -> None:
@@ -213,7 +181,7 @@ def write_overlap(file: DatabaseFile, output: Output) -> None:
     trace, first = output.trace, 1
     for device in used_devices(trace):
         lanes = overlap_lanes(device, computing_tasks(trace), trace.required("communication"))
-        for number, intervals in zip(OVERLAP_TYPES.values(), lanes, strict=False):
+        for number, intervals in zip(layout.OVERLAP_TYPES.values(), lanes, strict=False):
             rows = pl.DataFrame({"startNs": intervals.start, "endNs": intervals.end})
             ids = pl.int_range(first, first + pl.len(), dtype=pl.Int64)
             file.frame("OVERLAP_ANALYSIS", rows.with_columns(id=ids, deviceId=pl.lit(device), type=pl.lit(number)))

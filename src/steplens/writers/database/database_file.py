@@ -46,7 +46,10 @@ class DatabaseFile:
         self._tables: set[str] = set()
         self._texts: dict[str, int] = {}
         self._next_text = {CANN_TEXTS: CANN_TEXTS, FRAMEWORK_TEXTS: FRAMEWORK_TEXTS, MEMORY_TEXTS: MEMORY_TEXTS}
-        for setting in (f"page_size = {PAGE_BYTES}", "auto_vacuum = NONE", *_UNSAFE_AND_FAST):
+        self._begin(f"page_size = {PAGE_BYTES}", "auto_vacuum = NONE")
+
+    def _begin(self, *settings: str) -> None:
+        for setting in (*settings, *_UNSAFE_AND_FAST):
             self._connection.execute(f"PRAGMA {setting}").fetchall()
         self._connection.execute("BEGIN")
 
@@ -76,9 +79,7 @@ class DatabaseFile:
             for table, pages in self._pages.items():
                 pages.append_to(file, roots[table])
         self._connection = sqlite3.connect(self._path, isolation_level=None)
-        for setting in _UNSAFE_AND_FAST:
-            self._connection.execute(f"PRAGMA {setting}").fetchall()
-        self._connection.execute("BEGIN")
+        self._begin()
         for name, (table, indexed) in INDICES.items():
             if table in self._tables:
                 self._connection.execute(f"CREATE INDEX {name} ON {table} ({indexed})")
@@ -105,14 +106,13 @@ class DatabaseFile:
             self._add_integers(table, frame)
             return
         names = [name for name in columns(self._layout[table]) if name in frame.columns]
-        frame = frame.select(names)
         width = len(names)
         per_statement = max(_STATEMENT_VALUES // width, 1)
+        step = per_statement * width
         head = f"INSERT INTO {table} ({', '.join(names)}) VALUES "
         row = f"({', '.join('?' * width)})"
-        for start in range(0, frame.height, _PIECE_ROWS):
-            values = _row_by_row(frame.slice(start, _PIECE_ROWS))
-            step = per_statement * width
+        for piece in frame.select(names).iter_slices(_PIECE_ROWS):
+            values = _row_by_row(piece)
             whole_blocks = len(values) // step * step
             self._connection.executemany(head + ", ".join([row] * per_statement), _value_batches(values, 0, whole_blocks, step))
             self._connection.executemany(head + row, _value_batches(values, whole_blocks, len(values), width))
@@ -183,5 +183,4 @@ def _row_by_row(frame: pl.DataFrame) -> list[Any]:
 
 
 def _value_batches(values: list[Any], start: int, stop: int, step: int) -> Iterator[list[Any]]:
-    for at in range(start, stop, step):
-        yield values[at : at + step]
+    return (values[at : at + step] for at in range(start, stop, step))

@@ -7,7 +7,7 @@ import polars as pl
 from steplens.formats.ascend_database import ALLOCATION_TOTALS, API_TYPES, THREAD_BITS
 from steplens.formats.ascend_terms import APP, CANN_PREFIX, DEQUEUE, ENQUEUE, GE, NO_NUMBER, NOT_AVAILABLE
 from steplens.trace.schema import SCOPE_MODULE
-from steplens.writers.common.links import Connections, forward_backward, launched_by, usable_connection
+from steplens.writers.common.links import Connections, forward_backward, launched_by, queue_half, usable_connection
 from steplens.writers.common.output import NothingToWriteError, Output, main_pid
 from steplens.writers.common.text import distinct_texts, lay_out_list
 from steplens.writers.database.database_file import FRAMEWORK_TEXTS, MEMORY_TEXTS, DatabaseFile
@@ -19,11 +19,7 @@ _MARK_PREFIX = "mstx_"
 
 
 def global_tid(pid: int) -> pl.Expr:
-    """Process id in the upper 32 bits, thread id in the lower.
-
-    Args:
-        pid: the process of rows that do not say theirs.
-    """
+    """Process id in the upper 32 bits, thread id in the lower; ``pid`` is the process of rows that do not say theirs."""
     process = pl.col("pid").fill_null(pid)
     return process * (1 << THREAD_BITS) + pl.col("tid").fill_null(0) % (1 << THREAD_BITS)
 
@@ -68,9 +64,9 @@ def write_calls(file: DatabaseFile, output: Output, pid: int, found: Connections
 
 def _python_call_rows(file: DatabaseFile, output: Output, pid: int) -> list[pl.DataFrame]:
     """Python calls, and module calls that hooks have recorded."""
-    frames = [output.trace.required("python").select("name", "start_ns", "end_ns", "pid", "tid").collect()]
     modules = output.trace.required("ops").filter(pl.col("scope") == SCOPE_MODULE)
-    frames.append(modules.select("name", "start_ns", "end_ns", "pid", "tid").collect())
+    columns = ("name", "start_ns", "end_ns", "pid", "tid")
+    frames = [frame.select(columns).collect() for frame in (output.trace.required("python"), modules)]
     return [_call_rows(file, frame, frame["name"], pid, "trace") for frame in frames]
 
 
@@ -86,10 +82,7 @@ def _call_rows(file: DatabaseFile, frame: pl.DataFrame, names: pl.Series, pid: i
 
 
 def _queue_side(file: DatabaseFile, queue: pl.DataFrame, side: str, pid: int) -> pl.DataFrame:
-    half = side.lower()
-    rows = queue.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"]).rename(
-        {f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"}
-    )
+    rows = queue_half(queue, side)
     name = pl.col("name").cast(pl.String)
     names = rows.select(pl.when(name.fill_null("") == "").then(pl.lit(side)).otherwise(pl.concat_str(pl.lit(f"{side}@"), name)))
     return _call_rows(file, rows, names.to_series(), pid, "queue", usable_connection().alias("correlation"))
@@ -157,11 +150,8 @@ def write_steps(file: DatabaseFile, output: Output) -> None:
 
 def write_collections(file: DatabaseFile, output: Output, pid: int) -> None:
     """GC_RECORD: garbage collections; process and thread are both the process, as in the text file."""
-    process = pl.col("pid").fill_null(pid)
-    rows = output.trace.required("gc").select(
-        startNs="start_ns", endNs="end_ns", globalTid=process * (1 << THREAD_BITS) + process % (1 << THREAD_BITS)
-    )
-    file.frame("GC_RECORD", rows.collect())
+    rows = output.trace.required("gc").with_columns(tid=pl.col("pid").fill_null(pid))
+    file.frame("GC_RECORD", rows.select(startNs="start_ns", endNs="end_ns", globalTid=global_tid(pid)).collect())
 
 
 def write_memory(file: DatabaseFile, output: Output) -> None:
@@ -175,34 +165,30 @@ def write_memory(file: DatabaseFile, output: Output) -> None:
     except NothingToWriteError:
         return
     record = record.filter(pl.col("component") != APP)
-    file.frame(
-        "MEMORY_RECORD",
-        record.select(
-            component=pl.lit(file.text_ids(record["component"], MEMORY_TEXTS)),
-            timestamp="time_ns",
-            totalAllocated="allocated",
-            totalReserved="reserved",
-            totalActive="active",
-            streamPtr="stream",
-            deviceId=_memory_device(),
-        ),
+    rows = record.select(
+        component=pl.lit(file.text_ids(record["component"], MEMORY_TEXTS)),
+        timestamp="time_ns",
+        totalAllocated="allocated",
+        totalReserved="reserved",
+        totalActive="active",
+        streamPtr="stream",
+        deviceId=_memory_device(),
     )
+    file.frame("MEMORY_RECORD", rows)
     names = pairs["name"].cast(pl.String).str.strip_prefix(CANN_PREFIX)
-    file.frame(
-        "OP_MEMORY",
-        pairs.select(
-            name=pl.lit(file.text_ids(names, MEMORY_TEXTS, missing=NO_NUMBER)),
-            size="bytes",
-            allocationTime="allocation_ns",
-            releaseTime="release_ns",
-            activeReleaseTime="active_release_ns",
-            duration=pl.col("release_ns") - pl.col("allocation_ns"),
-            activeDuration=pl.col("active_release_ns") - pl.col("allocation_ns"),
-            **ALLOCATION_TOTALS,
-            streamPtr="stream",
-            deviceId=_memory_device(),
-        ),
+    rows = pairs.select(
+        name=pl.lit(file.text_ids(names, MEMORY_TEXTS, missing=NO_NUMBER)),
+        size="bytes",
+        allocationTime="allocation_ns",
+        releaseTime="release_ns",
+        activeReleaseTime="active_release_ns",
+        duration=pl.col("release_ns") - pl.col("allocation_ns"),
+        activeDuration=pl.col("active_release_ns") - pl.col("allocation_ns"),
+        **ALLOCATION_TOTALS,
+        streamPtr="stream",
+        deviceId=_memory_device(),
     )
+    file.frame("OP_MEMORY", rows)
 
 
 def _write_engine_events(file: DatabaseFile, output: Output) -> None:
@@ -227,21 +213,19 @@ def _write_engine_events(file: DatabaseFile, output: Output) -> None:
         named_threads, on=keys, how="left", maintain_order="left", nulls_equal=True
     )
     types = events.select(pl.when(pl.col("bytes") > 0).then(pl.lit("allocate")).otherwise(pl.lit("release"))).to_series()
-    file.frame(
-        "NPU_OP_MEM",
-        events.select(
-            operatorName=pl.lit(file.text_ids(events["operator"], missing=NOT_AVAILABLE)),
-            addr="address",
-            type=pl.lit(file.text_ids(types)),
-            size="size",
-            timestampNs="time_ns",
-            globalTid=global_tid(main_pid(trace)),
-            totalAllocate="allocated",
-            totalReserve="reserved",
-            component=pl.lit(file.text_ids(events["component"])),
-            deviceId=_memory_device(),
-        ),
+    rows = events.select(
+        operatorName=pl.lit(file.text_ids(events["operator"], missing=NOT_AVAILABLE)),
+        addr="address",
+        type=pl.lit(file.text_ids(types)),
+        size="size",
+        timestampNs="time_ns",
+        globalTid=global_tid(main_pid(trace)),
+        totalAllocate="allocated",
+        totalReserve="reserved",
+        component=pl.lit(file.text_ids(events["component"])),
+        deviceId=_memory_device(),
     )
+    file.frame("NPU_OP_MEM", rows)
 
 
 def _memory_device() -> pl.Expr:

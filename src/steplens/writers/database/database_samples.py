@@ -74,13 +74,11 @@ def _write_module_memory(file: DatabaseFile, output: Output) -> dict[str, int]:
     numbers = {name: number for number, name in enumerate(MODULES)}
     unknown = [name for name in rows["name"].cast(pl.String).unique(maintain_order=True).drop_nulls() if name not in numbers]
     added = {name: len(MODULES) + number for number, name in enumerate(unknown)}
-    file.frame(
-        "NPU_MODULE_MEM",
-        rows.select(
-            moduleId=pl.col("name").cast(pl.String).replace_strict({**numbers, **added}, default=None, return_dtype=pl.Int64),
-            timestampNs="time_ns",
-            totalReserved=pl.col("bytes").round(),
-            deviceId="device",
-        ),
+    rows = rows.select(
+        moduleId=pl.col("name").cast(pl.String).replace_strict({**numbers, **added}, default=None, return_dtype=pl.Int64),
+        timestampNs="time_ns",
+        totalReserved=pl.col("bytes").round(),
+        deviceId="device",
     )
+    file.frame("NPU_MODULE_MEM", rows)
     return added

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -75,58 +76,41 @@ def _write_memory(subject: Subject, name: str, handle: IO[bytes], choices: Choic
     memory_timeline.write(memory, name, handle)
 
 
+def _write_stacks(subject: Subject, name: str, handle: IO[bytes], choices: Choices) -> None:
+    stacks.write(subject, handle, choices.metric)
+
+
+def _without_choices(write: Callable[[Subject, IO[bytes]], None]) -> Callable[[Subject, str, IO[bytes], Choices], None]:
+    """A writer of files that have one form and nothing to choose."""
+    return lambda subject, name, handle, choices: write(subject, handle)
+
+
+def _run_format(name: str, content: str) -> Format:
+    what = f"a run directory with {content}, for msprof-analyze and MindStudio Insight"
+    write = partial(result.write, export_type=name)
+    return Format(name, rundir.RUN_SUFFIX, what, write_folder=write, is_run=True)
+
+
+_KINETO = "the form of PyTorch's own traces, for HolisticTraceAnalysis and Perfetto"
+_CHROME = "an array of trace events, for Perfetto and MindStudio Insight"
+_PARQUET = "a folder with a Parquet file per table, for polars, pandas, DuckDB"
+_SPEEDSCOPE = "calls over time, for https://www.speedscope.app"
+_PPROF = "own time of every call stack, for `pprof -http :8080`"
+_STACKS = "a line per call stack, for flamegraph.pl and speedscope"
+_MEMORY = "memory by category over time: a page, points (.json) or events (.raw.json.gz)"
+
 FORMATS = {
     item.name: item
     for item in (
-        Format(
-            "kineto",
-            ".kineto.json.gz",
-            "the form of PyTorch's own traces, for HolisticTraceAnalysis and Perfetto",
-            lambda subject, name, handle, choices: kineto.write(subject, handle),
-        ),
-        Format("chrome", ".trace_view.json.gz", "an array of trace events, for Perfetto and MindStudio Insight", _write_chrome),
-        Format(
-            "db",
-            rundir.RUN_SUFFIX,
-            "a run directory with databases, for msprof-analyze and MindStudio Insight",
-            write_folder=lambda subject, folder: result.write(subject, folder, "db"),
-            is_run=True,
-        ),
-        Format(
-            "text",
-            rundir.RUN_SUFFIX,
-            "a run directory with text files, for msprof-analyze and MindStudio Insight",
-            write_folder=lambda subject, folder: result.write(subject, folder, "text"),
-            is_run=True,
-        ),
-        Format(
-            "parquet", ".parquet", "a folder with a Parquet file per table, for polars, pandas, DuckDB", write_folder=tables.write
-        ),
-        Format(
-            "speedscope",
-            ".speedscope.json",
-            "calls over time, for https://www.speedscope.app",
-            lambda subject, name, handle, choices: speedscope.write(subject, handle),
-        ),
-        Format(
-            "pprof",
-            ".pb.gz",
-            "own time of every call stack, for `pprof -http :8080`",
-            lambda subject, name, handle, choices: pprof.write(subject, handle),
-            compressed=True,
-        ),
-        Format(
-            "stacks",
-            ".stacks.log",
-            "a line per call stack, for flamegraph.pl and speedscope",
-            lambda subject, name, handle, choices: stacks.write(subject, handle, choices.metric),
-        ),
-        Format(
-            "memory",
-            ".memory.html",
-            "memory by category over time: a page, points (.json) or events (.raw.json.gz)",
-            _write_memory,
-        ),
+        Format("kineto", ".kineto.json.gz", _KINETO, _without_choices(kineto.write)),
+        Format("chrome", ".trace_view.json.gz", _CHROME, _write_chrome),
+        _run_format("db", "databases"),
+        _run_format("text", "text files"),
+        Format("parquet", ".parquet", _PARQUET, write_folder=tables.write),
+        Format("speedscope", ".speedscope.json", _SPEEDSCOPE, _without_choices(speedscope.write)),
+        Format("pprof", ".pb.gz", _PPROF, _without_choices(pprof.write), compressed=True),
+        Format("stacks", ".stacks.log", _STACKS, _write_stacks),
+        Format("memory", ".memory.html", _MEMORY, _write_memory),
     )
 }
 

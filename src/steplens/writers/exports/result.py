@@ -13,7 +13,7 @@ from steplens.trace.trace import Trace
 from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, first_event_ns
 from steplens.writers.database.database import TOO_EARLY
 from steplens.writers.exports.subject import Subject
-from steplens.writers.result import DATABASE, DONE, FAILED, Settings, write_result
+from steplens.writers.result import DATABASE, DONE, FAILED, Settings, write_rank, write_result
 
 _SIDE_FILE_BYTES = 64 << 20
 
@@ -50,7 +50,7 @@ def recorded_level(trace: Trace) -> str:
 
 
 def _copy_side_files(subject: Subject, folder: Path) -> None:
-    source, trace = subject.path, subject.trace
+    source = subject.path
     side_files = [*info_files(source), source / rundir.METADATA_FILE] if source.is_dir() else []
     for file in side_files:
         # what a tool knows the run by is copied as it is; a link could lead anywhere
@@ -58,5 +58,4 @@ def _copy_side_files(subject: Subject, folder: Path) -> None:
             with contextlib.suppress(PermissionError):
                 rundir.write_bytes(folder / file.name, file.read_bytes())
     if not info_files(folder):
-        name = f"{rundir.INFO_PREFIX}_{trace.recorded_rank}.json" if trace.recorded_rank >= 0 else f"{rundir.INFO_PREFIX}.json"
-        rundir.write_json(folder / name, {"rank_id": trace.recorded_rank} if trace.recorded_rank >= 0 else {}, indent=4)
+        write_rank(folder, subject.trace.recorded_rank)

@@ -6,8 +6,7 @@ MindSpore documents.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -17,15 +16,16 @@ from steplens.trace.schema import KIND_COMPUTE
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.source_table import required_source_table
-from steplens.writers.common.text import microseconds, write_plain_csv
+from steplens.writers.common.text import microseconds, write_json, write_plain_csv
 from steplens.writers.mindspore.mindspore_operators import write_guarded
 
 _AI_CORE = "AI_CORE"
+_HEADLINE = "====================op compute time===================="
 
 
-def write_step_trace(output: Output, path: Path) -> None:
+def write_step_trace(output: Output, path: Path, average_from: int = 1) -> None:
     """Write step_trace_raw_<rank>_detail_time.csv, counts of 10 ns; the last row has the means without the first step."""
-    table = detail_table(output.trace)
+    table = detail_table(output.trace, average_from=average_from)
     if not table.height:
         raise NothingToWriteError("no step was recorded")
     write_plain_csv(table, path)
@@ -33,12 +33,13 @@ def write_step_trace(output: Output, path: Path) -> None:
 
 def write_graph_step_trace(output: Output, path: Path) -> None:
     """Write step_trace_raw_<rank>_detail_time.csv of a graph that ran on a CPU; the last row has the means of all steps."""
-    if output.trace.meta_values().get("context_mode") != "graph":
+    _require_graph(output.trace)
+    write_step_trace(output, path, average_from=0)
+
+
+def _require_graph(trace: Trace) -> None:
+    if trace.meta_values().get("context_mode") != "graph":
         raise NothingToWriteError("only a graph tells where its backward pass ends")
-    table = detail_table(output.trace, average_from=0)
-    if not table.height:
-        raise NothingToWriteError("no step was recorded")
-    write_plain_csv(table, path)
 
 
 def write_points(output: Output, path: Path) -> None:
@@ -52,7 +53,7 @@ def write_points(output: Output, path: Path) -> None:
             points[key] = operators_at_points.get(key, name)
     if not points:
         raise NothingToWriteError("the operators at the points of the step trace were not recorded")
-    path.write_text(json.dumps(points, ensure_ascii=False), encoding="utf-8")
+    write_json(points, path)
 
 
 def write_graph_points(output: Output, path: Path) -> None:
@@ -61,12 +62,11 @@ def write_graph_points(output: Output, path: Path) -> None:
     They are the one that starts at the forward point and the one that ends at the backward point of
     step_trace_raw_<rank>_detail_time.csv, in the first step that has both.
     """
-    if output.trace.meta_values().get("context_mode") != "graph":
-        raise NothingToWriteError("only a graph tells where its backward pass ends")
+    _require_graph(output.trace)
     points = _operators_at_points(output.trace)
     if len(points) < len(_POINTS):
         raise NothingToWriteError("no step was recorded with a forward and a backward pass")
-    path.write_text(json.dumps(points, ensure_ascii=False), encoding="utf-8")
+    write_json(points, path)
 
 
 #: as step_trace_point_info has them: the column of the step trace, and the time of an operator that is the point
@@ -86,6 +86,13 @@ def _operators_at_points(trace: Trace) -> dict[str, str]:
     return points
 
 
+def _core_executions(trace: Trace) -> pl.DataFrame:
+    runs = trace.required("kernels").filter(pl.col("core").cast(pl.String) == _AI_CORE).collect()
+    if runs.is_empty():
+        raise NothingToWriteError("no execution on an AI Core was recorded")
+    return runs
+
+
 def operator_means(trace: Trace) -> pl.DataFrame:
     """Mean time of every operator on the AI Cores, in the order of the framework's list: name, type, stream, count, mean_ms.
 
@@ -95,15 +102,9 @@ def operator_means(trace: Trace) -> pl.DataFrame:
     Raises:
         NothingToWriteError: no execution was recorded.
     """
-    runs = (
-        trace.required("kernels")
-        .filter(pl.col("core").cast(pl.String) == _AI_CORE)
-        .select(pl.col("name", "type").cast(pl.String), "stream", "task_id", length=pl.col("end_ns") - pl.col("start_ns"))
-        .with_row_index("row")
-        .collect()
+    runs = _core_executions(trace).select(
+        pl.col("name", "type").cast(pl.String), "stream", "task_id", length=pl.col("end_ns") - pl.col("start_ns")
     )
-    if runs.is_empty():
-        raise NothingToWriteError("no execution on an AI Core was recorded")
     listed = trace.source_table("framework_raw")
     if listed is not None and {"full_kernel_name", "task_id", "stream_id"} <= set(listed.columns):
         first = listed.unique("full_kernel_name", keep="first", maintain_order=True).select(
@@ -134,17 +135,21 @@ def operator_means(trace: Trace) -> pl.DataFrame:
     )
 
 
+def _write_lines(lines: Iterable[str], path: Path) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def write_compute_time(output: Output, path: Path) -> None:
     """Write output_op_compute_time_<device>.txt: mean time (ms) of every operator on the AI Cores."""
     means = operator_means(output.trace)
     lines = [
-        "====================op compute time====================",
+        _HEADLINE,
         "op_name       compute_time(ms) stream_id",
         "------------  ---------------  ---------",
         *(f"{name} {_format_ms(mean)}  {stream}" for name, stream, mean in means.select("name", "stream", "mean_ms").iter_rows()),
         f"total op  {_format_ms(float(means['mean_ms'].sum()))} 0",
     ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write_lines(lines, path)
 
 
 def write_compute_time_detail(output: Output, path: Path) -> None:
@@ -153,7 +158,7 @@ def write_compute_time_detail(output: Output, path: Path) -> None:
     total = float(means["mean_ms"].sum())
     types = means.group_by("type", maintain_order=True).agg(pl.col("mean_ms").sum(), pl.len())
     lines = [
-        "====================op compute time====================",
+        _HEADLINE,
         "optype_name compute_time(ms, per-step) called_times(per-step) percent",
         *(
             f"{kind} {_format_ms(mean)} {count} {round(100 * mean / total, 2) if total else 0.0}"
@@ -168,7 +173,7 @@ def write_compute_time_detail(output: Output, path: Path) -> None:
             for name, mean in means.filter(pl.col("type").eq_missing(kind)).select("name", "mean_ms").iter_rows()
         ),
     ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write_lines(lines, path)
 
 
 def _format_ms(ms: float) -> str:
@@ -198,20 +203,13 @@ def write_core_details(output: Output, path: Path) -> None:
 
 def write_timeline_data(output: Output, path: Path) -> None:
     """Write output_timeline_data_<rank>.txt: start (us, of the device's clock) and length (ms) of every execution."""
-    rows = (
-        output.trace.required("kernels")
-        .filter(pl.col("core").cast(pl.String) == _AI_CORE)
-        .sort("start_ns", maintain_order=True)
-        .select(
-            pl.col("name").cast(pl.String).alias("kernel_name"),
-            pl.col("stream").alias("stream_id"),
-            microseconds(pl.col("start_ns")).alias("start_time(us)"),
-            ((pl.col("end_ns") - pl.col("start_ns")) / 1e6).round(6).alias("duration(ms)"),
-        )
-        .collect()
+    rows = _core_executions(output.trace).sort("start_ns", maintain_order=True)
+    rows = rows.select(
+        pl.col("name").cast(pl.String).alias("kernel_name"),
+        pl.col("stream").alias("stream_id"),
+        microseconds(pl.col("start_ns")).alias("start_time(us)"),
+        ((pl.col("end_ns") - pl.col("start_ns")) / 1e6).round(6).alias("duration(ms)"),
     )
-    if rows.is_empty():
-        raise NothingToWriteError("no execution on an AI Core was recorded")
     write_guarded(rows, path)
 
 
@@ -267,32 +265,26 @@ def _simple_table(titles: tuple[str, ...], rows: list[tuple[str, ...]], last: tu
     return format_line(titles) + format_line("-" * width for width in widths) + body + format_line(below)
 
 
+def _pipeline_batches(trace: Trace, kind: str, order: str, columns: Sequence[str], missing: str) -> pl.DataFrame:
+    batches = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == kind)
+    rows = batches.sort(order, maintain_order=True).select(columns).collect()
+    if rows.is_empty():
+        raise NothingToWriteError(missing)
+    return rows
+
+
 def write_receive(output: Output, path: Path) -> None:
     """Write minddata_aicpu_<rank>.txt: what the device took from its data queue; times in us of the device's clock."""
-    rows = (
-        output.trace.required("pipeline_batches")
-        .filter(pl.col("kind").cast(pl.String) == "receive")
-        .sort("time_ns", maintain_order=True)
-        .select("name", "time_ns", "wait_ns", "queue_size")
-        .collect()
-    )
-    if rows.is_empty():
-        raise NothingToWriteError("the device's data queue was not recorded")
+    columns = ("name", "time_ns", "wait_ns", "queue_size")
+    rows = _pipeline_batches(output.trace, "receive", "time_ns", columns, "the device's data queue was not recorded")
     lines = [f"{name} {time // 1000} {(time + (wait or 0)) // 1000} {size}" for name, time, wait, size in rows.iter_rows()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write_lines(lines, path)
 
 
 def write_send(output: Output, path: Path) -> None:
     """Write device_queue_profiling_<rank>.txt: what the host put into the device's data queue; ms of the host's clock."""
-    rows = (
-        output.trace.required("pipeline_batches")
-        .filter(pl.col("kind").cast(pl.String) == "send")
-        .sort("batch", maintain_order=True)
-        .select("batch", "time_ns", "get_ns", "push_ns", "total_ns", "queue_size", "queue_capacity")
-        .collect()
-    )
-    if rows.is_empty():
-        raise NothingToWriteError("the host's data queue was not recorded")
+    columns = ("batch", "time_ns", "get_ns", "push_ns", "total_ns", "queue_size", "queue_capacity")
+    rows = _pipeline_batches(output.trace, "send", "batch", columns, "the host's data queue was not recorded")
     lines = []
     for batch, time, get, push, total, size, capacity in rows.iter_rows():
         at = (time or 0) // 1_000_000
@@ -301,4 +293,4 @@ def write_send(output: Output, path: Path) -> None:
                 lines.append(f"0 {extra} {batch} {round(value / 1e6)} {at}")
         if size is not None:
             lines.append(f"1 {capacity or 0} {batch} {size} {at}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write_lines(lines, path)

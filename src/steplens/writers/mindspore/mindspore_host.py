@@ -12,10 +12,10 @@ from typing import IO, Any
 import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.writers.common.json_events import metadata_event
 from steplens.writers.common.output import TIME_BASE_UNIT_NS, NothingToWriteError
 from steplens.writers.common.rows import shared_texts, write_rows
 from steplens.writers.common.text import json_string, microseconds, names, write_csv
-from steplens.writers.trace_view.trace_events import metadata_event
 
 #: the module whose ranges ``dataset_<rank>.csv`` adds up
 _DATASET = "Dataset"
@@ -27,11 +27,7 @@ def write_timeline(ranges: pl.DataFrame, instants: pl.DataFrame, unfinished: pl.
 
     Times are us behind the time base of all of steplens' results, which the first event holds.
 
-    Args:
-        ranges: events "X".
-        instants: events "i".
-        unfinished: events "B", which have no end.
-        path: the file.
+    Ranges are events "X", instants "i", and "B" the unfinished ones, which have no end.
 
     Raises:
         NothingToWriteError: there is none of them.
@@ -67,28 +63,19 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
     write_rows(
         handle,
         events,
-        (
-            ',{"ph":',
-            pl.format('"{}"', "kind"),
-            ',"name":',
-            shared_texts(event_names, json_string),
-            ',"cat":',
-            shared_texts(events["module"], json_string),
-            ',"pid":',
-            pl.col("pid"),
-            ',"tid":',
-            pl.col("tid"),
-            ',"ts":',
-            microseconds(pl.col("start_us") * 1000 - base_ns),
-            lengths,
-            ',"args":{"level":',
-            pl.col("level"),
-            ',"parent_pid":',
-            pl.col("parent_pid"),
-            ',"custom_info":',
-            shared_texts(events["custom_info"], json_string),
-            "}}",
-        ),
+        ',{"ph":',
+        pl.format('"{}"', "kind"),
+        ("name", shared_texts(event_names, json_string)),
+        ("cat", shared_texts(events["module"], json_string)),
+        ("pid", pl.col("pid")),
+        ("tid", pl.col("tid")),
+        ("ts", microseconds(pl.col("start_us") * 1000 - base_ns)),
+        lengths,
+        ',"args":{"level":',
+        pl.col("level"),
+        ("parent_pid", pl.col("parent_pid")),
+        ("custom_info", shared_texts(events["custom_info"], json_string)),
+        "}}",
     )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 import polars as pl
 
@@ -33,16 +33,10 @@ def recorded_launches(trace: Trace) -> pl.DataFrame:
     Raises:
         NothingToWriteError: no launch was recorded.
     """
-    rows = _launches_of.get(trace)
-    if rows is None:
-        rows = _launches_of[trace] = _read_launches(trace)
+    rows = trace.once(_read_launches)
     if rows.is_empty():
         raise NothingToWriteError("no launch of an operator was recorded")
     return rows
-
-
-#: half of the files are made of them
-_launches_of: WeakKeyDictionary[Trace, pl.DataFrame] = WeakKeyDictionary()
 
 
 def _read_launches(trace: Trace) -> pl.DataFrame:
@@ -122,11 +116,6 @@ def _subgraph_name() -> pl.Expr:
     return pl.when(in_gradients).then(pl.lit("Gradients")).otherwise(pl.lit("Default"))
 
 
-def _to_milliseconds(ns: pl.Expr) -> pl.Expr:
-    """Integer ns as exact text of ms."""
-    return (ns.cast(pl.Float64) / 1e6).round(_MILLIONTH_DIGITS)
-
-
 def type_table(trace: Trace) -> pl.DataFrame:
     """Sums by type, largest first; ``percent`` is the share of all counted launches' time, 0 to 1, as MindSpore has it.
 
@@ -135,7 +124,6 @@ def type_table(trace: Trace) -> pl.DataFrame:
     rows = _counted_launches(trace)
     steps = trace.required("steps").select(pl.len()).collect().item()
     first = rows.group_by("type", maintain_order=True).agg(per_first=pl.len() // (pl.col("name") == pl.col("name").first()).sum())
-    total = int(rows["length"].sum())
     sums = _sum_launches(rows, "type")
     frequency = (pl.col("count") / steps).round(3) if steps else pl.col("per_first").cast(pl.Float64)
     first = first.with_columns(pl.col("type").cast(pl.String))
@@ -146,9 +134,9 @@ def type_table(trace: Trace) -> pl.DataFrame:
             op_type="type",
             type_occurrences="count",
             **{"execution_frequency(per-step)": frequency},
-            total_compute_time=_to_milliseconds(pl.col("length")),
-            **{"avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS)},
-            percent=_share_of_total(pl.col("length"), total),
+            total_compute_time="total_ms",
+            **{"avg_time(ms)": "mean_ms"},
+            percent="share",
         )
     )
 
@@ -158,35 +146,34 @@ def detail_table(trace: Trace, pid: int) -> pl.DataFrame:
     counts = operator_options(trace)
     if not counts.instances:
         raise NothingToWriteError("is_detail=False asked for sums by type alone")
-    rows = _counted_launches(trace)
-    total = int(rows["length"].sum())
-    sums = _sum_launches(rows, "name", "type", "short")
+    sums = _sum_launches(_counted_launches(trace), "name", "type", "short")
     return sums.sort("length", "name", descending=[True, False]).select(
         op_side=pl.lit("Host"),
         op_type="type",
         op_name="name" if counts.paths else "short",
         full_op_name="name",
         op_occurrences="count",
-        **{
-            "op_total_time(ms)": _to_milliseconds(pl.col("length")),
-            "op_avg_time(ms)": (pl.col("length") / pl.col("count") / 1e6).round(_MILLIONTH_DIGITS),
-        },
-        total_proportion=_share_of_total(pl.col("length"), total),
+        **{"op_total_time(ms)": "total_ms", "op_avg_time(ms)": "mean_ms"},
+        total_proportion="share",
         subgraph=_subgraph_name(),
         pid=pl.lit(pid),
     )
 
 
 def _sum_launches(rows: pl.DataFrame, key: str, *more: str) -> pl.DataFrame:
-    """Number and length of the launches by ``key``, with the first of each other column, as text."""
-    sums = rows.group_by(key, maintain_order=True).agg(
-        *(pl.col(name).first() for name in more), pl.len().alias("count"), pl.col("length").sum()
+    """Launches by ``key``, with the first of each other column as text: count, length (ns), total_ms, mean_ms, share."""
+    total = int(rows["length"].sum())
+    length, count = pl.col("length"), pl.col("count")
+    return (
+        rows.group_by(key, maintain_order=True)
+        .agg(*(pl.col(name).first() for name in more), pl.len().alias("count"), length.sum())
+        .with_columns(
+            pl.col(key, *more).cast(pl.String),
+            total_ms=(length.cast(pl.Float64) / 1e6).round(_MILLIONTH_DIGITS),
+            mean_ms=(length / count / 1e6).round(_MILLIONTH_DIGITS),
+            share=(length / total).round(9) if total else pl.lit(0.0),
+        )
     )
-    return sums.with_columns(pl.col(key, *more).cast(pl.String))
-
-
-def _share_of_total(length: pl.Expr, total: int) -> pl.Expr:
-    return (length / total).round(9) if total else pl.lit(0.0)
 
 
 def write_guarded(frame: pl.DataFrame, path: Path) -> None:
@@ -259,30 +246,14 @@ def write_memory(output: Output, path: Path) -> None:
     write_plain_csv(rows, path)
 
 
-class UnknownTypesError(Exception):
-    """Types of operators were asked for that did not run.
-
-    Attributes:
-        missing: these.
-        known: the types that ran, in order of the alphabet.
-    """
-
-    def __init__(self, missing: list[str], known: list[str]) -> None:
-        super().__init__(missing)
-        self.missing = missing
-        self.known = known
+def launched_types(trace: Trace) -> list[str]:
+    """The types of operators that ran, in order of the alphabet."""
+    return sorted(recorded_launches(trace)["type"].cast(pl.String).unique().drop_nulls())
 
 
-def operator_times(trace: Trace, types: list[str], rank: int) -> str:
-    """The JSON text of ``op_analyse``: for each type its launches by the shapes of their inputs, longest first, times us.
-
-    Raises:
-        UnknownTypesError: some did not run.
-    """
+def operator_times(trace: Trace, types: Sequence[str], rank: int) -> str:
+    """The JSON text of ``op_analyse``: for each type its launches by the shapes of their inputs, longest first, times us."""
     rows = recorded_launches(trace)
-    distinct_types = sorted(rows["type"].cast(pl.String).unique().drop_nulls())
-    if missing := [kind for kind in types if kind not in distinct_types]:
-        raise UnknownTypesError(missing, distinct_types)
     result: dict[str, object] = {}
     for kind in types:
         rows_of_type = rows.filter(pl.col("type").cast(pl.String) == kind)

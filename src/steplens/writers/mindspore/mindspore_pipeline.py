@@ -34,7 +34,9 @@ _HOLDS_UP = 50.0
 
 def write_raw(output: Output, path: Path) -> None:
     """Write minddata_pipeline_raw_<rank>.csv: the operations that have a queue; usage rates are 0 to 1."""
-    table = _pipeline_operations(output.trace)
+    table = operations(output.trace)
+    if table.is_empty():
+        raise NothingToWriteError("no data pipeline was recorded")
     interval = output.trace.meta_values().get("pipeline_sampling_interval_ms")
     text = io.StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")
@@ -47,13 +49,6 @@ def write_raw(output: Output, path: Path) -> None:
             (row["id"], row["type"], row["workers"], *queue, _format_cell(interval), _format_cell(row["parent"]), children)
         )
     path.write_text(text.getvalue(), encoding="utf-8")
-
-
-def _pipeline_operations(trace: Trace) -> pl.DataFrame:
-    table = operations(trace)
-    if table.is_empty():
-        raise NothingToWriteError("no data pipeline was recorded")
-    return table
 
 
 def _drop_zero_fraction(value: float) -> int | float:
@@ -74,7 +69,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     pipeline_ops = trace.pipeline_ops
     if pipeline_ops is None or pipeline_ops.is_empty():
         raise NothingToWriteError("no data pipeline was recorded")
-    queued = {row["id"]: row for row in _pipeline_operations(trace).iter_rows(named=True)}
+    queued = {row["id"]: row for row in operations(trace).iter_rows(named=True)}
     rows = pipeline_ops.with_columns(pl.col("type").cast(pl.String)).sort("id").to_dicts()
     short = {row["id"]: str(row["type"]).removesuffix("Op") for row in rows}
     cpu = _mean_cpu_use(trace)

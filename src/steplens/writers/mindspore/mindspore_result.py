@@ -7,8 +7,8 @@ removes another. ``profiler_info_<rank>.json`` says what failed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from steplens.formats.ascend_results import DEVICE_TYPE, MEMORY_RECORD, OPERATOR
 from steplens.formats.mindspore import COMPUTE_TIME, COMPUTE_TIME_DETAIL, CPU_TIMELINE_SUMMARY, FILES, PIPELINE_FILES
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.trace import Trace
-from steplens.writers.common.output import LEVEL0, LEVEL1, LEVEL2, LEVEL_NONE, NothingToWriteError, Output, time_base_ns
+from steplens.writers.common.output import LEVEL0, NothingToWriteError, Output, time_base_ns
 from steplens.writers.common.text import microseconds, write_csv
 from steplens.writers.database import database
 from steplens.writers.mindspore import mindspore_device, mindspore_operators, mindspore_pipeline, mindspore_timeline
@@ -29,62 +29,42 @@ from steplens.writers.tables import operator_details, step_trace_time
 from steplens.writers.tables.memory_record import memory_record, totals_after_events
 from steplens.writers.trace_view import trace_view
 
-_EVERY = (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2)
-
-
-@dataclass(frozen=True)
-class FlatFile:
-    """One file of a ``profiler`` directory.
-
-    Attributes:
-        name: file name with ``{rank}``.
-        write: writes it; raises NothingToWriteError where its source is missing.
-    """
-
-    name: str
-    write: Callable[[Output, Path], None]
-
-
 _PIPELINE = (
-    FlatFile(PIPELINE_FILES["raw"], mindspore_pipeline.write_raw),
-    FlatFile(PIPELINE_FILES["summary"], mindspore_pipeline.write_summary_json),
-    FlatFile(PIPELINE_FILES["summary_table"], mindspore_pipeline.write_summary_csv),
+    OutputFile(PIPELINE_FILES["raw"], mindspore_pipeline.write_raw),
+    OutputFile(PIPELINE_FILES["summary"], mindspore_pipeline.write_summary_json),
+    OutputFile(PIPELINE_FILES["summary_table"], mindspore_pipeline.write_summary_csv),
 )
 
 
-def cpu_files(timeline_limit_mb: int | None) -> tuple[FlatFile, ...]:
-    """The files of a run on a CPU.
-
-    Args:
-        timeline_limit_mb: largest size of a timeline, MB.
-    """
+def cpu_files(timeline_limit_mb: int | None) -> tuple[OutputFile, ...]:
+    """The files of a run on a CPU; those of a ``profiler`` directory have the number of the rank in place of ``{rank}``."""
     return (
-        FlatFile(FILES["cpu_types"], mindspore_operators.write_types),
-        FlatFile(FILES["cpu_details"], mindspore_operators.write_details),
-        FlatFile(FILES["cpu_operators"], mindspore_operators.write_timestamps),
-        FlatFile(FILES["cpu_framework"], mindspore_operators.write_framework),
-        FlatFile(FILES["cpu_memory"], mindspore_operators.write_memory),
-        FlatFile(FILES["cpu_timeline"], mindspore_timeline.writer(timeline_limit_mb)),
-        FlatFile(CPU_TIMELINE_SUMMARY, mindspore_timeline.write_summary),
-        FlatFile(FILES["step_trace"], mindspore_device.write_graph_step_trace),
-        FlatFile(FILES["step_points"], mindspore_device.write_graph_points),
+        OutputFile(FILES["cpu_types"], mindspore_operators.write_types),
+        OutputFile(FILES["cpu_details"], mindspore_operators.write_details),
+        OutputFile(FILES["cpu_operators"], mindspore_operators.write_timestamps),
+        OutputFile(FILES["cpu_framework"], mindspore_operators.write_framework),
+        OutputFile(FILES["cpu_memory"], mindspore_operators.write_memory),
+        OutputFile(FILES["cpu_timeline"], partial(mindspore_timeline.write_timeline, limit_mb=timeline_limit_mb)),
+        OutputFile(CPU_TIMELINE_SUMMARY, mindspore_timeline.write_summary),
+        OutputFile(FILES["step_trace"], mindspore_device.write_graph_step_trace),
+        OutputFile(FILES["step_points"], mindspore_device.write_graph_points),
         *_PIPELINE,
     )
 
 
 DEVICE_FILES = (
-    FlatFile(FILES["step_trace"], mindspore_device.write_step_trace),
-    FlatFile(FILES["step_points"], mindspore_device.write_points),
-    FlatFile(COMPUTE_TIME, mindspore_device.write_compute_time),
-    FlatFile(COMPUTE_TIME_DETAIL, mindspore_device.write_compute_time_detail),
-    FlatFile(FILES["operator_types"], mindspore_device.write_core_types),
-    FlatFile(FILES["operator_details"], mindspore_device.write_core_details),
-    FlatFile(FILES["timeline_data"], mindspore_device.write_timeline_data),
-    FlatFile(FILES["framework"], mindspore_device.write_framework),
-    FlatFile(FILES["aicpu"], mindspore_device.write_ai_cpu),
-    FlatFile(FILES["aicpu_text"], mindspore_device.write_ai_cpu_text),
-    FlatFile(PIPELINE_FILES["receive"], mindspore_device.write_receive),
-    FlatFile(PIPELINE_FILES["send"], mindspore_device.write_send),
+    OutputFile(FILES["step_trace"], mindspore_device.write_step_trace),
+    OutputFile(FILES["step_points"], mindspore_device.write_points),
+    OutputFile(COMPUTE_TIME, mindspore_device.write_compute_time),
+    OutputFile(COMPUTE_TIME_DETAIL, mindspore_device.write_compute_time_detail),
+    OutputFile(FILES["operator_types"], mindspore_device.write_core_types),
+    OutputFile(FILES["operator_details"], mindspore_device.write_core_details),
+    OutputFile(FILES["timeline_data"], mindspore_device.write_timeline_data),
+    OutputFile(FILES["framework"], mindspore_device.write_framework),
+    OutputFile(FILES["aicpu"], mindspore_device.write_ai_cpu),
+    OutputFile(FILES["aicpu_text"], mindspore_device.write_ai_cpu_text),
+    OutputFile(PIPELINE_FILES["receive"], mindspore_device.write_receive),
+    OutputFile(PIPELINE_FILES["send"], mindspore_device.write_send),
     *_PIPELINE,
 )
 
@@ -106,36 +86,22 @@ def _write_memory_record(output: Output, path: Path) -> None:
     write_csv(rows.select(*totals_after_events(output), pl.format("CPU:{}", "device").alias(DEVICE_TYPE)), path)
 
 
-def _pipeline_output(file: FlatFile) -> OutputFile:
-    return OutputFile(file.name.replace("_{rank}", "{rank}"), file.write, _EVERY)
-
-
 #: of ``ASCEND_PROFILER_OUTPUT``, beside those of every run
-PIPELINE_OUTPUT = tuple(map(_pipeline_output, _PIPELINE))
+PIPELINE_OUTPUT = tuple(replace(file, name=file.name.replace("_{rank}", "{rank}")) for file in _PIPELINE)
 
 #: of ``ASCEND_PROFILER_OUTPUT`` of a run on a CPU
 OUTPUT_FILES = (
-    OutputFile(TRACE_VIEW, trace_view.write, _EVERY),
-    OutputFile(STEP_TRACE, _write_step_times, _EVERY),
-    OutputFile(MEMORY_RECORD, _write_memory_record, _EVERY, switch="profile_memory"),
-    OutputFile(OPERATOR_DETAILS, operator_details.write, _EVERY, switch="record_shapes"),
+    OutputFile(TRACE_VIEW, trace_view.write),
+    OutputFile(STEP_TRACE, _write_step_times),
+    OutputFile(MEMORY_RECORD, _write_memory_record, switch="profile_memory"),
+    OutputFile(OPERATOR_DETAILS, operator_details.write, switch="record_shapes"),
     *PIPELINE_OUTPUT,
-    OutputFile("ascend_mindspore_profiler{rank}.db", database.write, _EVERY, export=DATABASE),
+    OutputFile("ascend_mindspore_profiler{rank}.db", database.write, export=DATABASE),
 )
 
 
-def write_flat(trace: Trace, directory: Path, rank: int, files: Sequence[FlatFile]) -> dict[str, OutputStatus]:
-    """Write the files of one rank.
-
-    Args:
-        trace: its tables.
-        directory: the ``profiler`` directory.
-        rank: numbers the files.
-        files: which.
-
-    Returns:
-        file name -> what became of it.
-    """
+def write_flat(trace: Trace, directory: Path, rank: int, files: Sequence[OutputFile]) -> dict[str, OutputStatus]:
+    """Write files of one rank, which numbers them, into a ``profiler`` directory; gives file name -> what became of it."""
     output = Output(trace, time_base_ns(trace), LEVEL0)
     statuses: dict[str, OutputStatus] = {}
     for file in files:

@@ -30,34 +30,29 @@ _HEAD_BYTES = 2000
 _EVENTS = {"name": pl.Categorical, "lane": pl.Int64, "start_ns": pl.Int64, "length": pl.Int64, "args": pl.Categorical}
 
 
-def writer(limit_mb: int | None = None) -> Any:
-    """The writer of cpu_timeline_display_<rank>.json.
+def write_timeline(output: Output, path: Path, limit_mb: int | None = None) -> None:
+    """Write cpu_timeline_display_<rank>.json.
 
-    Args:
-        limit_mb: largest size of the file, MB; events that start latest are left out, and the file says how many.
+    With a limit (MB) to its size the events that start latest are left out, and the file says how many.
     """
-
-    def write_timeline(output: Output, path: Path) -> None:
-        rows = recorded_launches(output.trace)
-        borders = output.trace.required("steps").sort("start_ns").select("id", "start_ns", "end_ns").collect()
-        parts = [
-            part.select(pl.col(name).cast(dtype) for name, dtype in _EVENTS.items())
-            for part in (_launch_events(rows), _step_events(borders), _scope_events(rows, borders["start_ns"].to_numpy()))
-        ]
-        dropped = 0
-        if limit_mb is not None:
-            events = pl.concat(parts).sort("start_ns", "length", descending=[False, True], maintain_order=True)
-            parts = [_events_within_size(events, limit_mb * _MB - _HEAD_BYTES)]
-            dropped = events.height - parts[0].height
-        lanes = rows["worker"].unique().sort().to_list()
-        with path.open("wb") as handle:
-            head = _metadata_events(lanes, output.base_ns, dropped)
-            handle.write(b"[" + ",".join(json.dumps(event, ensure_ascii=False) for event in head).encode())
-            for part in parts:
-                _write_events(handle, part, output.base_ns)
-            handle.write(b"]")
-
-    return write_timeline
+    rows = recorded_launches(output.trace)
+    borders = output.trace.required("steps").sort("start_ns").select("id", "start_ns", "end_ns").collect()
+    parts = [
+        part.select(pl.col(name).cast(dtype) for name, dtype in _EVENTS.items())
+        for part in (_launch_events(rows), _step_events(borders), _scope_events(rows, borders["start_ns"].to_numpy()))
+    ]
+    dropped = 0
+    if limit_mb is not None:
+        events = pl.concat(parts).sort("start_ns", "length", descending=[False, True], maintain_order=True)
+        parts = [_events_within_size(events, limit_mb * _MB - _HEAD_BYTES)]
+        dropped = events.height - parts[0].height
+    lanes = rows["worker"].unique().sort().to_list()
+    with path.open("wb") as handle:
+        head = _metadata_events(lanes, output.base_ns, dropped)
+        handle.write(b"[" + ",".join(json.dumps(event, ensure_ascii=False) for event in head).encode())
+        for part in parts:
+            _write_events(handle, part, output.base_ns)
+        handle.write(b"]")
 
 
 def write_summary(output: Output, path: Path) -> None:
@@ -78,17 +73,12 @@ def _write_events(handle: IO[bytes], events: pl.DataFrame, base_ns: int) -> None
     write_rows(
         handle,
         events,
-        (
-            ',{"ph":"X","pid":0,"name":',
-            pl.col("name"),
-            ',"tid":',
-            pl.col("lane"),
-            ',"ts":',
-            microseconds(pl.col("start_ns") - base_ns),
-            ',"dur":',
-            microseconds(pl.col("length")),
-            pl.col("args"),
-        ),
+        ',{"ph":"X","pid":0,"name":',
+        pl.col("name"),
+        ("tid", pl.col("lane")),
+        ("ts", microseconds(pl.col("start_ns") - base_ns)),
+        ("dur", microseconds(pl.col("length"))),
+        pl.col("args"),
     )
 
 

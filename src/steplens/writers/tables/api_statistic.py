@@ -23,16 +23,14 @@ def write(output: Output, path: Path) -> None:
     rows = api_statistic(output.trace)
     if rows.is_empty():
         raise NothingToWriteError("no calls of a runtime or of the framework were recorded")
-    write_csv(
-        rows.select(
-            names(rows["layer"], NOT_AVAILABLE).alias("Level"),
-            names(rows["name"], NOT_AVAILABLE).alias("API Name"),
-            microseconds(pl.col("total_ns")).alias("Time(us)"),
-            pl.col("count").alias("Count"),
-            microseconds(pl.col("mean_ns")).alias("Avg(us)"),
-            microseconds(pl.col("min_ns")).alias("Min(us)"),
-            microseconds(pl.col("max_ns")).alias("Max(us)"),
-            (pl.col("variance_ns2") / 1e6).round(3).alias("Variance"),
-        ),
-        path,
+    table = rows.select(
+        names(rows["layer"], NOT_AVAILABLE).alias("Level"),
+        names(rows["name"], NOT_AVAILABLE).alias("API Name"),
+        microseconds(pl.col("total_ns")).alias("Time(us)"),
+        pl.col("count").alias("Count"),
+        microseconds(pl.col("mean_ns")).alias("Avg(us)"),
+        microseconds(pl.col("min_ns")).alias("Min(us)"),
+        microseconds(pl.col("max_ns")).alias("Max(us)"),
+        (pl.col("variance_ns2") / 1e6).round(3).alias("Variance"),
     )
+    write_csv(table, path)

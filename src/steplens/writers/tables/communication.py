@@ -25,7 +25,7 @@ from steplens.analysis.cluster.communication import (
 from steplens.formats import ascend_results as names
 from steplens.trace.trace import Trace
 from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times, unmeasured_totals
-from steplens.writers.common.output import NPU, NothingToWriteError, Output, device_kind
+from steplens.writers.common.output import NPU, NothingToWriteError, Output, device_kind, step_exists
 from steplens.writers.common.text import write_json
 
 _ELAPSED = names.OPERATION_TIMES["elapse"]
@@ -62,7 +62,7 @@ def write_matrix(output: Output, path: Path) -> None:
     if rows.is_empty():
         _write_own_links(output, path)
         return
-    without_steps = output.trace.required("steps").select(pl.len()).collect().item() == 0
+    without_steps = not step_exists(output.trace)
     steps: dict[int | None, dict[str, dict[str, Any]]] = {}
     for row in rows.sort("step", maintain_order=True).iter_rows(named=True):
         if row["step"] is None and not without_steps:
@@ -73,9 +73,7 @@ def write_matrix(output: Output, path: Path) -> None:
         )
         links[f"{row['source']}-{row['destination']}"] = {
             names.TRANSPORT_TYPE: row["transport"],
-            names.TRANSIT_SIZE: row["size_mb"] or 0,
-            names.TRANSIT_TIME: row["transit_ms"] or 0,
-            names.BANDWIDTH: row["bandwidth_gbps"] or 0,
+            **_measures(row),
             **({} if row["selection"] == TOTAL else {names.OPERATION_NAME: row["op_name"]}),
         }
     write_json(_name_steps(steps), path)
@@ -155,6 +153,12 @@ def _time_info(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _measures(row: dict[str, Any]) -> dict[str, Any]:
+    """What a transport moved, in MB, ms and GB/s; 0 where nothing was measured."""
+    columns = {names.TRANSIT_SIZE: "size_mb", names.TRANSIT_TIME: "transit_ms", names.BANDWIDTH: "bandwidth_gbps"}
+    return {member: row[column] or 0 for member, column in columns.items()}
+
+
 def _empty_transports() -> dict[str, dict[str, Any]]:
     return {
         transport: {names.TRANSIT_SIZE: 0, names.TRANSIT_TIME: 0, names.BANDWIDTH: 0, names.LARGE_PACKETS: 0, names.PACKETS: {}}
@@ -168,15 +172,7 @@ def _transports_of_operations(bandwidth: pl.DataFrame) -> dict[tuple[Any, ...], 
     for row in bandwidth.iter_rows(named=True):
         transports = by_step.setdefault((row["step"], row["kind"], row["name"], row["group"]), _empty_transports())
         info = transports.setdefault(row["transport"], {names.PACKETS: {}})
-        info.update(
-            {
-                names.TRANSIT_SIZE: row["size_mb"] or 0,
-                names.TRANSIT_TIME: row["transit_ms"] or 0,
-                names.BANDWIDTH: row["bandwidth_gbps"] or 0,
-                names.LARGE_PACKETS: row["large_packet_ratio"] or 0,
-                names.PACKETS: info[names.PACKETS],
-            }
-        )
+        info.update({**_measures(row), names.LARGE_PACKETS: row["large_packet_ratio"] or 0})
         if row["package_mb"] is not None:
             info[names.PACKETS][str(row["package_mb"])] = [row["count"], row["duration_ms"]]
     return by_step
@@ -195,13 +191,9 @@ def _add_totals(steps: dict[int | None, dict[str, dict[str, Any]]], times: pl.Da
             }
     for row in bandwidth_totals(bandwidth).iter_rows(named=True):
         if (info := _total_of(steps, row)) is not None:
-            info.update(
-                {
-                    names.TRANSIT_TIME: row["transit_ms"] or 0,
-                    names.TRANSIT_SIZE: row["size_mb"] or 0,
-                    names.BANDWIDTH: row["bandwidth_gbps"] or 0,
-                }
-            )
+            # as the others have them: the time first
+            info.setdefault(names.TRANSIT_TIME, 0)
+            info.update(_measures(row))
             info.setdefault(names.PACKETS, {})
     for row in package_totals(bandwidth).iter_rows(named=True):
         if (info := _total_of(steps, row)) is not None:

@@ -48,7 +48,7 @@ def _title_columns(cells: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
 def _short_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
     lists = {column: _list_cell(kernels, column, npu) for column in _LISTS if kernels[column].is_not_null().any()}
     return {
-        "device": _device_id(),
+        "device": pl.col("device").fill_null(0),
         **{column: _text_cells(kernels[column], guard_formula) for column in ("name", "type", "core")},
         **_time_cells(kernels, base_ns),
         "blocks": _number_cells(kernels["blocks"]),
@@ -58,13 +58,14 @@ def _short_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, p
 
 def _full_layout(kernels: pl.DataFrame, base_ns: int, npu: bool) -> dict[str, pl.Expr]:
     return {
-        "device": _device_id(),
+        "device": pl.col("device").fill_null(0),
         "model_id": _number_cells(kernels["model_id"]),
         # a GPU numbers its tasks only by the call that launched them
         "task_id": _number_cells(kernels["task_id"] if npu else kernels["correlation"]),
         "stream": _number_cells(kernels["stream"]),
         **{column: _text_cells(kernels[column], guard_formula) for column in ("name", "type")},
-        "state": _text_cells(kernels["state"], guard_formula) if npu else _text_cells(kernels["core"], _compiled_before),
+        # the code of a CPU or GPU is compiled before it sees a shape, which the clients call static
+        "state": _text_cells(kernels["state"], guard_formula) if npu else _text_cells(kernels["core"], lambda core: "static"),
         "core": _text_cells(kernels["core"], guard_formula),
         **_time_cells(kernels, base_ns),
         **{column: _number_cells(kernels[column]) for column in ("blocks", "mix_blocks")},
@@ -91,14 +92,6 @@ def _wait_times(kernels: pl.DataFrame) -> pl.Expr:
     return microseconds(pl.col("wait_ns")).cast(pl.String).fill_null(NOT_AVAILABLE)
 
 
-def _device_id() -> pl.Expr:
-    return pl.col("device").fill_null(0)
-
-
-def _not_available() -> pl.Expr:
-    return pl.lit(NOT_AVAILABLE)
-
-
 def _text_cells(values: pl.Series, render: Callable[[str], str | None]) -> pl.Expr:
     return pl.lit(render_distinct(values, render, missing=NOT_AVAILABLE))
 
@@ -108,7 +101,7 @@ def _number_cells(values: pl.Series) -> pl.Expr:
     if values.null_count() == 0:
         return pl.lit(values)
     if values.null_count() == len(values):
-        return _not_available()
+        return pl.lit(NOT_AVAILABLE)
     return pl.lit(values.cast(pl.String).fill_null(NOT_AVAILABLE))
 
 
@@ -116,17 +109,4 @@ def _list_cell(kernels: pl.DataFrame, column: str, npu: bool) -> pl.Expr:
     """Shapes carry literal quotes inside the cell, as in op_summary; an NPU's task may be known to have none (``""``)."""
     if not column.endswith("shapes"):
         return _text_cells(kernels[column], guard_formula)
-    return _text_cells(kernels[column], _quote_text if npu else _quoted_unless_empty)
-
-
-def _quote_text(text: str) -> str:
-    return f'"{text}"'
-
-
-def _quoted_unless_empty(text: str) -> str | None:
-    return _quote_text(text) if text else None
-
-
-def _compiled_before(core: str) -> str:
-    """State of any task of a CPU or GPU: its code is compiled before it sees a shape, which the clients call static."""
-    return "static"
+    return _text_cells(kernels[column], lambda text: f'"{text}"' if text or npu else None)

@@ -1,4 +1,4 @@
-"""memory_record.csv: the totals of each allocator after every one of its events."""
+"""memory_record.csv: the totals of each allocator after every one of its events; what the files of memory share is here too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from steplens.formats.ascend_results import COMPONENT, DEVICE_TYPE, STREAM_POINT
 from steplens.formats.ascend_terms import APP, GE, PTA, PTA_AND_GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, write_csv
-from steplens.writers.tables.memory_rows import device_tag, device_types, stream_pointer, to_megabytes
+
+_CPU = "CPU"
 
 
 def write(output: Output, path: Path) -> None:
@@ -24,14 +25,12 @@ def write(output: Output, path: Path) -> None:
     rows = memory_record(output)
     if rows.is_empty():
         raise NothingToWriteError("no allocator events were recorded")
-    write_csv(
-        rows.select(
-            *totals_after_events(output),
-            pl.col("stream").alias(STREAM_POINTER),
-            pl.col("tag").alias(DEVICE_TYPE),
-        ),
-        path,
+    table = rows.select(
+        *totals_after_events(output),
+        pl.col("stream").alias(STREAM_POINTER),
+        pl.col("tag").alias(DEVICE_TYPE),
     )
+    write_csv(table, path)
 
 
 def totals_after_events(output: Output) -> list[pl.Expr]:
@@ -91,3 +90,38 @@ def _sum_of_sides(column: str) -> pl.Expr:
 
 def _last_of(component: str, column: str) -> pl.Expr:
     return pl.when(pl.col("component") == component).then(pl.col(column)).forward_fill().over("tag")
+
+
+def device_types(output: Output) -> list[str]:
+    """Device types whose events the memory files hold: the accelerators', or the CPU's on a run without accelerator."""
+    types = (output.trace.required(table).select(pl.col("device_type").cast(pl.String)) for table in ("memory", "allocations"))
+    present = pl.concat(types).unique().collect().to_series()
+    accelerators = sorted(set(present.drop_nulls()) - {_CPU})
+    if accelerators or output.trace.has_accelerator:
+        if not accelerators:
+            raise NothingToWriteError("no allocator event of an accelerator was recorded")
+        return accelerators
+    if present.is_empty():
+        raise NothingToWriteError("no allocator events were recorded")
+    return [_CPU]
+
+
+def to_megabytes(bytes_: pl.Expr) -> pl.Expr:
+    """Bytes as MB of 2**20; exact, because the divisor is a power of two."""
+    return bytes_.cast(pl.Float64) / 1_048_576.0
+
+
+def stream_pointer(frame: pl.DataFrame) -> pl.Expr:
+    """The stream's address; the CPU has no streams, which reads 0, and an unknown stream stays empty."""
+    on_cpu = pl.col("device_type").cast(pl.String) == _CPU
+    if frame["stream"].null_count() == 0:
+        return pl.col("stream")
+    return pl.when(on_cpu).then(pl.col("stream").fill_null(0)).otherwise(pl.col("stream"))
+
+
+def device_tag(frame: pl.DataFrame) -> pl.Series:
+    """``CPU`` or ``NPU:<device>``; CUDA devices carry the NPU tag too, because clients match that prefix literally."""
+    pairs = frame.select(pl.col("device_type").cast(pl.String), pl.col("device").fill_null(0))
+    return pairs.select(
+        pl.when(pl.col("device_type") == _CPU).then(pl.lit(_CPU)).otherwise(pl.format("NPU:{}", "device")).alias(DEVICE_TYPE)
+    ).to_series()

@@ -10,7 +10,7 @@ from steplens.formats.ascend_results import COMPONENT, DEVICE, TIMESTAMP, TOTALS
 from steplens.formats.ascend_terms import MODULE_MEMORY
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import guard_formula, microseconds_text, render_distinct, write_csv
-from steplens.writers.tables.memory_rows import to_megabytes
+from steplens.writers.tables.memory_record import to_megabytes
 
 #: bytes per unit
 _BYTES = {"B": 1, "Bytes": 1, "bytes": 1, "KB": 1 << 10, "MB": 1 << 20}
@@ -22,16 +22,14 @@ def write(output: Output, path: Path) -> None:
     rows = module_memory(output)
     if rows.is_empty():
         raise NothingToWriteError("no memory of modules was sampled")
-    write_csv(
-        rows.select(
-            pl.col("device").alias(DEVICE),
-            render_distinct(rows["name"], guard_formula).alias(COMPONENT),
-            microseconds_text(pl.col("time_ns") - output.base_ns).alias(TIMESTAMP),
-            to_megabytes(pl.col("bytes")).alias(f"{TOTALS['reserved']}(MB)"),
-            pl.format("NPU:{}", "device").alias("Device"),
-        ),
-        path,
+    table = rows.select(
+        pl.col("device").alias(DEVICE),
+        render_distinct(rows["name"], guard_formula).alias(COMPONENT),
+        microseconds_text(pl.col("time_ns") - output.base_ns).alias(TIMESTAMP),
+        to_megabytes(pl.col("bytes")).alias(f"{TOTALS['reserved']}(MB)"),
+        pl.format("NPU:{}", "device").alias("Device"),
     )
+    write_csv(table, path)
 
 
 def module_memory(output: Output) -> pl.DataFrame:

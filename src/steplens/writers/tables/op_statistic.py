@@ -21,16 +21,14 @@ def write(output: Output, path: Path) -> None:
     rows = op_statistic(Trace(output.trace.source, {"kernels": tasks}))
     if rows.is_empty():
         raise NothingToWriteError("no device tasks were recorded")
-    write_csv(
-        rows.select(
-            names(rows["type"], NOT_AVAILABLE).alias(OP_TYPE),
-            names(rows["core"], NOT_AVAILABLE).alias("Core Type"),
-            pl.col("count").alias("Count"),
-            microseconds(pl.col("total_ns")).alias(TOTAL_TIME),
-            microseconds(pl.col("min_ns")).alias("Min Time(us)"),
-            microseconds(pl.col("mean_ns")).alias("Avg Time(us)"),
-            microseconds(pl.col("max_ns")).alias("Max Time(us)"),
-            pl.col("ratio_percent").round(3).cast(pl.Decimal(38, 3)).alias("Ratio(%)"),
-        ),
-        path,
+    table = rows.select(
+        names(rows["type"], NOT_AVAILABLE).alias(OP_TYPE),
+        names(rows["core"], NOT_AVAILABLE).alias("Core Type"),
+        pl.col("count").alias("Count"),
+        microseconds(pl.col("total_ns")).alias(TOTAL_TIME),
+        microseconds(pl.col("min_ns")).alias("Min Time(us)"),
+        microseconds(pl.col("mean_ns")).alias("Avg Time(us)"),
+        microseconds(pl.col("max_ns")).alias("Max Time(us)"),
+        pl.col("ratio_percent").round(3).cast(pl.Decimal(38, 3)).alias("Ratio(%)"),
     )
+    write_csv(table, path)

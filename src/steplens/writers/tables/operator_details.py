@@ -37,20 +37,18 @@ def write(output: Output, path: Path) -> None:
     start = rows["start_ns"].to_numpy()
     if (start[1:] < start[:-1]).any():
         rows = rows.select(pl.all().gather(pl.Series(np.argsort(start, kind="stable"))))
-    write_csv(
-        pl.select(
-            names(rows["name"]).alias("Name"),
-            render_distinct(rows["input_shapes"], _list_cell).alias("Input Shapes"),
-            render_distinct(rows["stack"], _list_cell).alias("Call Stack"),
-            _to_microseconds(rows["self_ns"]).alias("Host Self Duration(us)"),
-            _to_microseconds(rows["end_ns"] - rows["start_ns"]).alias("Host Total Duration(us)"),
-            _to_microseconds(rows["device_self_ns"]).alias("Device Self Duration(us)"),
-            _to_microseconds(rows["device_total_ns"]).alias("Device Total Duration(us)"),
-            _to_microseconds(rows["ai_core_self"]).alias("Device Self Duration With AICore(us)"),
-            _to_microseconds(rows["ai_core_total"]).alias("Device Total Duration With AICore(us)"),
-        ),
-        path,
+    table = pl.select(
+        names(rows["name"]).alias("Name"),
+        render_distinct(rows["input_shapes"], _list_cell).alias("Input Shapes"),
+        render_distinct(rows["stack"], _list_cell).alias("Call Stack"),
+        _to_microseconds(rows["self_ns"]).alias("Host Self Duration(us)"),
+        _to_microseconds(rows["end_ns"] - rows["start_ns"]).alias("Host Total Duration(us)"),
+        _to_microseconds(rows["device_self_ns"]).alias("Device Self Duration(us)"),
+        _to_microseconds(rows["device_total_ns"]).alias("Device Total Duration(us)"),
+        _to_microseconds(rows["ai_core_self"]).alias("Device Self Duration With AICore(us)"),
+        _to_microseconds(rows["ai_core_total"]).alias("Device Total Duration With AICore(us)"),
     )
+    write_csv(table, path)
 
 
 def _list_cell(text: str) -> str | None:

@@ -11,7 +11,7 @@ from steplens.formats.ascend_results import ACTIVE_RELEASE_TIME, ALLOCATION_TIME
 from steplens.formats.ascend_terms import CANN_PREFIX, GE
 from steplens.writers.common.output import NothingToWriteError, Output
 from steplens.writers.common.text import microseconds_text, names, write_csv
-from steplens.writers.tables.memory_rows import device_tag, device_types, stream_pointer, to_megabytes
+from steplens.writers.tables.memory_record import device_tag, device_types, stream_pointer, to_megabytes
 
 
 def write(output: Output, path: Path) -> None:
@@ -23,24 +23,22 @@ def write(output: Output, path: Path) -> None:
     if rows.is_empty():
         raise NothingToWriteError("no allocation was recorded")
     graph_engine = pl.col("component").cast(pl.String).eq_missing(GE)
-    write_csv(
-        rows.select(
-            pl.when(graph_engine)
-            .then(pl.lit(CANN_PREFIX) + pl.lit(rows["name"].cast(pl.String).str.strip_prefix(CANN_PREFIX)).fill_null(""))
-            .otherwise(pl.lit(names(rows["name"])))
-            .alias("Name"),
-            (pl.col("bytes").cast(pl.Float64) / 1024.0).alias("Size(KB)"),
-            microseconds_text(pl.col("allocation_ns") - output.base_ns).alias(ALLOCATION_TIME),
-            microseconds_text(pl.col("release_ns") - output.base_ns).alias(RELEASE_TIME),
-            microseconds_text(pl.col("active_release_ns") - output.base_ns).alias(ACTIVE_RELEASE_TIME),
-            microseconds_text(pl.col("release_ns") - pl.col("allocation_ns")).alias("Duration(us)"),
-            microseconds_text(pl.col("active_release_ns") - pl.col("allocation_ns")).alias("Active Duration(us)"),
-            *(to_megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in ALLOCATION_TOTALS.items()),
-            stream_pointer(rows).alias(STREAM_POINTER),
-            device_tag(rows),
-        ),
-        path,
+    table = rows.select(
+        pl.when(graph_engine)
+        .then(pl.lit(CANN_PREFIX) + pl.lit(rows["name"].cast(pl.String).str.strip_prefix(CANN_PREFIX)).fill_null(""))
+        .otherwise(pl.lit(names(rows["name"])))
+        .alias("Name"),
+        (pl.col("bytes").cast(pl.Float64) / 1024.0).alias("Size(KB)"),
+        microseconds_text(pl.col("allocation_ns") - output.base_ns).alias(ALLOCATION_TIME),
+        microseconds_text(pl.col("release_ns") - output.base_ns).alias(RELEASE_TIME),
+        microseconds_text(pl.col("active_release_ns") - output.base_ns).alias(ACTIVE_RELEASE_TIME),
+        microseconds_text(pl.col("release_ns") - pl.col("allocation_ns")).alias("Duration(us)"),
+        microseconds_text(pl.col("active_release_ns") - pl.col("allocation_ns")).alias("Active Duration(us)"),
+        *(to_megabytes(pl.col(column)).alias(f"{title}(MB)") for column, title in ALLOCATION_TOTALS.items()),
+        stream_pointer(rows).alias(STREAM_POINTER),
+        device_tag(rows),
     )
+    write_csv(table, path)
 
 
 def operator_allocations(output: Output) -> pl.DataFrame:

@@ -8,7 +8,6 @@ import polars as pl
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.formats.ascend_results import DEVICE, STEP, STEP_PARTS
-from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError, Output, used_devices
 from steplens.writers.common.text import microseconds, write_csv
 
@@ -22,14 +21,12 @@ def write(output: Output, path: Path) -> None:
     What the columns mean is defined by ``analysis.steps.ascend_step_times.ascend_step_times``.
     """
     rows = step_rows(output)
-    write_csv(
-        rows.select(
-            pl.col("device").alias(DEVICE),
-            pl.col("step").alias(STEP),
-            **{title: microseconds(pl.col(column)) for title, column in COLUMNS.items()},
-        ),
-        path,
+    table = rows.select(
+        pl.col("device").alias(DEVICE),
+        pl.col("step").alias(STEP),
+        **{title: microseconds(pl.col(column)) for title, column in COLUMNS.items()},
     )
+    write_csv(table, path)
 
 
 def step_rows(output: Output) -> pl.DataFrame:
@@ -39,15 +36,11 @@ def step_rows(output: Output) -> pl.DataFrame:
     Raises:
         NothingToWriteError: there is no device work, or nothing to set it against.
     """
-    device = first_device(output.trace)
-    if device is None:
+    devices = used_devices(output.trace)
+    if not devices:
         raise NothingToWriteError("no device tasks and no communication were recorded")
     rows = ascend_step_times(output.trace, whole_trace_without_steps=True).sort("step", nulls_last=True)
     if rows.is_empty():
         raise NothingToWriteError("neither steps nor operator calls were recorded")
-    return rows.with_columns(device=pl.lit(device))
-
-
-def first_device(trace: Trace) -> int | None:
-    """The device of the rank: the lowest that ran a task or communicated; None when none did."""
-    return min(used_devices(trace), default=None)
+    # the device of the rank is the lowest that ran a task or communicated
+    return rows.with_columns(device=pl.lit(devices[0]))

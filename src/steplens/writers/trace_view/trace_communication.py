@@ -7,11 +7,12 @@ import polars as pl
 from steplens.formats.trace_view import COMMUNICATION, GROUP_PREFIX, GROUP_SUFFIX, MEMBERS, PART_COLUMNS, PLACES, PLANE_PREFIX
 from steplens.writers.common.asynchronous import side_by_side
 from steplens.writers.common.communication_names import named_communication
+from steplens.writers.common.json_events import number_member, thread_metadata
 from steplens.writers.common.links import inner_tasks
 from steplens.writers.common.output import NPU, device_kind
 from steplens.writers.common.rows import shared_texts
-from steplens.writers.common.text import json_string, number_member
-from steplens.writers.trace_view.trace_events import View, event_head, list_argument, thread_metadata
+from steplens.writers.common.text import json_string
+from steplens.writers.trace_view.trace_events import View, event_head, list_argument
 
 #: columns of details that hold numbers
 _NUMBERS = ("srcRank", "dstRank", "size")
@@ -69,7 +70,6 @@ def write_communication(view: View) -> None:
         number_member("ranks", "ranks", calls),
         number_member(MEMBERS["bytes"], "bytes", calls),
         number_member("connection_id", "correlation", calls),
-        "}}",
     )
     if planes is not None:
         _write_planes(view, planes)
@@ -125,15 +125,12 @@ def _write_planes(view: View, planes: pl.DataFrame) -> None:
         event_head(planes["taskType"]),
         view.pids(COMMUNICATION),
         pl.col("tid"),
-        ',"args":{"plane":',
-        pl.col("plane"),
+        ("plane", pl.col("plane")),
         number_member("stream id", "stream", planes),
         number_member(MEMBERS["inner_task_id"], "task_id", planes),
         number_member(MEMBERS["inner_context"], "context_id", planes),
         number_member("model id", "model_id", planes),
         *texts,
         *numbers,
-        ',"bandwidth(GB/s)":',
-        pl.col("bandwidth"),
-        "}}",
+        ("bandwidth(GB/s)", pl.col("bandwidth")),
     )

@@ -16,14 +16,15 @@ from steplens.analysis.tools.overlap import Intervals, merge_intervals, merged, 
 from steplens.formats import trace_view
 from steplens.formats.ascend_terms import CALL_PREFIXES, KERNEL_PREFIX, MODULE_MEMORY, NODE, NOT_AVAILABLE, OLDER_LAYERS, OS_LAYER
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, KIND_COPY
-from steplens.trace.trace import Trace
+from steplens.writers.common.json_events import number_member, process_metadata, thread_metadata
 from steplens.writers.common.links import hardware_tasks
 from steplens.writers.common.output import LEVEL0, LEVEL_NONE, NPU, device_kind, used_devices
-from steplens.writers.common.rows import shared_texts
-from steplens.writers.common.text import json_string, number_member
+from steplens.writers.common.rows import shared_texts, write_rows
+from steplens.writers.common.text import json_string
 from steplens.writers.device_tasks import device_tasks
 from steplens.writers.trace_view.trace_communication import with_lanes, write_communication
-from steplens.writers.trace_view.trace_events import View, event_head, process_metadata, thread_metadata, write_arrows
+from steplens.writers.trace_view.trace_events import View, event_head, write_arrows
+from steplens.writers.trace_view.trace_parts import COUNTERS_OF_PART
 
 #: process ids of the other groups: no process id, shifted by the place of a layer, reaches as far
 _OTHER_COUNTERS_PID = 1 << 44
@@ -52,7 +53,7 @@ def _runtime_calls(view: View) -> None:
         .unique("correlation", keep="first", maintain_order=True)
     )
     pairs = _arrow_ends(view).lazy().drop_nulls("correlation").join(first, on="correlation", maintain_order="left")
-    _to_device(view, pairs.with_row_index("id", 1).collect(), trace_view.HOST_TO_DEVICE, trace_view.HOST_TO_DEVICE)
+    write_arrows(view, pairs.with_row_index("id", 1).collect(), trace_view.HOST_TO_DEVICE, trace_view.HOST_TO_DEVICE)
 
 
 def _write_calls(view: View, calls: pl.DataFrame, name: str) -> int:
@@ -77,7 +78,6 @@ def _write_calls(view: View, calls: pl.DataFrame, name: str) -> int:
         layer,
         pl.col("tid"),
         number_member("connection_id", "correlation", calls),
-        "}}",
     )
     return pid
 
@@ -91,9 +91,8 @@ def _device_tasks(view: View) -> None:
     for device in lanes["device"].unique(maintain_order=True):
         view.layer(trace_view.HARDWARE, device, f"{kind} {device}")
     for device, stream in lanes.iter_rows():
-        view.metadata(
-            thread_metadata(view.device_pid(trace_view.PLACES[trace_view.HARDWARE], device), stream, f"Stream {stream}")
-        )
+        pid = view.device_pid(trace_view.PLACES[trace_view.HARDWARE], device)
+        view.metadata(thread_metadata(pid, stream, f"Stream {stream}"))
     types = kernels.select(_task_type()).to_series()
     start, end = f',"args":{{"{trace_view.MEMBERS["task_type"]}":', f',"{trace_view.MEMBERS["physical_stream"]}":'
     core = shared_texts(types.fill_null(NOT_AVAILABLE), lambda core: start + json_string(core) + end)
@@ -104,12 +103,10 @@ def _device_tasks(view: View) -> None:
         _STREAM,
         core,
         _STREAM,
-        f',"{trace_view.MEMBERS["task"]}":',
-        pl.coalesce("task_id", pl.col("id").cast(pl.Int64)),
+        (trace_view.MEMBERS["task"], pl.coalesce("task_id", pl.col("id").cast(pl.Int64))),
         number_member(trace_view.MEMBERS["model"], "model_id", kernels),
         number_member(trace_view.MEMBERS["subtask"], "context_id", kernels),
         number_member("connection_id", "correlation", kernels),
-        "}}",
     )
 
 
@@ -136,29 +133,19 @@ def _arrow_ends(view: View) -> pl.DataFrame:
     return pl.concat([tasks.select(ends).collect(), collectives])
 
 
-def _to_device(view: View, pairs: pl.DataFrame, name: str, category: str) -> None:
-    write_arrows(view, pairs, name, category, to_pid=pl.col("to_pid"), to_tid=pl.col("to_tid"))
-
-
 def _write_launch_arrows(view: View) -> None:
     """An arrow from the operator call to each device task that it launched.
 
     MindSpore's launches on a CPU are call and task at once: an arrow of each to itself would be a fifth of the file.
     """
     ops = view.trace.ops
-    if ops is None or _launches_are_tasks(view.trace):
+    is_mindspore = str(view.trace.meta_values().get("source_format", "")).startswith("mindspore")
+    if ops is None or (is_mindspore and device_kind(view.trace) == CORE_CPU):
         return
     launched = _arrow_ends(view).filter((pl.col("op") >= 0) & (pl.col("op") < ops.height)).with_row_index("id", 1)
-    launched = launched.with_columns(
-        ops["start_ns"].gather(launched["op"]).alias("from_ns"),
-        ops["tid"].gather(launched["op"]).alias("from_tid"),
-        ops["pid"].gather(launched["op"]).alias("pid"),
-    )
-    _to_device(view, launched, "torch_to_npu", trace_view.OPERATOR_TO_DEVICE)
-
-
-def _launches_are_tasks(trace: Trace) -> bool:
-    return device_kind(trace) == CORE_CPU and str(trace.meta_values().get("source_format", "")).startswith("mindspore")
+    columns = {"from_ns": "start_ns", "from_tid": "tid", "pid": "pid"}
+    launched = launched.with_columns(**{name: ops[column].gather(launched["op"]) for name, column in columns.items()})
+    write_arrows(view, launched, "torch_to_npu", trace_view.OPERATOR_TO_DEVICE)
 
 
 def overlap_lanes(device: int, computing: pl.LazyFrame, communication: pl.LazyFrame) -> tuple[Intervals, ...]:
@@ -175,12 +162,11 @@ def _write_overlap_lanes(view: View) -> None:
         for tid, (name, intervals) in enumerate(zip(trace_view.OVERLAP_LANES, lanes, strict=True)):
             view.metadata(thread_metadata(pid, tid, name))
             spans = pl.DataFrame({"start_ns": intervals.start, "end_ns": intervals.end})
-            view.calls(spans, f', {{"ph":"X","name":"{name}","pid":', str(pid), str(tid), "}")
+            view.calls(spans, f', {{"ph":"X","name":"{name}","pid":', str(pid), str(tid))
 
 
 def _busy_intervals(tasks: pl.LazyFrame, device: int) -> Intervals:
-    spans = tasks.filter(pl.col("device").fill_null(0) == device).select("start_ns", "end_ns").collect()
-    return merged(spans)
+    return merged(tasks.filter(pl.col("device").fill_null(0) == device).select("start_ns", "end_ns").collect())
 
 
 def _idle_intervals(computing: Intervals, communication: Intervals) -> Intervals:
@@ -199,7 +185,7 @@ def _write_counters(view: View) -> None:
         return
     kind = device_kind(view.trace)
     groups = samples.select("group", "device").unique(maintain_order=True)
-    pids, other = [], _OTHER_COUNTERS_PID + view.part.first_counter
+    pids, other = [], _OTHER_COUNTERS_PID + view.part.number * COUNTERS_OF_PART
     for group, device in groups.iter_rows():
         place = trace_view.COUNTER_PLACES.get(group)
         other += place is None
@@ -210,16 +196,8 @@ def _write_counters(view: View) -> None:
     names = shared_texts(samples["name"], lambda name: f', {{"ph":"C","name":{json_string(name)},"pid":')
     keys = samples.select(pl.concat_str("name", pl.lit("\0"), "unit")).to_series()
     members = shared_texts(keys, lambda key: f',"args":{{{json_string(_counter_member(*key.rsplit(chr(0), 1)))}:')
-    view.rows(
-        samples,
-        names,
-        pl.col("counter_pid"),
-        ',"tid":0,"ts":',
-        view.ts("time_ns"),
-        members,
-        pl.col("value"),
-        "}}",
-    )
+    ts = view.ts("time_ns")
+    write_rows(view.handle, samples, names, pl.col("counter_pid"), ',"tid":0,"ts":', ts, members, pl.col("value"), "}}")
 
 
 def _counter_member(name: str, unit: str) -> str:

@@ -14,12 +14,11 @@ import polars as pl
 
 from steplens.formats.trace_view import DEVICE_BITS, LAYER_BITS, PLACES
 from steplens.trace.trace import Trace
+from steplens.writers.common.json_events import process_metadata, write_calls
 from steplens.writers.common.output import Output
-from steplens.writers.common.rows import Cell, Shared, shared_texts, write_rows
+from steplens.writers.common.rows import Cell, Member, Shared, shared_texts, write_rows
 from steplens.writers.common.text import json_string, lay_out_list, microseconds
-from steplens.writers.trace_view.trace_parts import Part
-
-DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
+from steplens.writers.trace_view.trace_parts import ARROWS_OF_PART, Part
 
 
 @dataclass(frozen=True)
@@ -47,21 +46,9 @@ class View:
         """A column of times as µs after the time base."""
         return microseconds(pl.col(column) - self.output.base_ns)
 
-    def rows(self, frame: pl.DataFrame, *cells: Cell) -> None:
-        """One event per row of ``frame``; see ``rows.write_rows``."""
-        write_rows(self.handle, frame, cells)
-
-    def calls(self, frame: pl.DataFrame, start: Cell, pid: Cell, tid: Cell, *rest: Cell) -> None:
-        """One complete event per row of ``frame``.
-
-        Args:
-            frame: has start_ns and end_ns.
-            start: what stands in front of the process id; see ``head``.
-            pid: process id.
-            tid: thread id, or lane.
-            rest: what follows the length, to the end of the event.
-        """
-        self.rows(frame, start, pid, ',"tid":', tid, ',"ts":', self.ts("start_ns"), ',"dur":', DURATION, *rest)
+    def calls(self, frame: pl.DataFrame, head: Cell, pid: Cell, tid: Cell, *arguments: Member) -> None:
+        """One complete event per row of ``frame``; see ``json_events.write_calls``."""
+        write_calls(self.handle, frame, self.output.base_ns, head, pid, tid, *arguments)
 
     def metadata(self, events: Iterable[dict[str, Any]]) -> None:
         """Names and order of processes and threads."""
@@ -83,28 +70,6 @@ class View:
         return pl.lit(self.device_pid(PLACES[layer], 0)) + pl.col("device").fill_null(0).cast(pl.Int64)
 
 
-def metadata_event(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
-    """One metadata event."""
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
-
-
-def process_metadata(pid: int, name: str, label: str, sort: int) -> list[dict[str, Any]]:
-    """Name, label and place of a process."""
-    return [
-        metadata_event("process_name", pid, 0, name=name),
-        metadata_event("process_labels", pid, 0, labels=label),
-        metadata_event("process_sort_index", pid, 0, sort_index=sort),
-    ]
-
-
-def thread_metadata(pid: int, tid: int, name: str, sort: int | None = None) -> list[dict[str, Any]]:
-    """Name and place of a lane; without ``sort`` its id is its place."""
-    return [
-        metadata_event("thread_name", pid, tid, name=name),
-        metadata_event("thread_sort_index", pid, tid, sort_index=tid if sort is None else sort),
-    ]
-
-
 def event_head(names: pl.Series, category: str = "") -> Shared:
     """Start of a complete event up to its pid; one text per distinct name."""
     middle = f',"cat":"{category}","pid":' if category else ',"pid":'
@@ -119,27 +84,11 @@ def list_argument(key: str, values: pl.Series) -> Shared | str:
     return shared_texts(values, lambda text: f',"{key}":{json_string(lay_out_list(text))}' if text else "", "")
 
 
-def write_arrows(view: View, pairs: pl.DataFrame, name: str, category: str, to_pid: pl.Expr, to_tid: pl.Expr) -> None:
+def write_arrows(view: View, pairs: pl.DataFrame, name: str, category: str) -> None:
     """Both ends of every arrow, in one row: id, from pid/from_tid/from_ns, to to_pid/to_tid/start_ns."""
     fixed = f'"bp":"e","name":"{name}","cat":"{category}","id":'
-    number = pl.col("id").cast(pl.Int64) + view.part.first_arrow
-    view.rows(
-        pairs,
-        f', {{"ph":"s",{fixed}',
-        number,
-        ',"pid":',
-        pl.col("pid"),
-        ',"tid":',
-        pl.col("from_tid"),
-        ',"ts":',
-        view.ts("from_ns"),
-        f'}}, {{"ph":"f",{fixed}',
-        number,
-        ',"pid":',
-        to_pid,
-        ',"tid":',
-        to_tid,
-        ',"ts":',
-        view.ts("start_ns"),
-        "}",
-    )
+    number = pl.col("id").cast(pl.Int64) + view.part.number * ARROWS_OF_PART
+    begin = ("pid", pl.col("pid")), ("tid", pl.col("from_tid")), ("ts", view.ts("from_ns"))
+    end = ("pid", pl.col("to_pid")), ("tid", pl.col("to_tid")), ("ts", view.ts("start_ns"))
+    first, second = f', {{"ph":"s",{fixed}', f'}}, {{"ph":"f",{fixed}'
+    write_rows(view.handle, pairs, first, number, *begin, second, number, *end, "}")

@@ -10,20 +10,14 @@ import polars as pl
 from steplens.formats.ascend_terms import DEQUEUE, ENQUEUE
 from steplens.formats.kineto import FORWARD_BACKWARD, OPERATOR, PYTHON
 from steplens.formats.trace_view import COLLECTION, COLLECTIONS, HOST, MARKS, MEMBERS, PLACES, PYTHON_PROCESS, TASK_QUEUE
-from steplens.trace.schema import MARK_KINDS, MARKER, SCOPE_MODULE, START_END
+from steplens.trace.schema import SCOPE_MODULE
 from steplens.writers.common.asynchronous import asynchronous_lanes
-from steplens.writers.common.links import forward_backward
+from steplens.writers.common.json_events import number_member, process_metadata, thread_metadata
+from steplens.writers.common.links import forward_backward, mark_kind, queue_half
 from steplens.writers.common.output import used_devices
 from steplens.writers.common.rows import Shared, shared_texts
-from steplens.writers.common.text import json_string, number_member, render_distinct
-from steplens.writers.trace_view.trace_events import (
-    View,
-    event_head,
-    list_argument,
-    process_metadata,
-    thread_metadata,
-    write_arrows,
-)
+from steplens.writers.common.text import json_string, render_distinct
+from steplens.writers.trace_view.trace_events import View, event_head, list_argument, write_arrows
 
 
 def _name_lanes(view: View) -> None:
@@ -58,13 +52,10 @@ def _write_operator_calls(view: View) -> None:
         event_head(calls["name"], OPERATOR),
         pl.col("pid"),
         pl.col("lane"),
-        f',"args":{{"{MEMBERS["sequence"]}":',
-        pl.col("sequence").fill_null(-1),
-        f',"{MEMBERS["forward_tid"]}":',
-        pl.col("forward_tid").fill_null(0),
+        (MEMBERS["sequence"], pl.col("sequence").fill_null(-1)),
+        (MEMBERS["forward_tid"], pl.col("forward_tid").fill_null(0)),
         *(list_argument(MEMBERS[column], calls[column]) for column in ("input_shapes", "input_types", "stack", "module")),
         number_member("flops", "flops", calls),
-        "}}",
     )
 
 
@@ -75,33 +66,22 @@ def _task_queue(view: View) -> None:
         return
     tasks = tasks.with_columns(pl.col("pid").fill_null(view.pid))
     for side in (DEQUEUE, ENQUEUE):
-        half = side.lower()
-        rows = tasks.drop_nulls([f"{half}_start_ns", f"{half}_end_ns", f"{half}_tid"])
-        rows = rows.rename({f"{half}_start_ns": "start_ns", f"{half}_end_ns": "end_ns", f"{half}_tid": "tid"})
-        view.calls(
-            rows,
-            _queue_head(rows["name"], side, half),
-            pl.col("pid"),
-            pl.col("tid"),
-            ',"args":{"correlation_id":',
-            pl.col("correlation"),
-            "}}",
-        )
+        rows = queue_half(tasks, side)
+        head = _queue_head(rows["name"], side)
+        view.calls(rows, head, pl.col("pid"), pl.col("tid"), ("correlation_id", pl.col("correlation")))
     pairs = tasks.drop_nulls(["enqueue_start_ns", "enqueue_tid", "dequeue_start_ns", "dequeue_tid"]).with_row_index("id", 1)
-    pairs = pairs.select(
-        "id", "pid", "dequeue_tid", from_tid="enqueue_tid", from_ns="enqueue_start_ns", start_ns="dequeue_start_ns"
-    )
-    write_arrows(view, pairs, "enqueue_to_dequeue", TASK_QUEUE, to_pid=pl.col("pid"), to_tid=pl.col("dequeue_tid"))
+    ends = {"to_pid": "pid", "to_tid": "dequeue_tid", "from_tid": "enqueue_tid", "from_ns": "enqueue_start_ns"}
+    write_arrows(view, pairs.select("id", "pid", start_ns="dequeue_start_ns", **ends), "enqueue_to_dequeue", TASK_QUEUE)
 
 
-def _queue_head(names: pl.Series, side: str, category: str) -> Shared:
-    return event_head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), category)
+def _queue_head(names: pl.Series, side: str) -> Shared:
+    return event_head(render_distinct(names, lambda name: f"{side}@{name}" if name else side, side), side.lower())
 
 
 def _forward_backward(view: View) -> None:
     """An arrow from the latest forward call of a sequence number to each backward call of it on another thread."""
-    pairs = forward_backward(view.trace).with_row_index("id", 1)
-    write_arrows(view, pairs, FORWARD_BACKWARD, FORWARD_BACKWARD, to_pid=pl.col("pid"), to_tid=pl.col("tid"))
+    pairs = forward_backward(view.trace).with_row_index("id", 1).with_columns(to_pid="pid", to_tid="tid")
+    write_arrows(view, pairs, FORWARD_BACKWARD, FORWARD_BACKWARD)
 
 
 def _python_functions(view: View) -> None:
@@ -113,12 +93,9 @@ def _python_functions(view: View) -> None:
         event_head(frames["name"], PYTHON),
         pl.col("pid").fill_null(view.pid),
         pl.col("tid"),
-        f',"args":{{"{MEMBERS["python_id"]}":',
-        pl.col("id"),
-        f',"{MEMBERS["python_parent"]}":',
-        pl.when(pl.col("parent") >= 0).then("parent"),
+        (MEMBERS["python_id"], pl.col("id")),
+        (MEMBERS["python_parent"], pl.when(pl.col("parent") >= 0).then("parent")),
         number_member(MEMBERS["python_module_id"], "module_id", frames),
-        "}}",
     )
 
 
@@ -138,17 +115,10 @@ def _write_module_calls(view: View) -> None:
         parent = np.where(climbing, parents[parent], parent)
     # Ids are unique in the run: those of the Python frames come first.
     first_id = (view.trace.required("python").select(pl.col("id").max()).collect().item() or 0) + 1
-    view.calls(
-        modules,
-        event_head(modules["name"], PYTHON),
-        pl.col("pid"),
-        pl.col("tid"),
-        f',"args":{{"{MEMBERS["python_id"]}":',
-        pl.col("id").cast(pl.Int64) + first_id,
-        f',"{MEMBERS["python_parent"]}":',
-        pl.select(pl.when(pl.lit(pl.Series(parent)) >= 0).then(pl.lit(pl.Series(parent)) + first_id)).to_series(),
-        "}}",
-    )
+    ids = pl.col("id").cast(pl.Int64) + first_id
+    parent_ids = pl.select(pl.when(pl.lit(pl.Series(parent)) >= 0).then(pl.lit(pl.Series(parent)) + first_id)).to_series()
+    members = (MEMBERS["python_id"], ids), (MEMBERS["python_parent"], parent_ids)
+    view.calls(modules, event_head(modules["name"], PYTHON), pl.col("pid"), pl.col("tid"), *members)
 
 
 def _write_marks(view: View) -> None:
@@ -168,18 +138,10 @@ def _write_marks(view: View) -> None:
         shared_texts(
             marks["domain"], lambda domain: f',"args":{{"domain":{json_string(domain)},', ',"args":{"domain":"default",'
         ),
-        pl.format('"event_type":"{}"', _kind_of_mark()),
+        pl.format('"event_type":"{}"', mark_kind()),
         number_member("Stream Id", "stream", marks),
         number_member("connection_id", "correlation", marks),
-        "}}",
     )
-
-
-def _kind_of_mark() -> pl.Expr:
-    """How a mark was recorded, or what its length says where the source does not know."""
-    by_length = pl.when(pl.col("end_ns") > pl.col("start_ns")).then(pl.lit(START_END)).otherwise(pl.lit(MARKER))
-    kind_text = pl.col("kind").cast(pl.String)
-    return pl.when(kind_text.is_in(MARK_KINDS)).then(kind_text).otherwise(by_length)
 
 
 def _garbage_collections(view: View) -> None:
@@ -190,7 +152,7 @@ def _garbage_collections(view: View) -> None:
     pid = view.layer(COLLECTIONS, device, "CPU")
     view.metadata(thread_metadata(pid, view.pid, f"Thread {view.pid}"))
     start = f', {{"ph":"X","name":"GC","cat":"{COLLECTION}","pid":'
-    view.calls(collections, start, str(pid), str(view.pid), ',"args":{}}')
+    view.calls(collections, start, str(pid), str(view.pid), ',"args":{')
 
 
 LAYERS: tuple[Callable[[View], None], ...] = (

@@ -18,10 +18,10 @@ from steplens.trace.trace import Trace
 
 #: places of the processes of one trace, more than ``LAST_PLACE``
 _PLACES = 64
-#: arrows of one trace; more rows than that no table has
-_ARROWS = 1 << 32
+#: arrows of one trace, whose numbers lie apart from those of the others; more rows than that no table has
+ARROWS_OF_PART = 1 << 32
 #: processes of counters without a layer of one trace
-_COUNTERS = 1 << 20
+COUNTERS_OF_PART = 1 << 20
 
 _PID_COLUMNS = ("pid", "from_pid", "to_pid")
 
@@ -39,16 +39,6 @@ class Part:
     number: int = 0
     name: str = ""
     recorded: Mapping[int, int] = field(default_factory=dict)
-
-    @property
-    def first_arrow(self) -> int:
-        """What to add to the number of an arrow."""
-        return self.number * _ARROWS
-
-    @property
-    def first_counter(self) -> int:
-        """What to add to the id of a process of counters that has no layer."""
-        return self.number * _COUNTERS
 
     def told(self, event: dict[str, Any]) -> dict[str, Any]:
         """A metadata event of one of its processes with the name, the label and the place that tell the trace."""

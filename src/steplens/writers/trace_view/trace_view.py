@@ -15,14 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-import polars as pl
-
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.trace import Trace
-from steplens.writers.common.output import NothingToWriteError, Output, main_pid
+from steplens.writers.common.json_events import metadata_event
+from steplens.writers.common.output import NothingToWriteError, Output, has_rows, main_pid
 from steplens.writers.trace_view import trace_device, trace_framework
-from steplens.writers.trace_view.trace_events import View, metadata_event
+from steplens.writers.trace_view.trace_events import View
 from steplens.writers.trace_view.trace_parts import Part, ProcessIds
+
+_EVENT_TABLES = ("ops", "python", "gc", "kernels", "communication", "api", "marks", "task_queue", "counters")
 
 #: process ids of the system; what a damaged trace has instead would not fit into the ids of the layers
 _PROCESS_IDS = 1 << 32
@@ -36,7 +37,7 @@ def write(output: Output, path: Path) -> None:
 
 def write_events(output: Output, handle: IO[bytes]) -> None:
     """Write the whole array to an open binary file; see ``write``."""
-    if not _has_events(output.trace):
+    if not has_rows(output.trace, *_EVENT_TABLES):
         raise NothingToWriteError("the trace has no events")
     view = View(output, handle, _main_pid(output.trace))
     _write_time_base(handle, view.pid, output.base_ns)
@@ -59,7 +60,7 @@ def write_several(outputs: Iterable[tuple[str, Output]], base_ns: int, handle: I
     """
     ids, number = ProcessIds(), 0
     for name, output in outputs:
-        if not _has_events(output.trace):
+        if not has_rows(output.trace, *_EVENT_TABLES):
             continue
         trace, pid, recorded = ids.take(output.trace, _main_pid(output.trace))
         if not number:
@@ -82,10 +83,3 @@ def _write_layers(view: View) -> None:
 
 def _main_pid(trace: Trace) -> int:
     return main_pid(trace) % _PROCESS_IDS
-
-
-def _has_events(trace: Trace) -> bool:
-    return any(trace.required(table).select(pl.len()).collect().item() for table in _EVENT_TABLES)
-
-
-_EVENT_TABLES = ("ops", "python", "gc", "kernels", "communication", "api", "marks", "task_queue", "counters")

@@ -27,8 +27,6 @@ TEMPLATE: dict[str, Any] = {
     "data_simplification": True,
 }
 
-#: of 2.10, and of ``steplens trigger``, which says how many steps and where to begin
-_OTHER = {"profile_memory": False, "analyse": False, "record_shapes": False}
 _JOB_VARIABLES = ("MS_SCHED_HOST", "MS_SCHED_PORT", "RANK_SIZE", "RANK_TABLE_FILE")
 _SYNC, _ASYNC = "sync", "async"
 _MODES = {0: _SYNC, 1: _ASYNC, _SYNC: _SYNC, _ASYNC: _ASYNC}
@@ -39,15 +37,11 @@ class Settings:
     """What to record, checked.
 
     Attributes:
-        start: number of the first step; None where it is the next one.
-        count: how many steps.
         mode: "sync", "async" or "" for no analysis.
         memory: record the memory pool.
         data_simplification: remove raw data once the results are there.
     """
 
-    start: int | None
-    count: int
     mode: str
     memory: bool
     data_simplification: bool
@@ -104,16 +98,15 @@ class MindsporeForm:
         simplified = read_boolean("data_simplification", True)
         start, stop = read_integer("start_step"), read_integer("stop_step")
         count = document.get("active")
+        settings, refusal = Settings(analysed, memory, simplified), ""
         if type(count) is int and count > 0:
-            at_next = start == NEXT
-            settings = Settings(None if at_next else start, count, analysed, memory, simplified)
-            return Plan(start if start > 0 or at_next else NEVER, count, warnings=tuple(warnings), settings=settings)
-        count = stop - start + 1
-        settings = Settings(start, count, analysed, memory, simplified)
-        if start <= 0 or stop <= 0:
-            return Plan(NEVER, 1, warnings=tuple(warnings), settings=settings)
-        refusal = f"stop_step {stop} is before start_step {start}" if count < 1 else ""
-        return Plan(start, max(count, 1), refusal=refusal, warnings=tuple(warnings), settings=settings)
+            begin = start if start > 0 or start == NEXT else NEVER
+        elif start <= 0 or stop <= 0:
+            begin, count = NEVER, 1
+        else:
+            begin, count = start, max(stop - start + 1, 1)
+            refusal = f"stop_step {stop} is before start_step {start}" if stop < start else ""
+        return Plan(begin, count, refusal=refusal, warnings=tuple(warnings), settings=settings)
 
     def identity(self) -> Identity:
         """Rank, number of ranks and job of this process."""
@@ -131,38 +124,29 @@ class MindsporeForm:
 
     def capture(self, plan: Plan, step: int) -> StepCapture:
         """Begin to record at the start of ``step``."""
-        self.current = StepCapture(self._output, plan.settings, step, self)
+        self.current = StepCapture(self._output, plan, step, self)
         return self.current
 
 
 class StepCapture:
-    """One capture; what it records goes to ``rank<r>_start<a>_stop<b>``.
-
-    Args:
-        output: folder for the captures.
-        settings: what to record.
-        step: its first step.
-        form: forgets it at its end.
+    """One capture from ``step`` on; what it records goes to ``rank<r>_start<a>_stop<b>``. The form forgets it at its end.
 
     Raises:
         OSError: the folder cannot be written.
         RuntimeError: MindSpore cannot record.
     """
 
-    def __init__(self, output: Path, settings: Settings, step: int, form: MindsporeForm) -> None:
-        last = self._last = step + settings.count - 1
-        self._settings = settings
+    def __init__(self, output: Path, plan: Plan, step: int, form: MindsporeForm) -> None:
+        settings: Settings = plan.settings
+        last = self._last = step + plan.steps - 1
+        self._mode = settings.mode
         self._form = form
-        self._left = settings.count
+        self._left = plan.steps
         self._profiler: Profiler | None = None
         self._problem = ""
         folder = output / f"rank{framework.mindspore_rank()}_start{step}_stop{last}"
-        profiler = Profiler(
-            output_path=str(folder),
-            start_profile=False,
-            profile_memory=settings.memory,
-            data_simplification=settings.data_simplification,
-        )
+        options = {"profile_memory": settings.memory, "data_simplification": settings.data_simplification}
+        profiler = Profiler(output_path=str(folder), start_profile=False, **options)
         profiler.start()
         self._profiler = profiler
         self.directory: Path | None = profiler.directory
@@ -201,8 +185,8 @@ class StepCapture:
             return
         try:
             profiler.stop()
-            if self._settings.mode:
-                profiler.analyse(mode=self._settings.mode)
+            if self._mode:
+                profiler.analyse(mode=self._mode)
         # the boundary to somebody's training: it goes on, and the request tells what happened
         except Exception as error:
             self._problem = f"{type(error).__name__}: {error}"

@@ -107,17 +107,11 @@ class DynamicProfilerMonitor(Callback):  # type: ignore[misc]
         framework.wait_for_eager_work()
         steps.loop_begins = None
         number = self._count + 1 if self._count else 2
-        steps.in_callbacks("ending", True)
-        try:
+        with steps.in_callbacks("ending"):
             self._end_step()
-        finally:
-            steps.in_callbacks("ending", False)
         steps.manual(number)
-        steps.in_callbacks("beginning", True)
-        try:
+        with steps.in_callbacks("beginning"):
             self._begin_step(number)
-        finally:
-            steps.in_callbacks("beginning", False)
 
     def _begin_step(self, number: int) -> None:
         if number != self._count + 1:

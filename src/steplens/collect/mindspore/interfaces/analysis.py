@@ -42,16 +42,7 @@ def run_analysis(
     path: Path, *, pretty: bool = False, step_list: Sequence[int] | None = None, data_simplification: bool = True,
     timeline_limit_mb: int | None = None, wait: bool = True, processes: int | None = None,
 ) -> None:  # fmt: skip
-    """Write the results of a directory, or of all ranks in it.
-
-    Args:
-        path: the run directory, or one above that.
-        pretty: indent the JSON files.
-        step_list: only these of the recorded steps, counted from 1.
-        data_simplification: remove the raw data once the results are there.
-        timeline_limit_mb: largest size of a timeline, MB.
-        wait: wait for it.
-        processes: how many ranks are analysed at a time.
+    """Write the results of a directory, or of all ranks in it, ``processes`` at a time; the options are those of ``analyse``.
 
     Raises:
         RuntimeError: it failed; the message says why. Never raised when it is not waited for: the reason is then printed at
@@ -115,9 +106,10 @@ def wait_for(path: Path) -> None:
     One that runs removes the raw data at its end: nothing may be recorded there meanwhile, nor analysed again.
     """
     path = path.absolute()
-    for own in [own for own in _running if own[1] == path or path in own[1].parents or own[1] in path.parents]:
-        _running.remove(own)
-        _finish_analysis(own)
+    for running in tuple(_running):
+        if running[1] == path or path in running[1].parents or running[1] in path.parents:
+            _running.remove(running)
+            _finish_analysis(running)
 
 
 @atexit.register
@@ -127,8 +119,8 @@ def wait_for_all() -> None:
         _finish_analysis(_running.pop())
 
 
-def _finish_analysis(own: tuple[int, Path, subprocess.Popen[str]]) -> None:
-    starter, _, process = own
+def _finish_analysis(running: tuple[int, Path, subprocess.Popen[str]]) -> None:
+    starter, _, process = running
     if starter != os.getpid():
         return
     _, problem = process.communicate()

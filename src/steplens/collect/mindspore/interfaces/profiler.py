@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,7 @@ class Profiler:
         self._values = values
         for warning in warnings:
             log.warning(warning)
-        unused = parameters.without_effect(kwargs, values)
-        if unused:
+        if unused := parameters.without_effect(kwargs, values):
             log.warning(f"{', '.join(unused)}: nothing of that can be recorded on a CPU.")
         self._top = rundir.absolute_path(values["output_path"])
         self._directory = self._top / rundir.PROFILER_DIRECTORY
@@ -166,14 +166,10 @@ class Profiler:
             log.warning(f"mode should be 'sync' or 'async', not {mode!r}; 'sync' is used.")
             mode = _SYNC
         steps = analysis.step_list_of(step_list)
+        simplifies = self._values.get("data_simplification", False)
+        run = partial(analysis.run_analysis, pretty=pretty, step_list=steps, data_simplification=simplifies, wait=mode == _SYNC)
         if offline_path is not None:
-            analysis.run_analysis(
-                Path(offline_path),
-                pretty=pretty,
-                step_list=steps,
-                data_simplification=self._values.get("data_simplification", False),
-                wait=mode == _SYNC,
-            )
+            run(Path(offline_path))
             return
         self._finish_recording()
         if not self._windows:
@@ -182,14 +178,7 @@ class Profiler:
         asked = (self._windows, pretty, steps)
         if asked == self._analysed and not any((self._directory / RAW_DIRECTORY).glob("window_*")):
             return
-        analysis.run_analysis(
-            self._directory,
-            pretty=pretty,
-            step_list=steps,
-            data_simplification=self._values.get("data_simplification", False),
-            timeline_limit_mb=self._values["timeline_limit"],
-            wait=mode == _SYNC,
-        )
+        run(self._directory, timeline_limit_mb=self._values["timeline_limit"])
         self._analysed = asked
 
     def op_analyse(self, op_name: str | list[str], device_id: int | None = None) -> str:

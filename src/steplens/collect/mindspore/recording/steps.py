@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from steplens.collect.mindspore.recording import framework
@@ -163,15 +163,12 @@ class Steps:
         """``on_train_step_begin``: the step began when its data was asked for."""
         if self.source == MANUAL:
             return
-        if self.source != MODEL:
-            if self.source == ITERATOR and self._asked_ns:
-                # not the iterator that makes the steps was asked for this batch
-                self._leave_loop()
-                self._start_ns = self._asked_ns
-            self.source = MODEL
-            if not self._running:
-                self._start_ns = self._asked_ns or time.time_ns()
-        elif not self._running:
+        if self.source == ITERATOR and self._asked_ns:
+            # not the iterator that makes the steps was asked for this batch
+            self._leave_loop()
+            self._start_ns = self._asked_ns
+        self.source = MODEL
+        if not self._running:
             self._start_ns = self._asked_ns or time.time_ns()
         self.number, self._running, self._asked_ns = number, True, 0
         if self._open and self.waits and self.waits[-1][1] >= self._start_ns:
@@ -240,9 +237,14 @@ class Steps:
 
     # --- what is being called
 
-    def in_callbacks(self, name: str, value: bool) -> None:
-        """Whether the callbacks of the beginning (``beginning``) or the end (``ending``) of a step of Model run."""
-        setattr(self._training, name, value)
+    @contextlib.contextmanager
+    def in_callbacks(self, name: str) -> Iterator[None]:
+        """While the callbacks of the beginning (``beginning``) or the end (``ending``) of a step of Model run."""
+        setattr(self._training, name, True)
+        try:
+            yield
+        finally:
+            setattr(self._training, name, False)
 
 
 steps = Steps()
@@ -346,11 +348,10 @@ def _hook_callbacks() -> None:
         @functools.wraps(original)
         def called(self: Any, run_context: Any) -> Any:
             before(self, run_context)
-            steps.in_callbacks(word, True)
             try:
-                return original(self, run_context)
+                with steps.in_callbacks(word):
+                    return original(self, run_context)
             finally:
-                steps.in_callbacks(word, False)
                 after()
 
         setattr(manager, name, called)

@@ -15,12 +15,11 @@ from steplens.trace.building.devices import device_kind
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU
 from steplens.writers.common.output import NothingToWriteError
+from steplens.writers.common.rows import ROWS_PER_CHUNK, write_rows
 from steplens.writers.exports.flame.call_tree import CallTree, Lane, device_tasks, event_positions, frame_of, host_calls
-from steplens.writers.exports.json_events import split_into_chunks, write_cells
 from steplens.writers.exports.subject import Subject
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-_OPEN, _CLOSE = "O", "C"
 
 
 def write(subject: Subject, handle: IO[bytes]) -> None:
@@ -47,7 +46,7 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
     handle.write(b']}, "profiles": [')
     number = 0
     for tree, offset in zip(trees, offsets.tolist(), strict=False):
-        prefix = "" if (tree is trees[0] and kind == CORE_CPU) or len(trees) == 1 or tree is trees[0] else f"{kind} "
+        prefix = "" if tree is trees[0] else f"{kind} "
         for lane in tree.lanes:
             head = {"type": "evented", "name": prefix + lane.name, "unit": "nanoseconds", "startValue": 0, "endValue": end}
             handle.write((",\n" if number else "\n").encode() + json.dumps(head, ensure_ascii=False).encode()[:-1])
@@ -73,14 +72,14 @@ def _write_events(tree: CallTree, lane: Lane, offset: int, origin: int, handle: 
     opens, frame, at = event_sequence(tree, lane)
     rows = pl.DataFrame({"opens": opens, "frame": frame + offset, "at": at - origin})
     first = True
-    for part in split_into_chunks(rows):
+    for part in rows.iter_slices(ROWS_PER_CHUNK):
         heads = pl.Series(['\n{"type":"C","frame":', '\n{"type":"O","frame":']).gather(part["opens"].cast(pl.UInt32))
         part = part.with_columns(head=pl.concat_str(pl.lit(","), heads))
         if first:
             # the only event without one before it
-            write_cells(handle, part[:1], heads[:1], pl.col("frame"), ',"at":', pl.col("at"), "}")
+            write_rows(handle, part[:1], heads[:1], pl.col("frame"), ("at", pl.col("at")), "}")
             part, first = part[1:], False
-        write_cells(handle, part, pl.col("head"), pl.col("frame"), ',"at":', pl.col("at"), "}")
+        write_rows(handle, part, pl.col("head"), pl.col("frame"), ("at", pl.col("at")), "}")
 
 
 def event_sequence(tree: CallTree, lane: Lane) -> tuple[Int64Array, Int64Array, Int64Array]:

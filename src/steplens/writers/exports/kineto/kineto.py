@@ -15,12 +15,11 @@ import polars as pl
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building.devices import product_names
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM
-from steplens.writers.common.output import NothingToWriteError, used_devices
-from steplens.writers.exports.json_events import write_object
+from steplens.writers.common.json_events import metadata_event, process_metadata, thread_metadata
+from steplens.writers.common.output import NothingToWriteError, has_rows, used_devices
 from steplens.writers.exports.kineto import kineto_device, kineto_host
 from steplens.writers.exports.kineto.kineto_links import Twin, twin_of
 from steplens.writers.exports.subject import Subject
-from steplens.writers.trace_view.trace_events import metadata_event
 
 #: members that this file has of its own, and those that exist only inside steplens
 _NOT_COPIED = frozenset(
@@ -39,8 +38,7 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
         NothingToWriteError: the trace has no events.
     """
     trace = subject.trace
-    tables = ("ops", "python", "api", "kernels", "communication")
-    if not any(trace.required(table).select(pl.len()).collect().item() for table in tables):
+    if not has_rows(trace, "ops", "python", "api", "kernels", "communication"):
         raise NothingToWriteError("the trace has no events")
     twin = twin_of(trace, handle)
     members = {"schemaVersion": 1, **_trace_metadata(twin), "displayTimeUnit": "ms", "baseTimeNanoseconds": twin.base_ns}
@@ -77,20 +75,16 @@ def _name_lanes(twin: Twin) -> None:
     ]
     pairs = pl.concat(lane_events).unique().drop_nulls().sort("pid", "tid").collect()
     names = {(pid, tid): name for pid, tid, name in twin.trace.required("threads").collect().iter_rows()}
+    events: list[dict[str, Any]] = []
     for pid in pairs["pid"].unique(maintain_order=True):
-        if pid != twin.pid:
-            write_object(twin.handle, metadata_event("process_name", pid, 0, name="python"))
-        write_object(twin.handle, metadata_event("process_labels", pid, 0, labels="CPU"))
-        write_object(twin.handle, metadata_event("process_sort_index", pid, 0, sort_index=pid))
+        # the file begins with the name of the recorded process
+        events += process_metadata(pid, "python", "CPU", pid)[pid == twin.pid :]
     for pid, tid in pairs.iter_rows():
-        write_object(twin.handle, metadata_event("thread_name", pid, tid, name=names.get((pid, tid)) or f"thread {tid}"))
-        write_object(twin.handle, metadata_event("thread_sort_index", pid, tid, sort_index=tid))
+        events += thread_metadata(pid, tid, names.get((pid, tid)) or f"thread {tid}")
     label = {CORE_CUDA: "GPU", CORE_ROCM: "GPU", CORE_CPU: "CPU as device"}.get(twin.device_kind, twin.device_kind)
     for device in used_devices(twin.trace):
-        write_object(twin.handle, metadata_event("process_name", device, 0, name="python"))
-        write_object(twin.handle, metadata_event("process_labels", device, 0, labels=f"{label} {device}"))
-        write_object(twin.handle, metadata_event("process_sort_index", device, 0, sort_index=_DEVICES_SORT + device))
+        events += process_metadata(device, "python", f"{label} {device}", _DEVICES_SORT + device)
     streams = pl.concat([task.select("device", "stream").unique() for task in (twin.tasks, twin.collectives)]).unique()
     for device, stream in streams.sort("device", "stream").iter_rows():
-        write_object(twin.handle, metadata_event("thread_name", device, stream, name=f"stream {stream}"))
-        write_object(twin.handle, metadata_event("thread_sort_index", device, stream, sort_index=stream))
+        events += thread_metadata(device, stream, f"stream {stream}")
+    twin.handle.writelines(b",\n" + json.dumps(event, ensure_ascii=False).encode() for event in events)

@@ -10,9 +10,10 @@ import polars as pl
 
 from steplens.formats import kineto
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COPY
-from steplens.writers.common.text import json_string, number_member, render_distinct
-from steplens.writers.exports.json_events import event_head, split_into_chunks, text_member
-from steplens.writers.exports.kineto.kineto_links import Twin
+from steplens.writers.common.json_events import number_member, text_member
+from steplens.writers.common.rows import ROWS_PER_CHUNK
+from steplens.writers.common.text import json_string, render_distinct
+from steplens.writers.exports.kineto.kineto_links import Twin, event_heads, event_start
 
 #: by these names the tools tell collectives and copies from computing
 _COLLECTIVE_NAME = re.compile(r"^nccl.*Kernel")
@@ -25,7 +26,7 @@ _LISTS = {f"{name} {axis}": name for name in ("grid", "block") for axis in "xyz"
 def _write_device_tasks(twin: Twin) -> None:
     is_gpu = twin.device_kind in (CORE_CUDA, CORE_ROCM)
     metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
-    for part in split_into_chunks(twin.tasks):
+    for part in twin.tasks.iter_slices(ROWS_PER_CHUNK):
         part = part.join(_metric_members(metrics, part["id"]), left_on="id", right_on="kernel", how="left", maintain_order="left")
         kind = pl.col("kind").cast(pl.String)
         name = part.select(pl.concat_str(kind.fill_null(""), pl.lit("\0"), pl.col("name").cast(pl.String).fill_null("")))
@@ -45,7 +46,7 @@ def _write_collectives(twin: Twin) -> None:
     """Collectives, each as the device task that it is, with the arguments that PyTorch gives to those of NCCL."""
     metrics = twin.trace.required("kernel_metrics").sort("kernel", maintain_order=True).collect()
     groups = _group_members(twin)
-    for part in split_into_chunks(twin.collectives):
+    for part in twin.collectives.iter_slices(ROWS_PER_CHUNK):
         measured = _metric_members(metrics, part["kernel"].drop_nulls())
         part = part.join(measured, on="kernel", how="left", maintain_order="left")
         received = pl.col("kind").cast(pl.String) == "receive"
@@ -55,9 +56,7 @@ def _write_collectives(twin: Twin) -> None:
         _write_tasks(
             twin,
             part,
-            render_distinct(
-                part["name"], lambda name: _task_head(f"{KIND_COMMUNICATION}\0{name}"), _task_head(f"{KIND_COMMUNICATION}\0")
-            ),
+            render_distinct(part["name"], _collective_head, _collective_head("")),
             # in Kineto's own order: readers may take what follows the launch as one piece
             pl.col("measured").fill_null(""),
             text_member(kineto.COLLECTIVE_MEMBERS["collective"], part["operation"]),
@@ -80,17 +79,18 @@ def _write_tasks(twin: Twin, part: pl.DataFrame, head: pl.Series, *arguments: st
         head,
         pl.col("device"),
         pl.col("stream"),
-        ',"args":{"queued":0',
+        ("queued", "0"),
         number_member(kineto.EXTERNAL_ID, "external_id", part),
-        ',"device":',
-        pl.col("device"),
+        ("device", pl.col("device")),
         number_member("context", "context_id", part),
-        ',"stream":',
-        pl.col("stream"),
+        ("stream", pl.col("stream")),
         number_member("correlation", "link", part),
         *arguments,
-        "}}",
     )
+
+
+def _collective_head(name: str) -> str:
+    return _task_head(f"{KIND_COMMUNICATION}\0{name}")
 
 
 def _task_head(kind_and_name: str) -> str:
@@ -102,7 +102,7 @@ def _task_head(kind_and_name: str) -> str:
     elif kind == KIND_COPY:
         category = kineto.SET if name.startswith("Memset") else kineto.COPY
         name = name if _COPY_NAME.match(name) else kineto.COPY_PREFIX + name
-    return f',\n{{"ph":"X","cat":"{category}","name":{json_string(name)},"pid":'
+    return event_start(category, name)
 
 
 def _metric_members(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
@@ -153,16 +153,10 @@ def _group_members(twin: Twin) -> dict[str, str]:
 
 def _write_annotations(twin: Twin) -> None:
     marks = twin.trace.required("marks").filter(pl.col("domain").cast(pl.String) == kineto.DEVICE_ANNOTATION).collect()
-    for part in split_into_chunks(marks):
-        twin.calls(
-            part,
-            event_head(part["message"], kineto.DEVICE_ANNOTATION),
-            pl.col("pid").fill_null(0),
-            pl.col("stream").fill_null(0),
-            f',"args":{{"{kineto.EXTERNAL_ID}":',
-            pl.col("correlation").fill_null(0),
-            "}}",
-        )
+    for part in marks.iter_slices(ROWS_PER_CHUNK):
+        heads = event_heads(part["message"], kineto.DEVICE_ANNOTATION)
+        external_id = (kineto.EXTERNAL_ID, pl.col("correlation").fill_null(0))
+        twin.calls(part, heads, pl.col("pid").fill_null(0), pl.col("stream").fill_null(0), external_id)
 
 
 LAYERS: tuple[Callable[[Twin], None], ...] = (_write_device_tasks, _write_collectives, _write_annotations)

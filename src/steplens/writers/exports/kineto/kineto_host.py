@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 
 from steplens.formats import kineto
 from steplens.formats.ascend_terms import CALL_PREFIXES, NODE
 from steplens.trace.schema import BLOCK_FREE, KIND_COPY, OPTIMIZER_STEP_PREFIX, SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
+from steplens.writers.common.json_events import number_member, text_member
 from steplens.writers.common.links import forward_backward
 from steplens.writers.common.output import NPU
-from steplens.writers.common.text import json_string, number_member, render_distinct
-from steplens.writers.exports.json_events import event_head, join_members, split_into_chunks, text_member, write_cells
-from steplens.writers.exports.kineto.kineto_links import Twin
-from steplens.writers.exports.kineto.kineto_text import shapes_json, types_json
+from steplens.writers.common.rows import ROWS_PER_CHUNK, Member, write_rows
+from steplens.writers.common.text import render_distinct
+from steplens.writers.exports.kineto.kineto_links import Twin, event_heads, event_start
 
 #: by these names alone HolisticTraceAnalysis knows what launches
 _LAUNCH, _COPY = "cudaLaunchKernel", "cudaMemcpyAsync"
@@ -34,15 +36,14 @@ def _write_operators(twin: Twin) -> None:
     name = pl.col("name").cast(pl.String)
     annotates = pl.col("scope").is_in([SCOPE_USER, SCOPE_MODULE])
     annotates |= name.str.starts_with(STEP_PREFIX) | name.str.starts_with(OPTIMIZER_STEP_PREFIX)
-    for part in split_into_chunks(ops):
-        operator, annotation = (event_head(part["name"], category) for category in (kineto.OPERATOR, kineto.ANNOTATION))
+    for part in ops.iter_slices(ROWS_PER_CHUNK):
+        operator, annotation = (event_heads(part["name"], category) for category in (kineto.OPERATOR, kineto.ANNOTATION))
         twin.calls(
             part,
             pl.when(annotates.fill_null(False)).then(annotation).otherwise(operator),
             pl.col("pid"),
             pl.col("tid"),
-            f',"args":{{"{kineto.EXTERNAL_ID}":',
-            pl.col("external_id"),
+            (kineto.EXTERNAL_ID, pl.col("external_id")),
             number_member(kineto.OPERATOR_MEMBERS["sequence"], "sequence", part),
             number_member(kineto.OPERATOR_MEMBERS["forward_tid"], "forward_tid", part),
             text_member(kineto.OPERATOR_MEMBERS["input_shapes"], part["input_shapes"], shapes_json),
@@ -51,9 +52,7 @@ def _write_operators(twin: Twin) -> None:
             "" if modules else text_member(kineto.OPERATOR_MEMBERS["module"], part["module"]),
             number_member("flops", "flops", part),
             number_member("correlation", "launch", part),
-            ',"Ev Idx":',
-            pl.col("id"),
-            "}}",
+            ("Ev Idx", pl.col("id")),
         )
 
 
@@ -68,7 +67,7 @@ def _write_steps(twin: Twin) -> None:
         pl.format(f',\n{{{{"ph":"X","cat":"{kineto.ANNOTATION}","name":"{STEP_PREFIX}{{}}","pid":', "id"),
         pl.col("pid").fill_null(twin.pid),
         pl.col("tid").fill_null(twin.pid),
-        ',"args":{}}',
+        ',"args":{',
     )
 
 
@@ -76,18 +75,15 @@ def _write_python_calls(twin: Twin) -> None:
     frames = twin.trace.python
     if frames is None:
         return
-    for part in split_into_chunks(frames):
+    for part in frames.iter_slices(ROWS_PER_CHUNK):
         twin.calls(
             part,
-            event_head(part["name"], kineto.PYTHON),
+            event_heads(part["name"], kineto.PYTHON),
             pl.col("pid").fill_null(twin.pid),
             pl.col("tid"),
-            f',"args":{{"{kineto.PYTHON_MEMBERS["id"]}":',
-            pl.col("id"),
-            f',"{kineto.PYTHON_MEMBERS["parent"]}":',
-            pl.when(pl.col("parent") >= 0).then("parent"),
+            (kineto.PYTHON_MEMBERS["id"], pl.col("id")),
+            (kineto.PYTHON_MEMBERS["parent"], pl.when(pl.col("parent") >= 0).then("parent")),
             number_member(kineto.PYTHON_MEMBERS["module_id"], "module_id", part),
-            "}}",
         )
 
 
@@ -105,21 +101,18 @@ def _runtime_calls(twin: Twin) -> None:
         missing = pl.lit(None, dtype=pl.String)
         calls = calls.with_columns(category=layer.fill_null(kineto.RUNTIME), called=name, launches=missing)
     calls = calls.with_columns(head=pl.concat_str("category", pl.lit("\0"), pl.coalesce("launches", "called")))
-    for part in split_into_chunks(calls):
+    for part in calls.iter_slices(ROWS_PER_CHUNK):
         renamed = part.select(pl.when(pl.col("launches").is_not_null()).then("called")).to_series()
-        twin.calls(
-            part,
-            render_distinct(part["head"], _call_head),
-            pl.col("pid").fill_null(twin.pid),
-            pl.col("tid").fill_null(0),
-            ',"args":{',
-            join_members(
-                number_member(kineto.EXTERNAL_ID, "external_id", part),
-                number_member("correlation", "correlation", part),
-                text_member("name", renamed),
-            ),
-            "}}",
+        arguments = (
+            number_member(kineto.EXTERNAL_ID, "external_id", part),
+            number_member("correlation", "correlation", part),
+            text_member("name", renamed),
         )
+        present = [pl.lit(cell) if isinstance(cell, pl.Series) else cell for cell in arguments if not isinstance(cell, str)]
+        # each begins with a comma, which the first one must not have
+        members = pl.concat_str(present).str.slice(1) if present else ""
+        head = render_distinct(part["head"], lambda text: event_start(*text.split("\0", 1)))
+        twin.calls(part, head, pl.col("pid").fill_null(twin.pid), pl.col("tid").fill_null(0), ',"args":{', members)
 
 
 def _launch_names(twin: Twin, calls: pl.DataFrame) -> pl.Series:
@@ -138,11 +131,6 @@ def _launch_names(twin: Twin, calls: pl.DataFrame) -> pl.Series:
     return names.scatter(launching["row"], launching["launches"]) if launching.height else names
 
 
-def _call_head(called: str) -> str:
-    category, _, name = called.partition("\0")
-    return f',\n{{"ph":"X","cat":{json_string(category)},"name":{json_string(name)},"pid":'
-
-
 def _write_memory_events(twin: Twin) -> None:
     memory = twin.trace.memory
     if memory is None:
@@ -150,25 +138,21 @@ def _write_memory_events(twin: Twin) -> None:
     # memory that goes back to the pool was freed before
     events = memory.filter(pl.col("bytes").is_not_null() & pl.col("event").cast(pl.String).ne_missing(BLOCK_FREE))
     number = pl.col("device_type").cast(pl.String).replace_strict(_DEVICE_TYPES, default=1, return_dtype=pl.Int64)
-    for part in split_into_chunks(events):
-        write_cells(
+    for part in events.iter_slices(ROWS_PER_CHUNK):
+        write_rows(
             twin.handle,
             part,
             ',\n{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":',
             pl.col("pid").fill_null(twin.pid),
-            ',"tid":',
-            pl.col("tid").fill_null(0),
-            ',"ts":',
-            twin.ts("time_ns"),
+            ("tid", pl.col("tid").fill_null(0)),
+            ("ts", twin.ts("time_ns")),
             ',"args":{"Bytes":',
             pl.col("bytes"),
             number_member("Addr", "address", part),
             number_member(kineto.MEMORY_MEMBERS["allocated"], "allocated", part),
             number_member(kineto.MEMORY_MEMBERS["reserved"], "reserved", part),
-            f',"{kineto.MEMORY_MEMBERS["device_type"]}":',
-            number,
-            f',"{kineto.MEMORY_MEMBERS["device"]}":',
-            pl.when(number == 0).then(-1).otherwise(pl.col("device").fill_null(0)),
+            (kineto.MEMORY_MEMBERS["device_type"], number),
+            (kineto.MEMORY_MEMBERS["device"], pl.when(number == 0).then(-1).otherwise(pl.col("device").fill_null(0))),
             "}}",
         )
 
@@ -200,13 +184,61 @@ def _write_launch_arrows(twin: Twin) -> None:
 
 def _write_arrows(twin: Twin, pairs: pl.DataFrame, category: str) -> None:
     """Both ends of every arrow: id, from_ns, from_pid, from_tid, to_ns, to_pid, to_tid."""
-    for part in split_into_chunks(pairs):
-        cells: list[str | pl.Expr] = []
-        for phase, end in (("s", "from"), ("f", "to")):
-            cells += [f',\n{{"ph":"{phase}","cat":"{category}","name":"{category}","id":', pl.col("id")]
-            cells += [',"pid":', pl.col(f"{end}_pid").fill_null(twin.pid), ',"tid":', pl.col(f"{end}_tid").fill_null(0)]
-            cells += [',"ts":', twin.ts(f"{end}_ns"), ',"bp":"e"}' if phase == "f" else "}"]
-        write_cells(twin.handle, part, *cells)
+    cells: list[Member] = []
+    for phase, end in (("s", "from"), ("f", "to")):
+        cells += [f',\n{{"ph":"{phase}","cat":"{category}","name":"{category}"', ("id", pl.col("id"))]
+        cells += [("pid", pl.col(f"{end}_pid").fill_null(twin.pid)), ("tid", pl.col(f"{end}_tid").fill_null(0))]
+        cells += [("ts", twin.ts(f"{end}_ns")), ',"bp":"e"}' if phase == "f" else "}"]
+    for part in pairs.iter_slices(ROWS_PER_CHUNK):
+        write_rows(twin.handle, part, *cells)
+
+
+def shapes_json(text: str) -> str | None:
+    """``Input Dims`` of a text of shapes: ``2,3;;[4;5]`` becomes ``[[2, 3], [], [[4], [5]]]``; None where the text is none."""
+    try:
+        return json.dumps([_parse_shape(item) for item in _split_list(text)])
+    except (ValueError, RecursionError):
+        return None
+
+
+def types_json(text: str) -> str | None:
+    """``Input type`` of a text of types."""
+    try:
+        return json.dumps([_parse_type(item) for item in _split_list(text)], ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return json.dumps(text.split(";"), ensure_ascii=False)
+
+
+def _parse_shape(item: str) -> list[Any]:
+    if item.startswith("["):
+        return [_parse_shape(inner) for inner in _split_list(_strip_brackets(item))]
+    return [int(size) for size in item.split(",")] if item else []
+
+
+def _parse_type(item: str) -> Any:
+    return [_parse_type(inner) for inner in _split_list(_strip_brackets(item))] if item.startswith("[") else item
+
+
+def _strip_brackets(item: str) -> str:
+    if not item.endswith("]"):
+        raise ValueError(f"unbalanced brackets in {item!r}")
+    return item[1:-1]
+
+
+def _split_list(text: str) -> list[str]:
+    """The parts between the semicolons that are in no brackets."""
+    parts, depth, begin = [], 0, 0
+    for position, character in enumerate(text):
+        if character == "[":
+            depth += 1
+        elif character == "]":
+            depth -= 1
+        elif character == ";" and depth == 0:
+            parts.append(text[begin:position])
+            begin = position + 1
+    if depth:
+        raise ValueError(f"unbalanced brackets in {text!r}")
+    return [*parts, text[begin:]]
 
 
 LAYERS: tuple[Callable[[Twin], None], ...] = (

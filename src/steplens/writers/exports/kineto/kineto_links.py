@@ -10,13 +10,12 @@ import polars as pl
 from steplens.trace.building.devices import device_kind
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_OTHER
 from steplens.trace.trace import Trace
+from steplens.writers.common.json_events import write_calls
 from steplens.writers.common.output import main_pid, time_base_ns
-from steplens.writers.common.rows import Cell
-from steplens.writers.common.text import microseconds
+from steplens.writers.common.rows import Cell, Member
+from steplens.writers.common.text import json_string, microseconds, render_distinct
 from steplens.writers.device_tasks import device_tasks
-from steplens.writers.exports.json_events import write_cells
 
-_DURATION = microseconds(pl.col("end_ns") - pl.col("start_ns"))
 _PLACE = ["device", "stream", "start_ns", "end_ns", "name"]
 
 
@@ -52,9 +51,19 @@ class Twin:
         """A column of times as µs after the base time."""
         return microseconds(pl.col(column) - self.base_ns)
 
-    def calls(self, frame: pl.DataFrame, start: Cell, pid: pl.Expr, tid: pl.Expr, *rest: Cell) -> None:
-        """One complete event per row of ``frame``: what stands in front of its process id, both ids, times, and the rest."""
-        write_cells(self.handle, frame, start, pid, ',"tid":', tid, ',"ts":', self.ts("start_ns"), ',"dur":', _DURATION, *rest)
+    def calls(self, frame: pl.DataFrame, head: Cell, pid: Cell, tid: Cell, *arguments: Member) -> None:
+        """One complete event per row of ``frame``; see ``json_events.write_calls``."""
+        write_calls(self.handle, frame, self.base_ns, head, pid, tid, *arguments)
+
+
+def event_start(category: str, name: str) -> str:
+    """Start of a complete event up to its pid."""
+    return f',\n{{"ph":"X","cat":{json_string(category)},"name":{json_string(name)},"pid":'
+
+
+def event_heads(names: pl.Series, category: str) -> pl.Series:
+    """``event_start`` of events of one category; one text per distinct name."""
+    return render_distinct(names, lambda name: event_start(category, name), event_start(category, ""))
 
 
 def twin_of(trace: Trace, handle: IO[bytes]) -> Twin:

@@ -21,12 +21,9 @@ from steplens.common.errors import InputError
 from steplens.formats.memory_categories import CATEGORIES
 from steplens.readers.steplens_run import memory_categories
 from steplens.trace.schema import CORE_CPU
-from steplens.writers.exports.json_events import split_into_chunks, write_cells
+from steplens.writers.common.rows import ROWS_PER_CHUNK, write_rows
 from steplens.writers.exports.memory_timeline.picture import stacked_areas
 from steplens.writers.exports.subject import Subject
-
-RAW_SUFFIX = "raw.json.gz"
-PAGE_SUFFIX = ".html"
 
 #: what is said wherever categories are missing
 NO_CATEGORIES = (
@@ -101,16 +98,10 @@ def _device_name(kind: str, number: int) -> str:
 
 
 def write(memory: DeviceMemory, name: str, handle: IO[bytes]) -> None:
-    """Write the file.
-
-    Args:
-        memory: what it shows.
-        name: of the file; its suffix decides among the forms.
-        handle: open binary file, compressed where the name says so.
-    """
-    if name.endswith(PAGE_SUFFIX):
+    """Write the file; the suffix of its name decides among the forms, and the handle compresses where the name says so."""
+    if name.endswith(".html"):
         handle.write(_html_page(memory).encode())
-    elif name.endswith(RAW_SUFFIX):
+    elif name.endswith("raw.json.gz"):
         _write_events(memory, handle)
     else:
         _write_points(category_timeline(memory.events), handle)
@@ -119,10 +110,10 @@ def write(memory: DeviceMemory, name: str, handle: IO[bytes]) -> None:
 def _write_events(memory: DeviceMemory, handle: IO[bytes]) -> None:
     """``[[ts_ns, action, bytes, category], ...]``, in order of time and action."""
     handle.write(b"[")
-    for number, part in enumerate(split_into_chunks(memory.events)):
+    for number, part in enumerate(memory.events.iter_slices(ROWS_PER_CHUNK)):
         comma = pl.when((pl.int_range(pl.len()) == 0) & (number == 0)).then(pl.lit("[")).otherwise(pl.lit(",["))
-        cells: list[str | pl.Expr] = [comma, pl.col("time_ns"), ",", pl.col("action"), ",", pl.col("bytes"), ","]
-        write_cells(handle, part, *cells, pl.col("category"), "]")
+        columns = [cell for column in ("action", "bytes", "category") for cell in (",", pl.col(column))]
+        write_rows(handle, part, comma, pl.col("time_ns"), *columns, "]")
     handle.write(b"]")
 
 
@@ -130,18 +121,17 @@ def _write_points(found: Timeline, handle: IO[bytes]) -> None:
     """``[[ts_us, ...], [[0, bytes per category ...], ...]]``; cumulative sums of a row are the edges of its bands."""
     handle.write(b"[[" + ",".join(map(str, found.time_us.tolist())).encode() + b"],[")
     rows = pl.DataFrame(found.sizes, schema=list(CATEGORIES), orient="row")
-    for number, part in enumerate(split_into_chunks(rows)):
+    for number, part in enumerate(rows.iter_slices(ROWS_PER_CHUNK)):
         comma = pl.when((pl.int_range(pl.len()) == 0) & (number == 0)).then(pl.lit("[0")).otherwise(pl.lit(",[0"))
-        cells: list[str | pl.Expr] = [comma]
-        for category in CATEGORIES:
-            cells += [",", pl.col(category)]
-        write_cells(handle, part, *cells, "]")
+        write_rows(handle, part, comma, *(cell for category in CATEGORIES for cell in (",", pl.col(category))), "]")
     handle.write(b"]]")
 
 
 def _html_page(memory: DeviceMemory) -> str:
     timeline_columns = category_timeline(memory.events)
-    title = [f"Max memory {word}: {_format_gigabytes(size)}" for word, size in _maximum_sizes(memory)]
+    # the CPU's allocator keeps nothing in reserve
+    maxima = {"allocated": memory.allocated, "reserved": memory.reserved}
+    title = [f"Max memory {word}: {size / _GB:.2f} GB" for word, size in maxima.items() if size]
     labels = [name if name != CATEGORIES[UNKNOWN] else "Unknown" for name in CATEGORIES]
     picture = stacked_areas(
         (timeline_columns.time_us - timeline_columns.time_us[0]) / 1000,
@@ -166,13 +156,3 @@ def _html_page(memory: DeviceMemory) -> str:
         f"<table><caption>Bytes at the peak, {after_ms:.3f} ms after the first event</caption>"
         f"<tr><th>Category</th><th>Bytes</th></tr>{rows}</table>\n</body></html>\n"
     )
-
-
-def _maximum_sizes(memory: DeviceMemory) -> list[tuple[str, int]]:
-    curves = [("allocated", memory.allocated), ("reserved", memory.reserved)]
-    # the CPU's allocator keeps nothing in reserve
-    return [(word, size) for word, size in curves if size]
-
-
-def _format_gigabytes(size: int) -> str:
-    return f"{size / _GB:.2f} GB"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-
-from steplens.writers.exports.memory_timeline.font import HEIGHT, WIDTH, render_text
 
 #: 20 x 12 inches at 80 dots per inch
 SIZE = (1600, 960)
@@ -20,6 +19,31 @@ _FIRST_BAND = 3
 _TICKS = 8
 #: of the areas, over white
 _OPACITY = 0.7
+
+#: 5 x 7 pixels each, a row per two hexadecimal digits, the leftmost pixel in bit 4
+_LETTERS = {
+    "0": "0e11131519110e", "1": "040c040404040e", "2": "0e11010204081f", "3": "1f02040201110e", "4": "02060a121f0202",
+    "5": "1f101e0101110e", "6": "0608101e11110e", "7": "1f010204080808", "8": "0e11110e11110e", "9": "0e11110f01020c",
+    "A": "0e11111f111111", "B": "1e11111e11111e", "C": "0e11101010110e", "D": "1c12111111121c", "E": "1f10101e10101f",
+    "F": "1f10101e101010", "G": "0e11101711110f", "H": "1111111f111111", "I": "0e04040404040e", "J": "0702020202120c",
+    "K": "11121418141211", "L": "1010101010101f", "M": "111b1515111111", "N": "11111915131111", "O": "0e11111111110e",
+    "P": "1e11111e101010", "Q": "0e11111115120d", "R": "1e11111e141211", "S": "0f10100e01011e", "T": "1f040404040404",
+    "U": "1111111111110e", "V": "11111111110a04", "W": "1111111515150a", "X": "11110a040a1111", "Y": "1111110a040404",
+    "Z": "1f01020408101f",
+    "a": "00000e010f110f", "b": "10101619111e00", "c": "00000e1010110e", "d": "01010d1311110f", "e": "00000e111f100e",
+    "f": "0609081c080808", "g": "000f110f01010e", "h": "10101619111111", "i": "04000c0404040e", "j": "0200060202120c",
+    "k": "10101214181412", "l": "0c04040404040e", "m": "00001a15151111", "n": "00001619111111", "o": "00000e1111110e",
+    "p": "00001e111e1010", "q": "00000d130f0101", "r": "00001619101010", "s": "00000e100e011e", "t": "08081c08080906",
+    "u": "0000111111130d", "v": "00001111110a04", "w": "0000111115150a", "x": "0000110a040a11", "y": "000011110f010e",
+    "z": "00001f0204081f",
+    " ": "00000000000000", ".": "00000000000c0c", ",": "000000000c0408", ":": "000c0c000c0c00", "(": "02040808080402",
+    ")": "08040202020408", "-": "0000001f000000", "_": "0000000000001f", "/": "00010204081000", "%": "18190204081303",
+    "+": "0004041f040400", "=": "00001f001f0000",
+}  # fmt: skip
+_UNKNOWN_LETTER = "1f11111111111f"
+_LETTER_WIDTH, _LETTER_HEIGHT = 5, 7
+#: pixels of the picture for one of a letter
+_SCALE = 2
 
 Image = npt.NDArray[np.uint8]
 Float = npt.NDArray[np.float64]
@@ -60,7 +84,7 @@ def stacked_areas(
         row[row == _WHITE] = _GREY
         image[y, _LEFT - 8 : _LEFT] = _BLACK
         text = _format_tick(value, step_y)
-        _draw_text(image, text, _LEFT - 16 - 2 * (WIDTH + 1) * len(text), y - HEIGHT)
+        _draw_text(image, text, _LEFT - 16 - _SCALE * (_LETTER_WIDTH + 1) * len(text), y - _LETTER_HEIGHT)
     image[_TOP : _BOTTOM + 1, _LEFT] = image[_TOP : _BOTTOM + 1, _RIGHT] = _BLACK
     image[_TOP, _LEFT : _RIGHT + 1] = image[_BOTTOM, _LEFT : _RIGHT + 1] = _BLACK
     for number, line in enumerate(title):
@@ -113,8 +137,16 @@ def _format_tick(value: float, step: float) -> str:
     return f"{value:.{digits}f}"
 
 
+@functools.cache
+def _letter_mask(character: str) -> npt.NDArray[np.bool_]:
+    rows = bytes.fromhex(_LETTERS.get(character, _UNKNOWN_LETTER))
+    return np.array([[bool(row >> (_LETTER_WIDTH - 1 - column) & 1) for column in range(_LETTER_WIDTH)] for row in rows])
+
+
 def _draw_text(image: Image, text: str, x: int, y: int, *, centred: bool = False) -> None:
-    mask = render_text(text, 2)
+    # a column without a pixel behind each letter
+    letters = [np.pad(_letter_mask(character), ((0, 0), (0, 1))) for character in text or " "]
+    mask = np.hstack(letters).repeat(_SCALE, axis=0).repeat(_SCALE, axis=1)
     x = max(x - (mask.shape[1] // 2 if centred else 0), 0)
     target = image[y : y + mask.shape[0], x : x + mask.shape[1]]
     target[mask[: target.shape[0], : target.shape[1]]] = _BLACK
