@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.server.http import requests
+from steplens.server import requests
 from steplens.server.runs import RunLibrary
 from steplens.server.tables import tables
 from steplens.trace.trace import Trace

@@ -45,7 +45,7 @@ def view(
     library = RunLibrary(paths)
     # the runs are read while most of the server is still being loaded
     library.start()
-    from steplens.server.http.serve import serve_runs
+    from steplens.server.serve import serve_runs
 
     serve_runs(library, bound, host, not no_browser, print_link, Trainings())
     out.print(plain("stopped"))

@@ -11,7 +11,8 @@ from steplens.advice import Advice, Finding, advise
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.run import Run
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen, Runs
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 

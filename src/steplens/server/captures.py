@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Protocol
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from steplens.server.http.errors import Refusal, path_text
-from steplens.server.http.requests import PROBLEMS, Chosen
+from steplens.server.http.errors import PROBLEMS, Refusal, path_text
+from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 
 router = APIRouter(prefix="/api/runs/{run}/captures", tags=["live"], responses=PROBLEMS)

@@ -17,8 +17,8 @@ from steplens.analysis.steps.times import chosen_step_times
 from steplens.run import Run
 from steplens.server import advice, overview
 from steplens.server.advice import FindingShown
-from steplens.server.http.errors import path_text
-from steplens.server.http.requests import PROBLEMS, Runs
+from steplens.server.http.errors import PROBLEMS, path_text
+from steplens.server.requests import Runs
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns, tables
 from steplens.trace.trace import Trace

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_tree import flop_tree
 from steplens.analysis.operators.rank_flops import operator_work, work_of
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen, Runs, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["operators"], responses=PROBLEMS)

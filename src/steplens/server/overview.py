@@ -18,8 +18,8 @@ from steplens.analysis.verdict import Verdict
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
-from steplens.server.http.errors import path_text
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, json_response
+from steplens.server.http.errors import PROBLEMS, path_text
+from steplens.server.requests import Chosen, Runs, json_response
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns, tables
 from steplens.trace.building.devices import device_kind, device_names

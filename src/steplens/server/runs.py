@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +15,11 @@ from typing import Any, Literal, TypeVar
 import polars as pl
 
 from steplens.analysis.cluster.strategy import stage_ranks
+from steplens.common import rundir
 from steplens.common.errors import DefectError, SteplensError
 from steplens.run import Run, open_draft, open_run
-from steplens.server import live
 from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
-from steplens.server.live import Files
 from steplens.server.memo import AnswerCache
 from steplens.timeline import timeline_file
 from steplens.timeline.layout import build_timeline
@@ -32,12 +32,15 @@ _LOG = logging.getLogger("steplens.server")
 
 T = TypeVar("T")
 
+Files = Mapping[str, tuple[int, int]]
 State = Literal["waiting", "opening", "ready", "failed"]
 
 #: memory for answers, and for timelines; one of ten million events takes 0.4 GB until it is in its file
 ANSWER_BYTES = 512 << 20
 TIMELINE_BYTES = 2 << 30
 
+#: a folder with more files is no folder of runs
+_MOST_FILES = 100_000
 #: events of a draft are painted before reading takes the processors, unless nobody looks within a tenth of what reading will take
 _DRAFT_WAITS_S_PER_BYTE = 1 / (700 << 20)
 #: the same of laying out, which only the timeline waits for
@@ -184,7 +187,7 @@ class OpenedRun:
             opening.done, opening.total = number, total
 
         try:
-            files = live.file_states(self.path)
+            files = file_states(self.path)
             run = open_run(self.path, report_progress)
             self._openings += 1
             self.opened = Opened(run, trace_origins(run.traces), self._openings, files)
@@ -202,6 +205,32 @@ class OpenedRun:
         if opening.state == "failed":
             self.opened = None
         opening.seconds = time.monotonic() - opening.started
+
+
+def file_states(path: Path) -> Files:
+    """Name -> (size, time of the last change in ns) of the files at a path, without what steplens itself keeps there.
+
+    Links to folders are not followed; what vanishes meanwhile is left out.
+    """
+    sizes: dict[str, tuple[int, int]] = {}
+    if not path.is_dir():
+        _add_file_state(sizes, path, path.parent)
+        return sizes
+    for folder, inside, names in os.walk(path):
+        inside[:] = [name for name in inside if name != rundir.CACHE_DIRECTORY]
+        for name in names:
+            _add_file_state(sizes, Path(folder, name), path)
+            if len(sizes) >= _MOST_FILES:
+                return sizes
+    return sizes
+
+
+def _add_file_state(found: dict[str, tuple[int, int]], file: Path, top: Path) -> None:
+    try:
+        status = file.lstat()
+    except OSError:
+        return
+    found[str(file.relative_to(top))] = status.st_size, status.st_mtime_ns
 
 
 def _small_answer_size(_: object) -> int:

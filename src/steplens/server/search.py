@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from steplens.analysis.device.api import FRAMEWORK
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.server import advice
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen, Runs
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import tables
 from steplens.trace.building.devices import cpu_is_device

@@ -9,10 +9,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.advice.texts import LANGUAGES
-from steplens.server import live
-from steplens.server.http.errors import Problem, path_text
-from steplens.server.http.requests import PROBLEMS, Living, Runs
-from steplens.server.runs import OpenedRun, State
+from steplens.server.http.errors import PROBLEMS, Problem, path_text
+from steplens.server.requests import Living, Runs
+from steplens.server.runs import OpenedRun, State, file_states
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__
@@ -136,7 +135,7 @@ def run_state(chosen: Living) -> RunState:
 @router.get("/runs/{run}/live")
 def is_changed(chosen: Living) -> Live:
     """Whether a training has written more since the run was opened."""
-    now = live.file_states(chosen.path)
+    now = file_states(chosen.path)
     return Live(generation=chosen.generation, changed=now != chosen.files, files=len(now))
 
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.operators import dynamic_shape
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, Runs, TraceNumber
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 

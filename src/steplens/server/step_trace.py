@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from steplens.analysis.step_trace.step_figure import Row, step_figure
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["steps"], responses=PROBLEMS)

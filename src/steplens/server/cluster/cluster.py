@@ -14,8 +14,8 @@ from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_m
 from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, communication_rates, layout
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, Runs
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 

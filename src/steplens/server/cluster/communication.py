@@ -11,7 +11,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.analysis.cluster.arrivals import slow_rank
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen, Runs
 from steplens.server.tables import columns, tables
 from steplens.trace.building.checks.ranks import recorded_ranks
 

@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 from steplens.analysis.cluster.rank_communication import cost_steps, operation_links, rank_costs, rank_edges, rank_operations
 from steplens.server.cluster.cluster import Job, Limit, Offset, StageNumber, StepNumber, job_of, trace_of_rank
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, Runs
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/communication", tags=["communication"], responses=PROBLEMS)

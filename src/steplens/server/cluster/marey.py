@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
 from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, Runs
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 

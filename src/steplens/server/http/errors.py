@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steplens.common.errors import InputError, SteplensError
 
@@ -21,6 +22,18 @@ class Problem:
     problem: str
     where: str = ""
     remedy: str = ""
+
+
+#: what an address may answer instead of what was asked for
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    401: {"model": Problem, "description": "the token is missing or wrong"},
+    403: {"model": Problem, "description": "the request comes from another site"},
+    404: {"model": Problem, "description": "there is no such run, trace, table or event"},
+    409: {"model": Problem, "description": "the run cannot be read, or has nothing of what was asked for"},
+    413: {"model": Problem, "description": "the body of the request is too large"},
+    422: {"model": Problem, "description": "a parameter is wrong"},
+    503: {"model": Problem, "description": "the run is still being opened"},
+}
 
 
 class Refusal(Exception):

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_overview import memory_overview
 from steplens.analysis.step_trace.step_trace import step_trace
-from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Runs, TraceNumber, json_response
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen, Moment, Runs, TraceNumber, json_response
 from steplens.server.tables import columns, tables
 
 router = APIRouter(prefix="/api/runs/{run}/memory", tags=["memory"], responses=PROBLEMS)

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_graphs import graph_curve, graph_tensors, memory_graphs, tensors_at
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, Runs, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/memory/graphs", tags=["memory"], responses=PROBLEMS)

@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.pipeline_flow import Place, recorded_places
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)

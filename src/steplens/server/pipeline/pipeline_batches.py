@@ -16,9 +16,9 @@ from steplens.analysis.data_loading.pipeline_queues import operation_name, pipel
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, Runs, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)

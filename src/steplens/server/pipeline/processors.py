@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, Runs, TraceNumber
 
 router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
 

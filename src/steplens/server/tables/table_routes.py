@@ -10,8 +10,8 @@ from fastapi import Query as Parameter
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
 
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, attachment_headers, json_response
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, Runs, attachment_headers, json_response
 from steplens.server.tables import query, tables
 from steplens.server.tables.query import Query, TablePage
 

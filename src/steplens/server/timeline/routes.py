@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, json_response
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Moment, Points, Runs, TraceNumber, json_response
 from steplens.server.runs import OpenedRun, RunLibrary
 from steplens.server.tables import columns
 from steplens.server.timeline import counters, details, flows, search, tile_format, tiles, window
