@@ -5,7 +5,9 @@ Nothing of the web is imported here, so that runs can be opened while the rest o
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,19 @@ class Refusal(Exception):
         super().__init__(problem)
 
 
+@contextlib.contextmanager
+def not_found(where: str, remedy: str) -> Iterator[None]:
+    """Around an analysis that raises ``ValueError`` for what does not exist.
+
+    Raises:
+        Refusal: it did (404).
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise Refusal(404, str(error), where, remedy) from None
+
+
 def path_text(path: Path | str) -> str:
     """A path or a part of one as it is told: a name in another encoding, as GBK, is no text and would break every answer."""
     return os.fsencode(path).decode(errors="replace")
@@ -62,14 +77,3 @@ def of_input(error: SteplensError) -> Problem:
     if isinstance(error, InputError):
         return Problem(problem=error.problem, where=path_text(error.path), remedy=error.remedy)
     return Problem(problem=str(error))
-
-
-def refuse_outside(path: Path, folder: Path) -> None:
-    """Refuse a path that leads out of a folder, by ``..``, as an absolute path or through a symbolic link.
-
-    Raises:
-        Refusal: it does, or does not exist.
-    """
-    resolved = folder.resolve()
-    if not path.is_file() or not path.resolve().is_relative_to(resolved):
-        raise Refusal(404, "there is no such file", path.name)

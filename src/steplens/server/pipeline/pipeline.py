@@ -98,11 +98,5 @@ def queue(
     place = samples["sample"].cast(pl.Int64).to_numpy()
     last = int(place[-1]) + 1 if len(place) else 1
     curve: Any = curves.reduce_series(place, samples["value"].to_numpy(), 0, last, points)
-    return QueueCurve(
-        samples=samples.height,
-        capacity=operation_rows["queue_capacity"][0],
-        sample=curve["time_ns"],
-        min=curve["min"],
-        max=curve["max"],
-        last=curve["last"],
-    )
+    capacity = operation_rows["queue_capacity"][0]
+    return QueueCurve(samples=samples.height, capacity=capacity, sample=curve["time_ns"], **curve)
