@@ -70,7 +70,7 @@ def directories(folder: Path, count: int) -> Path:
 def looked_at(folder: Path) -> None:
     """What ``steplens open`` asks."""
     run = steplens.open(folder)
-    assert all(describe_trace(source, trace).steps == [1, 2] for source, trace in zip(run.sources, run.traces, strict=True))
+    assert all(describe_trace(source, trace)["steps"] == [1, 2] for source, trace in zip(run.sources, run.traces, strict=True))
     run.health()
 
 

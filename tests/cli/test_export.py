@@ -97,11 +97,11 @@ def test_bad_input(
 
 
 def test_help_names_every_format(traced: Cli) -> None:
-    from steplens.cli.export import Metric, To
+    from steplens.cli.export import OFFERED, Metric
     from steplens.writers.exports.flame.stacks import METRICS
     from steplens.writers.exports.formats import FORMATS
 
-    assert [item.value for item in To] == list(FORMATS)
+    assert list(OFFERED) == list(FORMATS)
     assert [item.value for item in Metric] == list(METRICS)
     text = traced.run("export", "--help").stdout
     assert all(name in text for name in FORMATS)

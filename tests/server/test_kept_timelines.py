@@ -277,14 +277,14 @@ def test_a_server_keeps_its_timelines_and_uses_them_the_next_time(path: Path) ->
         library.start()
         deadline = time.monotonic() + DEADLINE_S
         shown = library.runs[0]
-        while shown.opening.timelines < 1 or library.timeline(shown, 0).size_bytes:
+        while shown.opening.timelines < 1 or shown.timeline(0).size_bytes:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         place = shown.trace(0).kept
         assert place is not None
         files = list(place.folder.glob("timeline_*.bin"))
         assert len(files) == 1
-        pyramid = library.timeline(shown, 0)
+        pyramid = shown.timeline(0)
         rows = range(len(pyramid.timeline.offsets) - 1)
         answers.append(
             (files[0].stat().st_mtime_ns, tile_format.encode_tile(build_tile(pyramid, rows, 0, 10**6, 100), pyramid.timeline))

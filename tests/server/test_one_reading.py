@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.server.http import requests
+from steplens.server import requests
 from steplens.server.runs import RunLibrary
 from steplens.server.tables import tables
 from steplens.trace.trace import Trace
@@ -50,7 +50,7 @@ def test_a_table_of_all_ranks_is_of_one_reading(tmp_path: Path, monkeypatch: pyt
         return of_trace(*arguments)
 
     monkeypatch.setattr(tables, "_of_trace", and_read_again)
-    found = tables.table_rows(library, chosen, tables.find_table(name), None, told=True).collect()
+    found = tables.table_rows(chosen, tables.find_table(name), None, told=True).collect()
     assert len(looked) == 2
     if name == "recorded_ops":
         names = found.select("rank", pl.col("name").cast(pl.String)).rows()

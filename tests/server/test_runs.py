@@ -83,12 +83,12 @@ def test_what_takes_long_goes_on_in_the_background() -> None:
         go_on.wait(DEADLINE_S)
         return "done"
 
-    assert library.soon(shown, ("slow",), slow, 0.01) is None
+    assert shown.soon(("slow",), slow, 0.01) is None
     go_on.set()
     deadline = time.monotonic() + DEADLINE_S
-    while library.soon(shown, ("slow",), slow, 1) is None:
+    while shown.soon(("slow",), slow, 1) is None:
         assert time.monotonic() < deadline
-    assert library.soon(shown, ("slow",), lambda: "again", 1) == "done"
+    assert shown.soon(("slow",), lambda: "again", 1) == "done"
 
 
 def trace_at(*starts_ns: int) -> Trace:

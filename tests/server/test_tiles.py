@@ -198,7 +198,7 @@ def test_a_selection_adds_up_what_lies_inside(events: list[tuple[int, int, int, 
 @given(EVENTS, st.integers(-10, 6000), st.booleans())
 def test_the_next_occurrence_is_the_next_one(events: list[tuple[int, int, int, str]], start: int, forward: bool) -> None:
     timeline = timeline_of(events)
-    found, counts = search.on_lanes(timeline, search.find_events(timeline, "MM", whole=False), kernel_lanes(timeline))
+    found, counts = search.find_on_lanes(timeline, "MM", kernel_lanes(timeline), whole=False)
     first = timeline.offsets[kernel_lanes(timeline)[0].first_row]
     hits = [event for event in range(first, len(timeline.start)) if timeline.names[timeline.name[event]] == "aten::mm"]
     assert found.tolist() == hits
@@ -211,7 +211,7 @@ def test_the_next_occurrence_is_the_next_one(events: list[tuple[int, int, int, s
 
 def test_walking_through_all_occurrences_meets_each_once() -> None:
     timeline = timeline_of([(place % 2, 10 * (place // 4), 0, "aten::mm") for place in range(40)])
-    found, _ = search.on_lanes(timeline, search.find_events(timeline, "aten::mm", whole=True), timeline.lanes)
+    found, _ = search.find_on_lanes(timeline, "aten::mm", timeline.lanes, whole=True)
     met = []
     at, event = -1, -1
     while (place := search.neighbouring_event(timeline, found, at, event, forward=True)) is not None:

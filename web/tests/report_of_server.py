@@ -84,7 +84,7 @@ def main() -> None:
             one.open()
         parts = Parts(1 << 40)
         with InProcessClient(library) as asker:
-            low, high = library.timeline(shown, 0).timeline.bounds
+            low, high = shown.timeline(0).timeline.bounds
             collector = Collector(library, asker, [Window(low, high + 1)] * len(library.runs), 100_000)
             for job in collector.jobs():
                 if job.kind in ("plans", "strategy", "shapes") or (job.run == shown.id and job.kind != "comparison"):
@@ -115,7 +115,7 @@ def main() -> None:
                 start, end = sorted((chance.randint(low, high), chance.randint(low, high)))
                 ask("timeline/selection", start_ns=start, end_ns=end, limit=100)
                 ask("timeline/selection", start_ns=start, end_ns=end, limit=100, lanes="0,1")
-            events = len(library.timeline(shown, 0).timeline.start)
+            events = len(shown.timeline(0).timeline.start)
             for event in range(0, events, 13):
                 ask(f"timeline/events/{event}", trace=0)
             for level in ("operator", "kernel"):

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress
 from steplens.cli.summary.summary import verdict_row
 from steplens.cli.text.text import print_json
 
 if TYPE_CHECKING:
-    from steplens.advice import Advice, Finding
+    from steplens.advice import Finding
     from steplens.advice.words import Words
 
 
@@ -56,7 +55,9 @@ def advise(
         document: dict[str, Any] = {
             "verdict": verdict_row(run),
             "of": run.step_summary().sentence(),
-            **_advice_document(advice, words),
+            "step_ns": advice.step_ns,
+            "findings": [_finding_row(finding, words) for finding in advice.findings],
+            "silenced": [asdict(item) for item in advice.silenced],
         }
         if change is not None:
             parts = {name: [finding.id for finding in getattr(change, name)] for name in ("cured", "remaining", "new")}
@@ -71,21 +72,8 @@ def advise(
     keep_timelines(run)
 
 
-def _advice_document(found: Advice, words: Words) -> dict[str, Any]:
-    return {
-        "step_ns": found.step_ns,
-        "findings": [_finding_row(finding, words) for finding in found.findings],
-        "silenced": [asdict(item) for item in found.silenced],
-    }
-
-
 def _finding_row(finding: Finding, words: Words) -> dict[str, Any]:
     text = words.of(finding)
     derived = {"id": finding.id, "level": finding.level, "share": finding.share}
     texts = {"title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}
     return {**derived, **asdict(finding), **texts, "documentation": words.documentation(finding)}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(advise)

@@ -25,11 +25,6 @@ class Export(str, enum.Enum):
     db = "db"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("analyse")(analyse)
-
-
 def analyse(
     path: Annotated[Path, typer.Argument(help="A run directory, a folder of them, or a trace file.", show_default=False)],
     max_process_number: Annotated[

@@ -45,11 +45,6 @@ class Check:
     remedy: str = ""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("doctor")(doctor)
-
-
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
@@ -121,7 +116,7 @@ def check_ascend() -> Iterator[Check]:
     """Ascend: CANN's profiling library and export command, the PyTorch plug-in."""
     plug_in = _installed_version("torch_npu") or _installed_version("torch-npu")
     command = shutil.which("msprof")
-    probed = _probe_cann()
+    probed = _run_probe("steplens.collect.ascend.probe", "CANN's library")
     installed = (
         plug_in or command or installation.cann_home() or installation.unsourced_home() or os.environ.get(library.OVERRIDE)
     )
@@ -181,10 +176,6 @@ def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
 def _check_msprof(command: str | None) -> Check:
     why = "not on PATH: device data is exported for the analysis by a machine that has it"
     return Check("msprof", command is not None, command or why, "" if command else "source CANN's set_env.sh")
-
-
-def _probe_cann() -> dict[str, Any]:
-    return _run_probe("steplens.collect.ascend.probe", "CANN's library")
 
 
 def _run_probe(module: str, what: str) -> dict[str, Any]:

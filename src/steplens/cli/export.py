@@ -16,18 +16,8 @@ from steplens.common.errors import SteplensError
 EXIT_PARTIAL = 3
 
 
-class To(str, enum.Enum):
-    """The formats; ``steplens.writers.exports.formats`` describes them."""
-
-    kineto = "kineto"
-    chrome = "chrome"
-    db = "db"
-    text = "text"
-    parquet = "parquet"
-    speedscope = "speedscope"
-    pprof = "pprof"
-    stacks = "stacks"
-    memory = "memory"
+#: the formats; ``steplens.writers.exports.formats`` describes them
+OFFERED = ("kineto", "chrome", "db", "text", "parquet", "speedscope", "pprof", "stacks", "memory")
 
 
 class Metric(str, enum.Enum):
@@ -38,23 +28,18 @@ class Metric(str, enum.Enum):
     self_cuda_time_total = "self_cuda_time_total"
 
 
-_NAMES = f"<{'|'.join(item.value for item in To)}>"
+_NAMES = f"<{'|'.join(OFFERED)}>"
 
 
 def _format_name(text: str) -> str:
     """A format of steplens, or of an installed package; those are loaded only where somebody asks for one."""
-    if text not in [item.value for item in To]:
+    if text not in OFFERED:
         from steplens.writers.exports.formats import all_formats
 
         formats = all_formats()
         if text not in formats:
             raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, formats))}.")
     return text
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("export")(export)
 
 
 def export(

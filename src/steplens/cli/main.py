@@ -36,18 +36,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-run.register(app)
-open_.register(app)
-analyse.register(app)
-export.register(app)
-summary.register(app)
-table.register(app)
-advise.register(app)
-trigger.register(app)
-status.register(app)
-doctor.register(app)
-view.register(app)
-report.register(app)
+app.command("run", cls=run.RunCommand, context_settings={"allow_interspersed_args": False})(run.make_command())
+app.command("open")(open_.open_)
+app.command("analyse")(analyse.analyse)
+app.command("export")(export.export)
+app.command("summary")(summary.summary)
+app.command("table")(table.table)
+app.command("advise")(advise.advise)
+app.command("trigger")(trigger.make_command())
+app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
+app.command("view")(view.view)
+app.command("report")(report.report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SteplensError as error:
         return _report_failure(str(error), error.exit_code)
     except BrokenPipeError:
-        return _broken_pipe()
+        # the reader of our output went away, as in ``steplens summary result | head``: stop without a word
+        _drop_stdout()
+        return EXIT_BROKEN_PIPE
     except OSError as error:
         if error.errno not in _DISK_FULL or error.filename is not None or os.getpid() != process:
             raise  # the last: of a child of a recorded script
@@ -92,12 +94,6 @@ def _report_failure(message: str, code: int) -> int:
         return code
     log.write_line(f"steplens: {clean(message)}")
     return code
-
-
-def _broken_pipe() -> int:
-    """The reader of our output went away, as in ``steplens summary result | head``: stop without a word."""
-    _drop_stdout()
-    return EXIT_BROKEN_PIPE
 
 
 def _drop_stdout() -> None:

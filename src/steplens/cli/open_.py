@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.common.errors import SteplensError
 
@@ -20,35 +18,6 @@ if TYPE_CHECKING:
 
 _COUNTED = ("ops", "python", "api", "task_queue", "kernels", "communication", "memory", "marks", "gc", "counters")
 _OF_DEVICE = ("kernels", "communication")
-
-
-@dataclasses.dataclass(frozen=True)
-class Opened:
-    """One trace of a path.
-
-    Attributes:
-        path, format, reason, ignored: see ``run.Source``.
-        rank: of the process in its job; None when the source does not say.
-        devices: what ran the device tasks ("CUDA 0", "CPU 0"), with the product's name where the source knows it.
-        steps: their numbers, in order.
-        duration_ns: from the first recorded event to the last.
-        rows: table -> how many rows, of the tables that hold events; no event is in two of them.
-    """
-
-    path: str
-    format: str
-    reason: str
-    ignored: tuple[str, ...]
-    rank: int | None
-    devices: list[str]
-    steps: list[int]
-    duration_ns: int
-    rows: dict[str, int]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("open")(open_)
 
 
 def open_(
@@ -69,18 +38,24 @@ def open_(
     health = run.health().to_dicts()
     if json:
         unread = [{"path": str(item.path), "reason": item.reason} for item in run.unread]
-        documents = [dataclasses.asdict(trace) for trace in traces]
-        answer = {"path": str(path), "traces": documents, "not_read": unread, "health": health}
+        answer = {"path": str(path), "traces": traces, "not_read": unread, "health": health}
         print_json(answer)
     else:
         _show_traces(run, traces, health)
     keep_timelines(run)
 
 
-def describe_trace(source: Source, trace: Trace) -> Opened:
-    """What one trace holds."""
+def describe_trace(source: Source, trace: Trace) -> dict[str, Any]:
+    """One trace of a path.
+
+    Returns:
+        path, format, reason, ignored: see ``run.Source``; rank (of the process in its job; None when the source does not say);
+        devices (what ran the device tasks, "CUDA 0", "CPU 0", with the product's name where the source knows it); steps (their
+        numbers, in order); duration_ns (from the first recorded event to the last); rows (table -> how many rows, of the tables
+        that hold events; no event is in two of them).
+    """
     from steplens.analysis.steps.given_steps import given_steps
-    from steplens.trace.building.devices import cpu_is_device
+    from steplens.trace.building.devices import cpu_is_device, device_names
     from steplens.trace.building.extents import table_extents
 
     # what the CPU computes and communicates are operator calls, which are counted once
@@ -92,26 +67,20 @@ def describe_trace(source: Source, trace: Trace) -> Opened:
     first_ns = min((span.first_ns for span in spans if span.first_ns is not None), default=0)
     last_ns = max((span.last_ns for span in spans if span.first_ns is not None and span.last_ns is not None), default=0)
     steps = trace.steps
-    return Opened(
-        path=str(source.path),
-        format=source.format,
-        reason=source.reason,
-        ignored=source.ignored,
-        rank=trace.rank if trace.rank >= 0 else None,
-        devices=_list_devices(trace),
-        steps=given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
-        duration_ns=last_ns - first_ns,
-        rows={name: trace_extents[name].rows for name in counted if trace_extents[name].rows},
-    )
+    return {
+        "path": str(source.path),
+        "format": source.format,
+        "reason": source.reason,
+        "ignored": source.ignored,
+        "rank": trace.rank if trace.rank >= 0 else None,
+        "devices": device_names(trace),
+        "steps": given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
+        "duration_ns": last_ns - first_ns,
+        "rows": {name: trace_extents[name].rows for name in counted if trace_extents[name].rows},
+    }
 
 
-def _list_devices(trace: Trace) -> list[str]:
-    from steplens.trace.building.devices import device_names
-
-    return device_names(trace)
-
-
-def _show_traces(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -> None:
+def _show_traces(run: Run, traces: list[dict[str, Any]], health: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     from steplens.cli.text.health_text import show_health
@@ -122,16 +91,16 @@ def _show_traces(run: Run, traces: list[Opened], health: list[dict[str, Any]]) -
     header = [plain(f"{run.path}: {trace_count} trace{'s' if trace_count > 1 else ''}", "bold")]
     for trace in traces:
         header.append(plain(""))
-        rank = f"rank {trace.rank}" if trace.rank is not None else "rank unknown"
-        header.append(plain(trace.path, "cyan"))
+        rank = f"rank {trace['rank']}" if trace["rank"] is not None else "rank unknown"
+        header.append(plain(trace["path"], "cyan"))
         lines = [
-            f"{trace.format}, because {trace.reason}",
-            f"{rank}, {', '.join(trace.devices) or 'no device'}, {_describe_steps(trace.steps)}, "
-            f"{duration(trace.duration_ns)} recorded",
-            "tables: " + ", ".join(f"{name} {count}" for name, count in trace.rows.items()),
+            f"{trace['format']}, because {trace['reason']}",
+            f"{rank}, {', '.join(trace['devices']) or 'no device'}, {_describe_steps(trace['steps'])}, "
+            f"{duration(trace['duration_ns'])} recorded",
+            "tables: " + ", ".join(f"{name} {count}" for name, count in trace["rows"].items()),
         ]
-        if trace.ignored:
-            lines.append(f"not read: {', '.join(trace.ignored)}")
+        if trace["ignored"]:
+            lines.append(f"not read: {', '.join(trace['ignored'])}")
         header += [plain(f"  {line}") for line in lines]
     out.print(Text("\n").join(header), soft_wrap=True)
     if run.unread:

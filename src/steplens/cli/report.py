@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from steplens.cli.shown_runs import Paths, check_paths, needing_the_extra
+from steplens.cli.advise import Language
+from steplens.cli.shown_runs import Paths, needing_the_extra
 from steplens.cli.text.text import console, plain, size
-from steplens.common.errors import InputError, SteplensError
-
-
-class Lang(str, enum.Enum):
-    """The languages of the pages."""
-
-    en = "en"
-    zh = "zh"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("report")(report)
+from steplens.common.errors import InputError, SteplensError, check_exists
 
 
 def report(
@@ -37,7 +25,7 @@ def report(
     ] = False,
     rows: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows of each table at most.")] = 2000,
     limit: Annotated[int, typer.Option(min=1, max=1024, help="Size of the data at most, MiB.")] = 32,
-    lang: Annotated[Lang | None, typer.Option(help="Language in which it opens; that of the browser by default.")] = None,
+    lang: Annotated[Language | None, typer.Option(help="Language in which it opens; that of the browser by default.")] = None,
 ) -> None:
     """Write runs as one HTML file: the pages of steplens view with their data, which needs neither steplens nor a network.
 
@@ -46,18 +34,19 @@ def report(
     """
     if step is not None and window is not None:
         raise SteplensError("--step and --window both choose what to show; give one of them")
-    check_paths(paths)
+    for path in paths:
+        check_exists(path)
     if output.is_dir():
         raise InputError(output, "is a folder", "Give the file to write, such as -o report.html")
     if not output.absolute().parent.is_dir():
         raise InputError(output.absolute().parent, "is not a folder that is there", "Make it first")
     with needing_the_extra("a report"):
-        from steplens.report.window import Wanted, parse_window
+        from steplens.report.window import parse_window
         from steplens.report.write import Options, write_report
 
     out = console()
-    bounds = Wanted(step, parse_window(window) if window is not None else None)
-    options = Options(bounds, rows, limit << 20, redact, lang.value if lang is not None else None)
+    span_ns = parse_window(window) if window is not None else None
+    options = Options(step, span_ns, rows, limit << 20, redact, lang.value if lang is not None else None)
     with out.status("") as status:
         written = write_report(paths, output, options, lambda what: status.update(plain(what)))
     out.print(plain(f"{output}: {size(written.size_bytes)}", "bold"), soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from steplens.common.errors import SteplensError, check_exists
+from steplens.common.errors import SteplensError
 
 Paths = Annotated[
     list[Path],
@@ -19,16 +19,6 @@ Paths = Annotated[
 
 #: what the server imports beside what steplens always has
 _EXTRA = ("fastapi", "uvicorn")
-
-
-def check_paths(paths: list[Path]) -> None:
-    """Whether every path exists, before anything is imported or begun.
-
-    Raises:
-        InputError: one does not, or cannot be reached.
-    """
-    for path in paths:
-        check_exists(path)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common.errors import InputError, SteplensError
 
@@ -18,11 +17,6 @@ if TYPE_CHECKING:
     from steplens.run import Run
 
 _SHOWN = 20
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("table")(table)
 
 
 def table(

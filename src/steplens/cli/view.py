@@ -6,14 +6,10 @@ from typing import Annotated
 
 import typer
 
-from steplens.cli.shown_runs import Paths, check_paths, needing_the_extra
+from steplens.cli.shown_runs import Paths, needing_the_extra
 from steplens.cli.text.text import console, plain
 from steplens.cli.view_captures import Trainings
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("view")(view)
+from steplens.common.errors import check_exists
 
 
 def view(
@@ -26,7 +22,8 @@ def view(
 
     The page is served on this machine, loads nothing from elsewhere, and needs the token of the printed link. Ctrl-C ends it.
     """
-    check_paths(paths)
+    for path in paths:
+        check_exists(path)
     with needing_the_extra("the web UI"):
         from steplens.server.http.address import is_local, open_listening_socket
         from steplens.server.runs import RunLibrary
@@ -45,7 +42,7 @@ def view(
     library = RunLibrary(paths)
     # the runs are read while most of the server is still being loaded
     library.start()
-    from steplens.server.http.serve import serve_runs
+    from steplens.server.serve import serve_runs
 
     serve_runs(library, bound, host, not no_browser, print_link, Trainings())
     out.print(plain("stopped"))

@@ -27,16 +27,13 @@ def partial_path(path: Path) -> Path:
     What processes that are dead by now began in that folder and did not complete is removed on the way.
     """
     here = machine_identity()
-    _remove_dead_partials(path.parent, here)
+    remove_partial_files(path.parent, here)
     return path.with_name(f".steplens-{here}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
-def remove_partial_files(folder: Path) -> None:
+def remove_partial_files(folder: Path, machine: str | None = None) -> None:
     """Remove what dead processes of this machine left unfinished in a folder; what cannot be removed stays."""
-    _remove_dead_partials(folder, machine_identity())
-
-
-def _remove_dead_partials(folder: Path, here: str) -> None:
+    here = machine or machine_identity()
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = _NAME.fullmatch(entry.name)

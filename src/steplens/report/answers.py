@@ -97,7 +97,7 @@ class Values:
     def __init__(self, asker: InProcessClient, shown: OpenedRun) -> None:
         self._asker = asker
         self._run = f"runs/{shown.id}"
-        self._traces = len(shown.run.traces)
+        self.traces = len(shown.run.traces)
         self._known: dict[tuple[str, int], Sequence[Any]] = {}
 
     def of(self, name: str, trace: int | None) -> Sequence[Any] | None:
@@ -110,36 +110,18 @@ class Values:
             self._known[key] = find(self, trace or 0)
         return self._known[key]
 
-    def traces(self, _: int) -> Sequence[int]:
-        """The numbers of the traces."""
-        return range(self._traces)
-
-    def ranks(self, _: int) -> Sequence[int]:
-        """The ranks of the traces."""
-        answer = self._asker.get(f"{self._run}/ranks")
-        return sorted({row["rank"] for row in answer.json if row["rank"] is not None}) if answer.ok else []
+    def rows(self, path: str, trace: int | None = None, member: str | None = None) -> Any:
+        """The list that an address of the run answers with, or a member of the answer; empty where there is no answer."""
+        answer = self._asker.get(f"{self._run}/{path}", {} if trace is None else {"trace": trace})
+        if not answer.ok:
+            return []
+        return answer.json if member is None else answer.json[member]
 
     def stages(self, _: int) -> Sequence[int]:
         """The numbers of the pipeline stages of the job."""
-        cluster, strategy = self._asker.get(f"{self._run}/cluster/steps"), self._asker.get(f"{self._run}/strategy")
-        stage_numbers = {row["stage"] for row in strategy.json["stages"]} if strategy.ok else set()
+        cluster = self._asker.get(f"{self._run}/cluster/steps")
+        stage_numbers = {row["stage"] for row in self.rows("strategy", member="stages")}
         return sorted(stage_numbers | (set(range(cluster.json["job"]["stages"])) if cluster.ok else set()))
-
-    def steps(self, trace: int) -> Sequence[int]:
-        """The ids of the steps."""
-        answer = self._asker.get(f"{self._run}/steps", {"trace": trace})
-        rows = answer.json["steps"] if answer.ok else []
-        return [row["step"] for row in rows if row["step"] is not None][:_MOST_STEPS]
-
-    def operations(self, trace: int) -> Sequence[int]:
-        """The ids of the operations of the data pipeline."""
-        answer = self._asker.get(f"{self._run}/pipeline", {"trace": trace})
-        return [row["id"] for row in answer.json["operations"]] if answer.ok else []
-
-    def graphs(self, trace: int) -> Sequence[int]:
-        """The numbers of the graphs whose memory was planned."""
-        answer = self._asker.get(f"{self._run}/memory/graphs", {"trace": trace})
-        return [row["graph"] for row in answer.json] if answer.ok else []
 
     def moments(self, trace: int) -> Sequence[int]:
         """The peak of every series of memory, and moments that are evenly spread over the run."""
@@ -147,7 +129,7 @@ class Values:
         if not laid_out.ok:
             return []
         start, end = laid_out.json["start_ns"], laid_out.json["end_ns"] + 1
-        moment_count = min(max(_MOMENTS_OF_ALL // self._traces, _LEAST_MOMENTS), _MOMENTS)
+        moment_count = min(max(_MOMENTS_OF_ALL // self.traces, _LEAST_MOMENTS), _MOMENTS)
         found = set()
         for series in laid_out.json["series"]:
             if not series["label"].startswith("memory "):
@@ -161,27 +143,16 @@ class Values:
 
 
 _VALUES: dict[str, Callable[[Values, int], Sequence[Any]]] = {
-    "trace": Values.traces,
-    "rank": Values.ranks,
+    "trace": lambda values, _: range(values.traces),
+    "rank": lambda values, _: sorted({row["rank"] for row in values.rows("ranks") if row["rank"] is not None}),
     "stage": Values.stages,
-    "step": Values.steps,
-    "op": Values.operations,
-    "graph": Values.graphs,
+    "step": lambda values, trace: [row["step"] for row in values.rows("steps", trace, "steps") if row["step"] is not None][
+        :_MOST_STEPS
+    ],
+    "op": lambda values, trace: [row["id"] for row in values.rows("pipeline", trace, "operations")],
+    "graph": lambda values, trace: [row["graph"] for row in values.rows("memory/graphs", trace)],
     "time_ns": Values.moments,
 }
-
-
-def unanswerable_addresses(asker: InProcessClient, values: Values) -> list[str]:
-    """Addresses that no report could answer: one of their parameters must be given and its values are not known."""
-    return [
-        path
-        for path, path_parameters in address_parameters(asker).items()
-        if path.startswith(RUN)
-        and path not in (*ELSEWHERE, *SERVER_ONLY)
-        and any(
-            parameter.required and not parameter.choices and values.of(parameter.name, 0) is None for parameter in path_parameters
-        )
-    ]
 
 
 @dataclass(frozen=True)
@@ -249,10 +220,9 @@ def add_answers(shown: OpenedRun, answered: Mapping[str, AddressAnswers], parts:
 
 def ask_question(asker: InProcessClient, path: str, query: dict[str, Any], wanted: Sequence[Parameter]) -> Answer:
     """What an address answers to a query of ``queries``, with as much as a report holds of it."""
-    amounts = {parameter.name: amount for parameter in wanted if (amount := HOW_MUCH.get(parameter.name)) is not None}
-    if {"offset", "limit"} <= {parameter.name for parameter in wanted} and "ranks_at_once" not in {
-        parameter.name for parameter in wanted
-    }:
+    names = {parameter.name for parameter in wanted}
+    amounts = {name: amount for name, amount in HOW_MUCH.items() if name in names and amount is not None}
+    if {"offset", "limit"} <= names and "ranks_at_once" not in names:
         amounts["limit"] = _MOST_ROWS
     return asker.get(path, {**query, **amounts})
 

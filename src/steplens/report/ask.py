@@ -58,14 +58,11 @@ class InProcessClient:
 
     def get(self, path: str, query: Query | None = None) -> Answer:
         """What ``GET /api/path`` answers."""
-        return self._ask_server("GET", path, query or {}, b"")
+        return self._loop.run_until_complete(self._call_application("GET", path, query or {}, b""))
 
     def post(self, path: str, body: Any) -> Answer:
         """What ``POST /api/path`` answers to a JSON body."""
-        return self._ask_server("POST", path, {}, msgspec.json.encode(body))
-
-    def _ask_server(self, method: str, path: str, query: Query, body: bytes) -> Answer:
-        return self._loop.run_until_complete(self._call_application(method, f"/api/{path}", query, body))
+        return self._loop.run_until_complete(self._call_application("POST", path, {}, msgspec.json.encode(body)))
 
     async def _call_application(self, method: str, path: str, query: Query, body: bytes) -> Answer:
         texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
@@ -75,8 +72,8 @@ class InProcessClient:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
+            "path": f"/api/{path}",
+            "raw_path": f"/api/{path}".encode(),
             "root_path": "",
             "query_string": urlencode(texts, doseq=True).encode(),
             "headers": [(b"content-type", b"application/json")] if body else [],

@@ -47,31 +47,33 @@ class Job:
     of: Any = None
 
 
+@dataclass
 class Collector:
     """Does the jobs of a report.
 
-    Args:
+    Attributes:
         library: the runs, opened.
         asker: of them.
         windows: the window of each run.
         rows: how many rows of a table a report has at most.
+        answered: of each run: address -> what it answers.
     """
 
-    def __init__(self, library: RunLibrary, asker: InProcessClient, windows: Sequence[Window], rows: int) -> None:
-        self._library = library
-        self._asker = asker
-        self._windows = windows
-        self._rows = rows
-        self._values = [Values(asker, shown) for shown in library.runs]
-        #: of each run: address -> what it answers
-        self.answered: list[dict[str, AddressAnswers]] = [{} for _ in library.runs]
+    library: RunLibrary
+    asker: InProcessClient
+    windows: Sequence[Window]
+    rows: int
+
+    def __post_init__(self) -> None:
+        self._values = [Values(self.asker, shown) for shown in self.library.runs]
+        self.answered: list[dict[str, AddressAnswers]] = [{} for _ in self.library.runs]
 
     def jobs(self) -> list[Job]:
         """All jobs, in the order in which a report has what they make."""
-        runs = self._library.runs
+        runs = self.library.runs
         found = []
         for shown in runs:
-            found += [Job("answers", shown.id, path) for path in answers.answerable_addresses(self._asker)]
+            found += [Job("answers", shown.id, path) for path in answers.answerable_addresses(self.asker)]
             found.append(Job("end of answers", shown.id))
         found.append(Job("comparison", 0))
         for shown in runs:
@@ -80,7 +82,7 @@ class Collector:
             found += [Job("timeline", shown.id, trace) for trace in traces]
             found += [Job("plans", shown.id), Job("strategy", shown.id)]
             found += [Job("shapes", shown.id, trace) for trace in traces]
-            found += [Job("table", shown.id, table) for table in tables.list_tables(self._asker, shown)]
+            found += [Job("table", shown.id, table) for table in self.asker.get(f"runs/{shown.id}/tables").json]
         return found
 
     def do(self, job: Job, parts: Parts) -> None:
@@ -89,28 +91,27 @@ class Collector:
         Raises:
             SteplensError: what no page can do without does not fit.
         """
-        _KINDS[job.kind](self, self._library.runs[job.run], job.of, parts)
+        _KINDS[job.kind](self, self.library.runs[job.run], job.of, parts)
 
     def _collect_answers(self, shown: OpenedRun, path: str, _: Parts) -> None:
         if path in _WAITING:
-            self._asker.get(f"runs/{shown.id}/advice")
-        self.answered[shown.id][path] = answers.ask_address(self._asker, self._values[shown.id], shown, path)
+            self.asker.get(f"runs/{shown.id}/advice")
+        self.answered[shown.id][path] = answers.ask_address(self.asker, self._values[shown.id], shown, path)
 
     def _end_of_answers(self, shown: OpenedRun, _: None, parts: Parts) -> None:
         answers.add_answers(shown, self.answered[shown.id], parts)
         entries_by_kind = {
-            kind: [entry.model_dump() for entry in kind_entries]
-            for kind, kind_entries in searchable_entries(shown, self._library).items()
+            kind: [entry.model_dump() for entry in kind_entries] for kind, kind_entries in searchable_entries(shown).items()
         }
-        if not parts.add(f"search/{shown.id}", entries_by_kind):
-            parts.lost("answers", shown.id, None, "search", 0, sum(map(len, entries_by_kind.values())), "size")
+        count = sum(map(len, entries_by_kind.values()))
+        parts.add_some(f"search/{shown.id}", entries_by_kind, "answers", shown.id, None, "search", count, count)
 
     def _collect_comparison(self, _: OpenedRun, __: None, parts: Parts) -> None:
-        runs = len(self._library.runs)
+        runs = len(self.library.runs)
         pairs = list(itertools.permutations(range(min(runs, _MOST_COMPARED)), 2))
         replies = {}
         for before, after in pairs:
-            answer = self._asker.get("compare", {"before": before, "after": after, "limit": 200})
+            answer = self.asker.get("compare", {"before": before, "after": after, "limit": 200})
             replies[answers.question_key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
         pair_count = runs * (runs - 1)
         if replies and not parts.add("compare", replies):
@@ -118,31 +119,20 @@ class Collector:
         if len(pairs) < pair_count:
             parts.lost("answers", 0, None, "compare", len(pairs), pair_count, "many")
 
-    def _collect_timeline(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
-        timeline.collect_timeline(self._library, self._asker, shown, trace, self._windows[shown.id], parts)
-
-    def _collect_plans(self, shown: OpenedRun, _: None, parts: Parts) -> None:
-        plans.collect_memory_plans(shown, parts)
-
-    def _collect_strategy(self, shown: OpenedRun, _: None, parts: Parts) -> None:
-        strategy.collect_stage_operators(shown, parts)
-
-    def _collect_shapes(self, shown: OpenedRun, trace: int, parts: Parts) -> None:
-        shapes.collect_shape_changes(self._library, shown, trace, parts)
-
-    def _collect_table(self, shown: OpenedRun, table: dict[str, Any], parts: Parts) -> None:
-        tables.collect_table(self._asker, shown, table, self._windows[shown.id], self._rows, parts)
-
 
 _KINDS: dict[str, Callable[[Collector, OpenedRun, Any, Parts], None]] = {
     "answers": Collector._collect_answers,
     "end of answers": Collector._end_of_answers,
     "comparison": Collector._collect_comparison,
-    "timeline": Collector._collect_timeline,
-    "plans": Collector._collect_plans,
-    "strategy": Collector._collect_strategy,
-    "shapes": Collector._collect_shapes,
-    "table": Collector._collect_table,
+    "timeline": lambda report, run, trace, parts: timeline.collect_timeline(
+        report.asker, run, trace, report.windows[run.id], parts
+    ),
+    "plans": lambda _, run, __, parts: plans.collect_memory_plans(run, parts),
+    "strategy": lambda _, run, __, parts: strategy.collect_stage_operators(run, parts),
+    "shapes": lambda _, run, trace, parts: shapes.collect_shape_changes(run, trace, parts),
+    "table": lambda report, run, table, parts: tables.collect_table(
+        report.asker, run, table, report.windows[run.id], report.rows, parts
+    ),
 }
 #: of so many traces the collecting takes longer than a process takes to start
 _MANY_TRACES = 6
@@ -150,16 +140,11 @@ _MANY_TRACES = 6
 _NOT_SHARED = ("end of answers", "comparison", "plans", "strategy")
 
 
-def collect_report(
-    library: RunLibrary, collector: Collector, windows: Sequence[Window], rows: int, parts: Parts, begun: Callable[[Job], None]
-) -> None:
+def collect_report(collector: Collector, parts: Parts, begun: Callable[[Job], None]) -> None:
     """Collect all that a report holds.
 
     Args:
-        library: the runs, opened.
-        collector: of them.
-        windows: the window of each run.
-        rows: how many rows of a table it has at most.
+        collector: of its runs.
         parts: where it goes; the processes beside this one know nothing of what is in there.
         begun: told of each job that is begun here.
 
@@ -167,12 +152,12 @@ def collect_report(
         SteplensError: the report does not fit into its limit.
     """
     jobs = collector.jobs()
-    prints = _table_fingerprints(library)
+    prints = _table_fingerprints(collector.library)
     request = {
-        "paths": [os.fsdecode(shown.path) for shown in library.runs],
+        "paths": [os.fsdecode(shown.path) for shown in collector.library.runs],
         "tables": prints,
-        "windows": [dataclasses.asdict(window) for window in windows],
-        "rows": rows,
+        "windows": [dataclasses.asdict(window) for window in collector.windows],
+        "rows": collector.rows,
         "limit_bytes": parts.limit_bytes,
         "jobs": [dataclasses.asdict(job) for job in jobs],
     }

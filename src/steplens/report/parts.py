@@ -66,6 +66,13 @@ class Parts:
         self.pieces[name] = packed
         return True
 
+    def add_some(self, piece: str, data: Any, what: str, run: int, trace: int | None, name: str, shown: int, of: int) -> None:
+        """Add a piece that has some of all that there is, and note what is not in it; see ``LeftOut``."""
+        fits = self.add(piece, data)
+        shown = shown if fits else 0
+        if shown < of:
+            self.lost(what, run, trace, name, shown, of, "many" if fits else "size")
+
     def take(self, pieces: Mapping[str, bytes], left_out: Sequence[LeftOut]) -> bool:
         """Take over compressed pieces that another process made, and what it left out; False, and nothing, if they do not fit."""
         if self.size_bytes + sum(map(len, pieces.values())) > self.limit_bytes:

@@ -16,7 +16,6 @@ def collect_memory_plans(shown: OpenedRun, parts: Parts) -> None:
     for number, trace in enumerate(shown.run.traces):
         for graph in memory_graphs(trace)["graph"]:
             tensors = graph_tensors(trace, graph).sort("bytes", "tensor", descending=[True, False])
-            fits = parts.add(f"plan/{shown.id}/{number}/{graph}", tensors.head(_MOST).select(_COLUMNS).to_dicts())
-            held = min(tensors.height, _MOST) if fits else 0
-            if held < tensors.height:
-                parts.lost("plans", shown.id, number, str(graph), held, tensors.height, "many" if fits else "size")
+            largest, piece = tensors.head(_MOST), f"plan/{shown.id}/{number}/{graph}"
+            rows = largest.select(_COLUMNS).to_dicts()
+            parts.add_some(piece, rows, "plans", shown.id, number, str(graph), largest.height, tensors.height)

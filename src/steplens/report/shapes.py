@@ -9,39 +9,33 @@ import polars as pl
 from steplens.analysis.operators import dynamic_shape
 from steplens.report.parts import Parts
 from steplens.server import shapes
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.runs import OpenedRun
 
 LEVELS: tuple[Literal["operator", "kernel"], ...] = ("operator", "kernel")
 #: runs of one trace and level
 _MOST_RUNS = 60_000
 
 
-def collect_shape_changes(library: RunLibrary, shown: OpenedRun, trace: int, parts: Parts) -> None:
+def collect_shape_changes(shown: OpenedRun, trace: int, parts: Parts) -> None:
     """Put what the page of changing shapes asks for into a report, of a trace at every level."""
     for level in LEVELS:
-        listed = [item.type for item in shapes.shape_types(shown, library, trace, level).types]
+        listed = [item.type for item in shapes.shape_types(shown, trace, level).types]
         if not listed:
             continue
-        series = shapes.shape_series(shown, library, listed, trace, level)
+        series = shapes.shape_series(shown, listed, trace, level)
         runs = dynamic_shape.runs(shown.trace(trace), level, listed)
         longest_runs = _extreme_runs(runs.drop_nulls(["step", "duration_ns"]), _MOST_RUNS)
         totals = dict(runs.group_by("type").len().rows())
         body = {
             "steps": series[0].step,
             "types": [
-                {
-                    "type": item.type,
-                    "total": totals.get(item.type, 0),
-                    **item.model_dump(include={"average_ns", "count", "shapes"}),
-                }
+                {"type": item.type, "total": totals.get(item.type, 0), **item.model_dump(exclude={"type", "step"})}
                 for item in series
             ],
             "runs": _run_columns(longest_runs, listed),
         }
-        fits = parts.add(f"shapes/{shown.id}/{trace}/{level}", body)
-        held = longest_runs.height if fits else 0
-        if held < runs.height:
-            parts.lost("shapes", shown.id, trace, level, held, runs.height, "many" if fits else "size")
+        piece = f"shapes/{shown.id}/{trace}/{level}"
+        parts.add_some(piece, body, "shapes", shown.id, trace, level, longest_runs.height, runs.height)
 
 
 def _extreme_runs(runs: pl.DataFrame, most: int) -> pl.DataFrame:

@@ -19,7 +19,5 @@ def collect_stage_operators(shown: OpenedRun, parts: Parts) -> None:
     for stage in stage_ranks(traces):
         operators = stage_operators(traces, stage)
         first_operators = operators.head(_MOST).select(_COLUMNS)
-        fits = parts.add(f"strategy/{shown.id}/{stage}", first_operators.to_dict(as_series=False))
-        held = first_operators.height if fits else 0
-        if held < operators.height:
-            parts.lost("strategy", shown.id, None, str(stage), held, operators.height, "many" if fits else "size")
+        piece, body = f"strategy/{shown.id}/{stage}", first_operators.to_dict(as_series=False)
+        parts.add_some(piece, body, "strategy", shown.id, None, str(stage), first_operators.height, operators.height)

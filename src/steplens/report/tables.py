@@ -15,16 +15,10 @@ from steplens.trace.columns import SPANS
 _STARTS = tuple(dict.fromkeys(("start_ns", *(start for start, _ in SPANS.values()))))
 
 
-def list_tables(asker: InProcessClient, shown: OpenedRun) -> list[dict[str, Any]]:
-    """Every table of a run, as the server lists them."""
-    tables_listed: list[dict[str, Any]] = asker.get(f"runs/{shown.id}/tables").json
-    return tables_listed
-
-
 def collect_table(
     asker: InProcessClient, shown: OpenedRun, table: dict[str, Any], window: Window, rows: int, parts: Parts
 ) -> None:
-    """Put one of the tables of ``listed`` into a report.
+    """Put a table into a report, one of those that the server lists.
 
     Of a table with more than ``rows`` rows the report has those that begin in the window, or where there are none the first ones
     in the table's own order. A table of several traces is in the report once; per trace where it was cut.

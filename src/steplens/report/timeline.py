@@ -12,7 +12,7 @@ import polars as pl
 from steplens.report.ask import InProcessClient
 from steplens.report.parts import Parts
 from steplens.report.window import Window
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 from steplens.server.timeline import details, tile_format, tiles
 from steplens.server.timeline.tiles import Tile
@@ -34,15 +34,13 @@ _POINTS = 1200
 _POINTS_INSIDE = 4000
 
 
-def collect_timeline(
-    library: RunLibrary, asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts
-) -> None:
+def collect_timeline(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
     """Put the timeline of a trace into a report.
 
     What the whole run looks like, the events of the window at several levels of detail, the finest of which has each of them,
     the rows and links of these events, the series, the arrows of the window, and how often every name occurs.
     """
-    pyramid = library.timeline(shown, trace)
+    pyramid = shown.timeline(trace)
     if not len(pyramid.timeline.start):
         return
     if not _add_levels(pyramid, shown, trace, window, parts):
@@ -183,8 +181,8 @@ def _add_name_counts(timeline: Timeline, shown: OpenedRun, trace: int, parts: Pa
     pairs, count = np.unique(timeline.name.astype(np.int64) * max(len(timeline.lanes), 1) + lane, return_counts=True)
     name, on = np.divmod(pairs, max(len(timeline.lanes), 1))
     body = {"names": list(timeline.names), "name": name.tolist(), "lane": on.tolist(), "count": count.tolist()}
-    if not parts.add(f"names/{shown.id}/{trace}", body):
-        parts.lost("answers", shown.id, trace, "timeline/search", 0, len(timeline.names), "size")
+    names = len(timeline.names)
+    parts.add_some(f"names/{shown.id}/{trace}", body, "answers", shown.id, trace, "timeline/search", names, names)
 
 
 def _add_series(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
@@ -199,15 +197,12 @@ def _add_series(asker: InProcessClient, shown: OpenedRun, trace: int, window: Wi
         number: [{**span, **asker.get(f"{path}/series/{number}", {"trace": trace, **span}).json} for span in spans]
         for number in numbers[:_MOST_SERIES]
     }
-    fits = not curves or parts.add(f"series/{shown.id}/{trace}", curves)
-    if not fits or len(numbers) > _MOST_SERIES:
-        parts.lost("curves", shown.id, trace, "", len(curves) if fits else 0, len(numbers), "many" if fits else "size")
+    if curves:
+        parts.add_some(f"series/{shown.id}/{trace}", curves, "curves", shown.id, trace, "", len(curves), len(numbers))
 
 
 def _add_arrows(asker: InProcessClient, shown: OpenedRun, trace: int, window: Window, parts: Parts) -> None:
     query = {"trace": trace, "start_ns": window.start_ns, "end_ns": window.end_ns, "limit": _MOST_ARROWS}
     flows = asker.get(f"runs/{shown.id}/timeline/flows", query).json
-    fits = parts.add(f"arrows/{shown.id}/{trace}", flows)
-    shown_arrows = len(flows["arrows"]) if fits else 0
-    if shown_arrows < flows["total"]:
-        parts.lost("arrows", shown.id, trace, "", shown_arrows, flows["total"], "many" if fits else "size")
+    piece, arrows = f"arrows/{shown.id}/{trace}", len(flows["arrows"])
+    parts.add_some(piece, flows, "arrows", shown.id, trace, "", arrows, flows["total"])

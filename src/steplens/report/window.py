@@ -7,24 +7,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.common.errors import InputError, SteplensError
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import tables
 
 #: shown beside a step, as a share of it
 _BESIDE = 0.05
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the user asked for.
-
-    Attributes:
-        step: a step by its id; None leaves the choice to ``choose``.
-        span_ns: start and end, ns from the origin of the run.
-    """
-
-    step: int | None = None
-    span_ns: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -37,26 +24,31 @@ class Window:
     median: bool = False
 
 
-def choose_window(library: RunLibrary, shown: OpenedRun, wanted: Wanted) -> Window:
+def choose_window(shown: OpenedRun, step: int | None, span_ns: tuple[int, int] | None) -> Window:
     """The window of a run: what was asked for, or else the step of median length, or else all of it.
+
+    Args:
+        shown: the run.
+        step: a step by its id.
+        span_ns: start and end, ns from the origin of the run.
 
     Raises:
         InputError: the run has no such step.
     """
-    if wanted.span_ns is not None:
-        return Window(*wanted.span_ns)
-    steps = tables.table_frame(library, shown, "steps").filter("complete", pl.col("step").is_not_null())
+    if span_ns is not None:
+        return Window(*span_ns)
+    steps = tables.table_frame(shown, "steps").filter("complete", pl.col("step").is_not_null())
     if "trace" in steps.columns and steps.height:
         steps = steps.filter(pl.col("trace") == steps["trace"].min())
-    if wanted.step is not None:
-        matching = steps.filter(pl.col("step") == wanted.step)
+    if step is not None:
+        matching = steps.filter(pl.col("step") == step)
         if matching.is_empty():
             first_steps = ", ".join(map(str, steps["step"].head(20))) or "none"
-            raise InputError(shown.path, f"has no complete step {wanted.step}; its complete steps: {first_steps}")
+            raise InputError(shown.path, f"has no complete step {step}; its complete steps: {first_steps}")
         return _window_around_step(matching, median=False)
     if steps.height:
         return _window_around_step(steps.sort("duration_ns", "step").slice((steps.height - 1) // 2, 1), median=True)
-    bounds = [library.timeline(shown, number).timeline.bounds for number in range(len(shown.run.traces))]
+    bounds = [shown.timeline(number).timeline.bounds for number in range(len(shown.run.traces))]
     return Window(min(start for start, _ in bounds), max(end for _, end in bounds) + 1)
 
 

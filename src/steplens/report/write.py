@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -17,11 +17,11 @@ from steplens.report.ask import InProcessClient
 from steplens.report.collecting import Collector, Job, collect_report
 from steplens.report.parts import Parts
 from steplens.report.redaction import redact
-from steplens.report.window import Wanted, Window
+from steplens.report.window import Window
 from steplens.server import session
 from steplens.server.app import STATIC
 from steplens.server.http.errors import path_text
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.runs import RunLibrary
 from steplens.server.search import PER_KIND
 
 
@@ -30,14 +30,16 @@ class Options:
     """How to make a report.
 
     Attributes:
-        wanted: the window that is shown event by event.
+        step: the step that is shown event by event.
+        span_ns: or the window, start and end from the origin of the run.
         rows: how many rows of a table it has at most.
         limit_bytes: how large its data may be.
         redact: whether to replace the strings of users by pseudonyms.
         language: in which it opens; None leaves it to the browser.
     """
 
-    wanted: Wanted = field(default_factory=Wanted)
+    step: int | None = None
+    span_ns: tuple[int, int] | None = None
     rows: int = 2000
     limit_bytes: int = 32 << 20
     redact: bool = False
@@ -73,7 +75,9 @@ def write_report(
     library = RunLibrary(paths)
     for shown in library.runs:
         say(f"reading {shown.path}")
-        _open_run(shown)
+        shown.open()
+        if (problem := shown.opening.problem) is not None:
+            raise InputError(problem.where or shown.path, problem.problem, problem.remedy)
     if options.redact:
         say("replacing names")
         redact.redact_runs(library.runs)
@@ -81,10 +85,18 @@ def write_report(
     with InProcessClient(library) as asker:
         for shown in library.runs:
             prepare_answers(shown.run)
-        windows = [window.choose_window(library, shown, options.wanted) for shown in library.runs]
+        windows = [window.choose_window(shown, options.step, options.span_ns) for shown in library.runs]
         parts.require("session", asker.get("session").body)
-        collector = Collector(library, asker, windows, options.rows)
-        collect_report(library, collector, windows, options.rows, parts, _Saying(library, say))
+        sentences: set[str] = set()
+
+        def say_what_begins(job: Job) -> None:
+            doing = {"answers": "analysing", "timeline": "events and tables of"}.get(job.kind)
+            sentence = f"{doing} {library.runs[job.run].path}"
+            if doing is not None and sentence not in sentences:
+                sentences.add(sentence)
+                say(sentence)
+
+        collect_report(Collector(library, asker, windows, options.rows), parts, say_what_begins)
     document = {
         "version": session.VERSION,
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -106,32 +118,3 @@ def write_report(
         remedy = "Nothing was left there; free some space or give another --output"
         raise InputError(output, f"cannot be written: {error.strerror or error}", remedy) from error
     return Written(len(data), windows, len(parts.left_out))
-
-
-def _open_run(shown: OpenedRun) -> None:
-    shown.open()
-    if shown.opening.problem is not None:
-        problem = shown.opening.problem
-        raise InputError(problem.where or shown.path, problem.problem, problem.remedy)
-
-
-class _Saying:
-    """Says once of each run what is being done.
-
-    Args:
-        library: the runs.
-        say: told what is being done.
-    """
-
-    def __init__(self, library: RunLibrary, say: Callable[[str], None]) -> None:
-        self._library = library
-        self._say = say
-        self._said: set[str] = set()
-
-    def __call__(self, job: Job) -> None:
-        """A job is begun."""
-        doing = {"answers": "analysing", "timeline": "events and tables of"}.get(job.kind)
-        sentence = f"{doing} {self._library.runs[job.run].path}"
-        if doing is not None and sentence not in self._said:
-            self._said.add(sentence)
-            self._say(sentence)

@@ -23,31 +23,12 @@ from steplens.server.timeline import routes as timeline_routes
 #: where the build of the front end lies
 STATIC = Path(__file__).with_name("static")
 
-ROUTERS: tuple[APIRouter, ...] = (
-    session.router,
-    captures.router,
-    overview.router,
-    step_trace.router,
-    advice.router,
-    table_routes.router,
-    timeline_routes.router,
-    memory.router,
-    memory_plans.router,
-    flops.router,
-    shapes.router,
-    pipeline.router,
-    pipeline_batches.router,
-    processors.router,
-    communication.router,
-    links.router,
-    cluster.router,
-    marey.router,
-    strategy.router,
-    search.router,
-    compare.router,
-    download.router,
-    tickets.router,
-)
+#: what answers, in the order in which addresses are documented
+AREAS = (
+    session, captures, overview, step_trace, advice, table_routes, timeline_routes, memory, memory_plans, flops, shapes, pipeline,
+    pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare, download, tickets,
+)  # fmt: skip
+ROUTERS: tuple[APIRouter, ...] = tuple(area.router for area in AREAS)
 
 
 def create_api(library: RunLibrary) -> FastAPI:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Protocol
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from steplens.server.http.errors import Refusal, path_text
-from steplens.server.http.requests import PROBLEMS, Chosen
+from steplens.server.http.errors import PROBLEMS, Refusal, path_text
+from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 
 router = APIRouter(prefix="/api/runs/{run}/captures", tags=["live"], responses=PROBLEMS)
@@ -131,9 +131,10 @@ class Asked(BaseModel):
 @router.get("")
 def captures(chosen: Chosen, request: Request) -> Captures:
     """What the processes do that watch this run's folder, and what became of requests for captures."""
-    control, folder = _control_and_folder(chosen, request)
-    if control is None or folder is None:
+    watched = _watched_folder(chosen, request)
+    if watched is None:
         return Captures(folder=None, processes=[])
+    control, folder = watched
     processes_told = control.processes(folder)[:_MOST_PROCESSES]
     processes = [
         Process.model_validate({**process, "requests": process["requests"][-_MOST_REQUESTS:]}) for process in processes_told
@@ -144,14 +145,15 @@ def captures(chosen: Chosen, request: Request) -> Captures:
 @router.post("")
 def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     """Ask a running training to record its next steps into this run's folder."""
-    control, folder = _control_and_folder(chosen, request)
-    if control is None or folder is None:
+    watched = _watched_folder(chosen, request)
+    if watched is None:
         raise Refusal(
             409,
             "no training watches this folder",
             path_text(chosen.path),
             "Start the training with PROF_CONFIG_PATH set to this folder, or to a folder in it",
         )
+    control, folder = watched
     if not any(process["eligible"] for process in control.processes(folder)):
         raise Refusal(409, "no process of the training can capture now", path_text(folder), "The page says why of each process")
     changes: dict[str, Any] = {
@@ -169,12 +171,10 @@ def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     return Asked(request=control.ask(folder, changes), folder=path_text(folder))
 
 
-def _control_and_folder(chosen: OpenedRun, request: Request) -> tuple[Control | None, Path | None]:
+def _watched_folder(chosen: OpenedRun, request: Request) -> tuple[Control, Path] | None:
     control: Control | None = getattr(request.app.state, "captures", None)
-    if control is None or not chosen.path.is_dir():
-        return control, None
-    folder = control.folder(chosen.path)
+    folder = control.folder(chosen.path) if control is not None and chosen.path.is_dir() else None
     # a link may lead elsewhere, where this run has no business
-    if folder is None or not folder.resolve().is_relative_to(chosen.path.resolve()):
-        return control, None
+    if control is None or folder is None or not folder.resolve().is_relative_to(chosen.path.resolve()):
+        return None
     return control, folder

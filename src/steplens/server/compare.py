@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -17,11 +17,10 @@ from steplens.analysis.steps.times import chosen_step_times
 from steplens.run import Run
 from steplens.server import advice, overview
 from steplens.server.advice import FindingShown
-from steplens.server.http.errors import path_text
-from steplens.server.http.requests import PROBLEMS, Runs
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.http.errors import PROBLEMS, path_text
+from steplens.server.requests import Runs
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
-from steplens.trace.trace import Trace
 
 router = APIRouter(prefix="/api/compare", tags=["compare"], responses=PROBLEMS)
 
@@ -77,10 +76,10 @@ class Comparison(BaseModel):
 def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Comparison:
     """Two of the runs, such as before and after a change of the program."""
     first, second = runs.shown(before), runs.shown(after)
-    sides = _summarize_side(runs, first), _summarize_side(runs, second)
-    calls = _compare_by_name(*_per_step(runs, (first, second), "operators", _operator_times), time="self_ns")
-    tasks = _compare_by_name(*_per_step(runs, (first, second), "tasks", _task_times), time="total_ns")
-    change = compare_advice(advice.advise_on_run(runs, first), advice.advise_on_run(runs, second))
+    sides = _summarize_side(first), _summarize_side(second)
+    calls = _compare_by_name((first, second), operators, "calls", "self_ns")
+    tasks = _compare_by_name((first, second), kernel_statistics, "count", "total_ns")
+    change = compare_advice(advice.advise_on_run(first), advice.advise_on_run(second))
     return Comparison(
         before=sides[0],
         after=sides[1],
@@ -89,16 +88,14 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
         parts=_compare_parts(*sides),
         tasks=columns.json_records(tasks.head(limit)),
         different_tasks=tasks.height,
-        cured=[advice.finding_shown(finding) for finding in change.cured],
-        remaining=[advice.finding_shown(finding) for finding in change.remaining],
-        new=[advice.finding_shown(finding) for finding in change.new],
         promised_ns=change.promised_ns,
+        **{name: [advice.finding_shown(finding) for finding in getattr(change, name)] for name in ("cured", "remaining", "new")},
     )
 
 
-def _summarize_side(runs: RunLibrary, chosen: OpenedRun) -> Side:
-    summary = runs.answer(chosen, ("verdict",), chosen.run.verdict).summary
-    peak = tables.table_frame(runs, chosen, "memory")["peak_allocated"].max()
+def _summarize_side(chosen: OpenedRun) -> Side:
+    summary = chosen.answer(("verdict",), chosen.run.verdict).summary
+    peak = tables.table_frame(chosen, "memory")["peak_allocated"].max()
     return Side(
         run=chosen.id,
         path=path_text(chosen.path),
@@ -119,32 +116,28 @@ def _compare_parts(before: Side, after: Side) -> list[dict[str, Any]]:
     ]
 
 
-def _compare_by_name(before: pl.DataFrame, after: pl.DataFrame, time: str) -> pl.DataFrame:
-    """Names with calls and time of both runs, the largest change first; what a run has none of counts as 0."""
+def _compare_by_name(both: Sequence[OpenedRun], statistics: Callable[..., pl.DataFrame], calls: str, time: str) -> pl.DataFrame:
+    """Names with calls and time of two runs per step, the largest change first; what a run has none of counts as 0.
+
+    Args:
+        both: the runs, the earlier one first.
+        statistics: of a trace and steps of it, a row per name.
+        calls: its column of counts.
+        time: its column of times.
+    """
+    before, after = (run.frame(("compare", statistics), partial(_per_step, run.run, statistics, calls, time)) for run in both)
     renamed = {"calls": "before_calls", time: f"before_{time}", "calls_after": "after_calls", f"{time}_after": f"after_{time}"}
-    both = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(renamed)
-    both = both.with_columns(difference_ns=pl.col(f"after_{time}").fill_null(0) - pl.col(f"before_{time}").fill_null(0))
-    return both.sort(pl.col("difference_ns").abs(), pl.col("name"), descending=[True, False])
+    joined = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(renamed)
+    joined = joined.with_columns(difference_ns=pl.col(f"after_{time}").fill_null(0) - pl.col(f"before_{time}").fill_null(0))
+    return joined.sort(pl.col("difference_ns").abs(), pl.col("name"), descending=[True, False])
 
 
-def _operator_times(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
-    return operators(trace, steps=steps).select("name", "calls", "self_ns")
-
-
-def _task_times(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
-    return kernel_statistics(trace, steps=steps).select("name", pl.col("count").alias("calls"), "total_ns")
-
-
-def _per_step(
-    runs: RunLibrary, both: tuple[OpenedRun, OpenedRun], what: str, rows: Callable[[Trace, list[int] | None], pl.DataFrame]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What ``rows`` counts in the chosen steps of all ranks, per step; in the whole run where there are no steps."""
-
-    def counts_per_step(run: Run) -> pl.DataFrame:
-        step_numbers = [chosen_step_times(trace)["step"].to_list() for trace in run.traces]
-        count = sum(map(len, step_numbers))
-        parts = [rows(trace, steps if count else None) for trace, steps in zip(run.traces, step_numbers, strict=True)]
-        return pl.concat(parts).group_by("name").agg(pl.exclude("name").sum()).with_columns(pl.exclude("name") / max(count, 1))
-
-    before, after = (runs.frame(one, ("compare", what), partial(counts_per_step, one.run)) for one in both)
-    return before, after
+def _per_step(run: Run, statistics: Callable[..., pl.DataFrame], calls: str, time: str) -> pl.DataFrame:
+    """What is counted in the chosen steps of all ranks, per step; in the whole run where there are no steps."""
+    step_numbers = [chosen_step_times(trace)["step"].to_list() for trace in run.traces]
+    count = sum(map(len, step_numbers))
+    parts = [
+        statistics(trace, steps=steps if count else None).select("name", pl.col(calls).alias("calls"), time)
+        for trace, steps in zip(run.traces, step_numbers, strict=True)
+    ]
+    return pl.concat(parts).group_by("name").agg(pl.exclude("name").sum()).with_columns(pl.exclude("name") / max(count, 1))

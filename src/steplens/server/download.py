@@ -13,8 +13,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import FAR, PROBLEMS, Chosen, Moment, TraceNumber, attachment_headers
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import FAR, Chosen, Moment, TraceNumber, attachment_headers
 from steplens.server.runs import OpenedRun
 from steplens.trace.window import trace_window
 from steplens.writers.exports.export import export

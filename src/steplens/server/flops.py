@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_tree import flop_tree
 from steplens.analysis.operators.rank_flops import operator_work, work_of
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["operators"], responses=PROBLEMS)
@@ -73,11 +74,11 @@ class Flops(BaseModel):
 
 
 @router.get("/flops")
-def flops(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Flops:
+def flops(chosen: Chosen, trace: TraceNumber = 0) -> Flops:
     """Operations of a step, of both kinds of units, and of every scope of the model."""
     tables = chosen.trace(trace)
     done = work_of(tables)
-    tree = runs.frame(chosen, ("flop_tree", trace), lambda: flop_tree(tables))
+    tree = chosen.frame_of_trace(flop_tree, trace)
     counted = operator_work(tables)
     peak = device_peak(tables)
     return Flops(

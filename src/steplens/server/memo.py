@@ -72,9 +72,3 @@ class AnswerCache:
         _, before = self._values.get(key, (None, 0))
         self._values[key] = value, size_bytes
         self.size_bytes += size_bytes - before
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._values.clear()
-            self.size_bytes = 0

@@ -12,19 +12,17 @@ from typing_extensions import NotRequired, TypedDict
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.loaders import LOOP, verdicts
 from steplens.analysis.operators.operators import ALL_STEPS
-from steplens.analysis.steps.step_distribution import StepDistribution, step_distribution
+from steplens.analysis.steps.step_distribution import step_distribution
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
-from steplens.analysis.verdict import Verdict
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
-from steplens.server.http.errors import path_text
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, json_response
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.http.errors import PROBLEMS, path_text
+from steplens.server.requests import Chosen, json_response
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.schema import KIND_COMPUTE
-from steplens.trace.trace import Trace
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["overview"], responses=PROBLEMS)
 
@@ -217,23 +215,23 @@ class HealthFinding(BaseModel):
 
 
 @router.get("/overview")
-def overview(chosen: Chosen, runs: Runs) -> Overview:
+def overview(chosen: Chosen) -> Overview:
     """The first page: ranks, where a step goes, what takes the most, and what to do first."""
-    judged = advice.advise_on_run_within(runs, chosen, _PATIENCE_S)
+    judged = advice.advise_on_run_within(chosen, _PATIENCE_S)
     findings = judged.findings if judged is not None else ()
-    operators = tables.table_frame(runs, chosen, "operators").filter(pl.col("name").ne_missing(ALL_STEPS))
-    health = tables.table_frame(runs, chosen, "health")
-    verdict = runs.answer(chosen, ("verdict",), chosen.run.verdict)
+    operators = tables.table_frame(chosen, "operators").filter(pl.col("name").ne_missing(ALL_STEPS))
+    health = tables.table_frame(chosen, "health")
+    verdict = chosen.answer(("verdict",), chosen.run.verdict)
     return Overview(
-        verdict=_describe_verdict(verdict),
+        verdict=VerdictShown(**vars(verdict), sentence=verdict.sentence()),
         figures=_to_step_figures(verdict.summary),
-        ranks=[_describe_rank(runs, chosen, number) for number in range(len(chosen.run.traces))],
+        ranks=[_describe_rank(chosen, number) for number in range(len(chosen.run.traces))],
         steps=verdict.summary.steps,
         step_ns=verdict.summary.step_time_ns,
         parts=step_parts(verdict.summary),
         operators=columns.json_records(operators.head(_TOP)),
-        types=columns.json_records(_times_by_type(tables.table_frame(runs, chosen, "kernels_by_type")).head(_MOST_TYPES)),
-        memory=columns.json_records(tables.table_frame(runs, chosen, "memory")),
+        types=columns.json_records(_times_by_type(tables.table_frame(chosen, "kernels_by_type")).head(_MOST_TYPES)),
+        memory=columns.json_records(tables.table_frame(chosen, "memory")),
         pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline_bottlenecks(chosen, number)],
         advice=[advice.finding_shown(finding) for finding in findings[:_ADVICE]],
         findings=len(findings),
@@ -243,24 +241,25 @@ def overview(chosen: Chosen, runs: Runs) -> Overview:
 
 
 @router.get("/ranks")
-def ranks(chosen: Chosen, runs: Runs) -> list[Rank]:
+def ranks(chosen: Chosen) -> list[Rank]:
     """The traces of the run: where each comes from, what it holds, and how its steps went."""
-    return [_describe_rank(runs, chosen, number) for number in range(len(chosen.run.traces))]
+    return [_describe_rank(chosen, number) for number in range(len(chosen.run.traces))]
 
 
 @router.get("/steps", response_model=Steps)
-def steps(
-    chosen: Chosen, runs: Runs, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="only of this trace")] = None
-) -> Any:
+def steps(chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="only of this trace")] = None) -> Any:
     """Every step with its phases, how their lengths spread, and which stand out."""
-    step_rows = tables.table_frame(runs, chosen, "steps", trace)
-    return json_response({"steps": columns.json_records(step_rows), "spread": _describe_spread(step_distribution(step_rows))})
+    step_rows = tables.table_frame(chosen, "steps", trace)
+    distribution = step_distribution(step_rows)
+    numbers = {name: getattr(distribution, name) for name in Spread.model_fields}
+    spread = {**numbers, "outliers": columns.json_records(distribution.outliers)}
+    return json_response({"steps": columns.json_records(step_rows), "spread": spread})
 
 
 @router.get("/health")
-def health(chosen: Chosen, runs: Runs) -> list[HealthFinding]:
+def health(chosen: Chosen) -> list[HealthFinding]:
     """What is doubtful about the data, and what not to trust because of it."""
-    rows = tables.table_frame(runs, chosen, "health").to_dicts()
+    rows = tables.table_frame(chosen, "health").to_dicts()
     return [HealthFinding(**{**row, "unsafe": [word for word in (row["unsafe"] or "").split(", ") if word]}) for row in rows]
 
 
@@ -275,15 +274,11 @@ def step_parts(summary: StepSummary) -> dict[str, float]:
     return host_parts
 
 
-def _describe_spread(found: StepDistribution) -> dict[str, Any]:
-    numbers = {name: getattr(found, name) for name in Spread.model_fields if name not in ("edges_ns", "counts", "outliers")}
-    return {**numbers, "edges_ns": found.edges_ns, "counts": found.counts, "outliers": columns.json_records(found.outliers)}
-
-
-def _describe_rank(runs: RunLibrary, chosen: OpenedRun, number: int) -> Rank:
+def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
     trace, source = chosen.trace(number), chosen.run.sources[number]
-    summary = runs.answer(chosen, ("figures", number), lambda: summarize_steps([trace]))
-    peak = tables.table_frame(runs, chosen, "memory", number)["peak_allocated"].max()
+    summary = chosen.answer(("figures", number), lambda: summarize_steps([trace]))
+    peak = tables.table_frame(chosen, "memory", number)["peak_allocated"].max()
+    streams = trace.required("kernels").select(pl.struct("device", "stream").n_unique())
     return Rank(
         trace=number,
         rank=trace.rank if trace.rank >= 0 else None,
@@ -293,7 +288,7 @@ def _describe_rank(runs: RunLibrary, chosen: OpenedRun, number: int) -> Rank:
         device_kind=device_kind(trace),
         devices=device_names(trace),
         tables={name: trace.required(name).select(pl.len()).collect().item() for name in trace},
-        streams=runs.answer(chosen, ("streams", number), lambda: _count_streams(trace)),
+        streams=chosen.answer(("streams", number), lambda: streams.collect().item()),
         steps=summary.steps,
         step_ns=summary.step_time_ns,
         parts=step_parts(summary),
@@ -306,21 +301,11 @@ def _to_step_figures(summary: StepSummary) -> StepFigures:
     choice = next((choice for choice in summary.chosen if choice.steps), None)
     which: dict[str, Any] = {
         "sentence": summary.sentence(),
-        "chosen": list(choice.steps) if choice else [],
-        "left_out": [StepLeftOut(step=step.step, reason=step.reason) for step in choice.left_out] if choice else [],
+        "chosen": choice.steps if choice else [],
+        "left_out": choice.left_out if choice else [],
         "few": any(choice.few for choice in summary.chosen),
     }
-    return StepFigures(**{name: getattr(summary, name) for name in StepFigures.model_fields if name not in which}, **which)
-
-
-def _describe_verdict(verdict: Verdict) -> VerdictShown:
-    numbers = {name: getattr(verdict, name) for name in VerdictShown.model_fields if name != "sentence"}
-    return VerdictShown(**numbers, sentence=verdict.sentence())
-
-
-def _count_streams(trace: Trace) -> int:
-    count: int = trace.required("kernels").select(pl.struct("device", "stream").n_unique()).collect().item()
-    return count
+    return StepFigures.model_validate({**vars(summary), **which}, from_attributes=True)
 
 
 def _times_by_type(tasks: pl.DataFrame) -> pl.DataFrame:
@@ -334,18 +319,11 @@ def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]
     trace = chosen.trace(number)
     if trace.lazy("pipeline_loaders") is not None:
         # of a loader the stages were measured, and its one queue tells less
-        held_up = [
-            (
-                stage_verdict.loader,
-                f"{stage_verdict.stage} of DataLoader({stage_verdict.dataset}, id={stage_verdict.loader})",
-                stage_verdict.stage,
-            )
-            for stage_verdict in verdicts(trace)
-        ]
+        slow_loaders = [verdict for verdict in verdicts(trace) if verdict.stage != LOOP]
+        names = [f"{verdict.stage} of DataLoader({verdict.dataset}, id={verdict.loader})" for verdict in slow_loaders]
         return [
-            {"trace": number, "id": loader, "type": stage_type, "usage": None}
-            for loader, stage_type, stage in held_up
-            if stage != LOOP
+            {"trace": number, "id": verdict.loader, "type": name, "usage": None}
+            for verdict, name in zip(slow_loaders, names, strict=True)
         ]
     table = operations(trace)
     slow = table.filter(pl.col("id").is_in(bottlenecks(table))).select("id", "type", "usage")

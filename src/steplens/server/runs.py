@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import polars as pl
 
 from steplens.analysis.cluster.strategy import stage_ranks
+from steplens.common import rundir
 from steplens.common.errors import DefectError, SteplensError
 from steplens.run import Run, open_draft, open_run
-from steplens.server import live
 from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
-from steplens.server.live import Files
 from steplens.server.memo import AnswerCache
 from steplens.timeline import timeline_file
 from steplens.timeline.layout import build_timeline
@@ -32,12 +32,17 @@ _LOG = logging.getLogger("steplens.server")
 
 T = TypeVar("T")
 
+Files = Mapping[str, tuple[int, int]]
 State = Literal["waiting", "opening", "ready", "failed"]
 
 #: memory for answers, and for timelines; one of ten million events takes 0.4 GB until it is in its file
 ANSWER_BYTES = 512 << 20
 TIMELINE_BYTES = 2 << 30
 
+#: of an answer that is a few objects
+_SMALL_ANSWER_BYTES = 1 << 16
+#: a folder with more files is no folder of runs
+_MOST_FILES = 100_000
 #: events of a draft are painted before reading takes the processors, unless nobody looks within a tenth of what reading will take
 _DRAFT_WAITS_S_PER_BYTE = 1 / (700 << 20)
 #: the same of laying out, which only the timeline waits for
@@ -105,6 +110,7 @@ class OpenedRun:
         draft: some of its events, to be looked at while it is opened for the first time, where that takes long.
         one_of: this is a draft, which has one of so many events, about; 1 where it has all.
         seen: somebody was told what is to be painted of it.
+        answers, timelines: what was worked out about it; a server has the same of all of its runs.
     """
 
     id: int
@@ -114,6 +120,8 @@ class OpenedRun:
     draft: OpenedRun | None = None
     one_of: float = 1.0
     seen: threading.Event = field(default_factory=threading.Event)
+    answers: AnswerCache = field(default_factory=partial(AnswerCache, ANSWER_BYTES), repr=False)
+    timelines: AnswerCache = field(default_factory=partial(AnswerCache, TIMELINE_BYTES), repr=False)
     _openings: int = 0
 
     @property
@@ -125,11 +133,6 @@ class OpenedRun:
     def generation(self) -> int:
         """How often it was read; answers about an earlier generation are of no use."""
         return self.opened.generation if self.opened is not None else 0
-
-    @property
-    def files(self) -> Files:
-        """What lay there when it was read."""
-        return self.opened.files if self.opened is not None else {}
 
     @property
     def origin_ns(self) -> int:
@@ -160,6 +163,59 @@ class OpenedRun:
             raise Refusal(404, f"the run has {len(traces)} traces, numbered from 0", "trace", "Leave it out for the first")
         return traces[number]
 
+    def answer(self, key: tuple[Any, ...], make: Callable[[], T], size: Callable[[T], int] = lambda _: _SMALL_ANSWER_BYTES) -> T:
+        """Anything about the run, worked out once; ``size`` gives the bytes of more than a few objects."""
+        return self.answers.get((self.id, self.generation, *key), make, size)
+
+    def frame(self, key: tuple[Any, ...], make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """A frame about the run, worked out once."""
+        return self.answer(key, make, lambda frame: int(frame.estimated_size()))
+
+    def frame_of_run(self, analysis: Callable[..., pl.DataFrame], *arguments: Any) -> pl.DataFrame:
+        """What an analysis makes of all traces and some arguments, worked out once."""
+        return self.frame((analysis, *arguments), lambda: analysis(self.run.traces, *arguments))
+
+    def frame_of_trace(self, analysis: Callable[..., pl.DataFrame], number: int, *arguments: Any) -> pl.DataFrame:
+        """What an analysis makes of one trace and some arguments, worked out once."""
+        trace = self.trace(number)
+        return self.frame((analysis, number, *arguments), lambda: analysis(trace, *arguments))
+
+    def soon(self, key: tuple[Any, ...], make: Callable[[], Any], seconds: float) -> Any:
+        """Like ``answer``, but None when that takes longer than some seconds; it goes on in the background."""
+
+        def make_answer() -> None:
+            try:
+                self.answer(key, make)
+            except Exception:  # whoever asks for it alone is told
+                _LOG.exception("no answer about %s", self.path)
+
+        full_key = (self.id, self.generation, *key)
+        if self.answers.known(full_key) is None:
+            worker = threading.Thread(target=make_answer, name="steplens-answer", daemon=True)
+            worker.start()
+            worker.join(seconds)
+        return self.answers.known(full_key)
+
+    def timeline(self, number: int) -> Pyramid:
+        """The timeline of a trace; the first request for it waits until it is laid out, or mapped where that was done before."""
+        trace, origin = self.trace(number), self.origins[number]
+
+        def build_pyramid() -> Pyramid:
+            saved = timeline_file.load_timeline(trace.kept, origin) if trace.kept is not None else None
+            sources = SOURCES if self.one_of == 1 else RECORDED
+            return Pyramid(build_timeline(trace, origin, sources)) if saved is None else saved
+
+        return self.timelines.get((self.id, self.generation, number), build_pyramid, lambda pyramid: pyramid.size_bytes)
+
+    def save_timeline(self, number: int) -> None:
+        """Put a timeline that is in memory into a file, for the next time and to free the memory."""
+        place, pyramid = self.trace(number).kept, self.timeline(number)
+        if place is None or not pyramid.size_bytes or timeline_file.save_timeline(pyramid, place) is None:
+            return
+        mapped = timeline_file.load_timeline(place, self.origins[number])
+        if mapped is not None:
+            self.timelines.replace((self.id, self.generation, number), mapped, mapped.size_bytes)
+
     def draw(self, number: int) -> None:
         """Make the draft of a run that takes long to read, under a number of its own, and let it be painted; never raises."""
         try:
@@ -169,7 +225,10 @@ class OpenedRun:
             return
         if drawn is not None:
             opened = Opened(drawn.run, trace_origins(drawn.run.traces), 1, {})
-            self.draft = OpenedRun(number, self.path, Opening(state="ready"), opened, one_of=drawn.of_bytes / drawn.bytes)
+            self.draft = OpenedRun(
+                number, self.path, Opening(state="ready"), opened,
+                one_of=drawn.of_bytes / drawn.bytes, answers=self.answers, timelines=self.timelines,
+            )  # fmt: skip
             if not drawn.is_read:
                 self.draft.seen.wait(drawn.of_bytes * _DRAFT_WAITS_S_PER_BYTE)
 
@@ -184,7 +243,7 @@ class OpenedRun:
             opening.done, opening.total = number, total
 
         try:
-            files = live.file_states(self.path)
+            files = file_states(self.path)
             run = open_run(self.path, report_progress)
             self._openings += 1
             self.opened = Opened(run, trace_origins(run.traces), self._openings, files)
@@ -204,9 +263,30 @@ class OpenedRun:
         opening.seconds = time.monotonic() - opening.started
 
 
-def _small_answer_size(_: object) -> int:
-    """Bytes of an answer that is a few objects."""
-    return 1 << 16
+def file_states(path: Path) -> Files:
+    """Name -> (size, time of the last change in ns) of the files at a path, without what steplens itself keeps there.
+
+    Links to folders are not followed; what vanishes meanwhile is left out.
+    """
+    sizes: dict[str, tuple[int, int]] = {}
+    if not path.is_dir():
+        _add_file_state(sizes, path, path.parent)
+        return sizes
+    for folder, inside, names in os.walk(path):
+        inside[:] = [name for name in inside if name != rundir.CACHE_DIRECTORY]
+        for name in names:
+            _add_file_state(sizes, Path(folder, name), path)
+            if len(sizes) >= _MOST_FILES:
+                return sizes
+    return sizes
+
+
+def _add_file_state(found: dict[str, tuple[int, int]], file: Path, top: Path) -> None:
+    try:
+        status = file.lstat()
+    except OSError:
+        return
+    found[str(file.relative_to(top))] = status.st_size, status.st_mtime_ns
 
 
 class RunLibrary:
@@ -217,9 +297,8 @@ class RunLibrary:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.runs = [OpenedRun(number, path) for number, path in enumerate(paths)]
-        self._answers = AnswerCache(ANSWER_BYTES)
-        self._timelines = AnswerCache(TIMELINE_BYTES)
+        answers, timelines = AnswerCache(ANSWER_BYTES), AnswerCache(TIMELINE_BYTES)
+        self.runs = [OpenedRun(number, path, answers=answers, timelines=timelines) for number, path in enumerate(paths)]
         self._opening = threading.Lock()
 
     def start(self) -> None:
@@ -252,12 +331,12 @@ class RunLibrary:
         if shown.opening.state != "ready":
             return
         for number in range(len(shown.run.traces)):
-            if self._timelines.size_bytes > TIMELINE_BYTES // 2:
+            if shown.timelines.size_bytes > TIMELINE_BYTES // 2:
                 return
             try:
-                self.timeline(shown, number)
+                shown.timeline(number)
                 shown.opening.timelines += 1
-                self._keep(shown, number)
+                shown.save_timeline(number)
             except Exception:  # whoever asks for it is told
                 _LOG.exception("no timeline of trace %d of %s", number, shown.path)
 
@@ -273,49 +352,3 @@ class RunLibrary:
         if not 0 <= number < len(self.runs):
             raise Refusal(404, f"there are {len(self.runs)} runs, numbered from 0", "run", "GET /api/runs lists them")
         return self.runs[number]
-
-    def frame(self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """A frame about a run, worked out once."""
-        return self._answers.get((shown.id, shown.generation, *key), make, lambda frame: int(frame.estimated_size()))
-
-    def answer(
-        self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], T], size: Callable[[T], int] = _small_answer_size
-    ) -> T:
-        """Anything else about a run, worked out once; ``size`` gives the bytes that it takes."""
-        return self._answers.get((shown.id, shown.generation, *key), make, size)
-
-    def soon(self, shown: OpenedRun, key: tuple[Any, ...], make: Callable[[], Any], seconds: float) -> Any:
-        """Like ``answer``, but None when that takes longer than some seconds; it goes on in the background."""
-
-        def make_answer() -> None:
-            try:
-                self.answer(shown, key, make)
-            except Exception:  # whoever asks for it alone is told
-                _LOG.exception("no answer about %s", shown.path)
-
-        full_key = (shown.id, shown.generation, *key)
-        if self._answers.known(full_key) is None:
-            worker = threading.Thread(target=make_answer, name="steplens-answer", daemon=True)
-            worker.start()
-            worker.join(seconds)
-        return self._answers.known(full_key)
-
-    def timeline(self, shown: OpenedRun, trace: int) -> Pyramid:
-        """The timeline of a trace; the first request for it waits until it is laid out, or mapped where that was done before."""
-        tables, origin = shown.trace(trace), shown.origins[trace]
-
-        def build_pyramid() -> Pyramid:
-            saved = timeline_file.load_timeline(tables.kept, origin) if tables.kept is not None else None
-            sources = SOURCES if shown.one_of == 1 else RECORDED
-            return Pyramid(build_timeline(tables, origin, sources)) if saved is None else saved
-
-        return self._timelines.get((shown.id, shown.generation, trace), build_pyramid, lambda pyramid: pyramid.size_bytes)
-
-    def _keep(self, shown: OpenedRun, trace: int) -> None:
-        """Put a timeline that is in memory into a file, for the next time and to free the memory."""
-        place, pyramid = shown.trace(trace).kept, self.timeline(shown, trace)
-        if place is None or not pyramid.size_bytes or timeline_file.save_timeline(pyramid, place) is None:
-            return
-        mapped = timeline_file.load_timeline(place, shown.origins[trace])
-        if mapped is not None:
-            self._timelines.replace((shown.id, shown.generation, trace), mapped, mapped.size_bytes)

@@ -11,8 +11,9 @@ from pydantic import BaseModel
 from steplens.analysis.device.api import FRAMEWORK
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.server import advice
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import tables
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.trace import Trace
@@ -64,26 +65,24 @@ class Entry(Hit):
 
 
 @router.get("/search")
-def search(chosen: Chosen, runs: Runs, text: Annotated[str, Query(min_length=1, max_length=1000)]) -> Hits:
+def search(chosen: Chosen, text: Annotated[str, Query(min_length=1, max_length=1000)]) -> Hits:
     """Everything whose name holds ``text``, in either case of letters."""
     folded = text.lower()
     hits: list[Hit] = []
     matching: dict[str, int] = {}
-    for kind, kind_entries in runs.answer(
-        chosen, ("search",), lambda: searchable_entries(chosen, runs), _size_of_entries
-    ).items():
+    for kind, kind_entries in chosen.answer(("search",), lambda: searchable_entries(chosen), _size_of_entries).items():
         hits_of_kind = [entry for entry in kind_entries if folded in entry.words]
         matching[kind] = len(hits_of_kind)
         hits += [Hit(**entry.model_dump(exclude={"words"})) for entry in hits_of_kind[:PER_KIND]]
     return Hits(hits=hits, matching=matching)
 
 
-def searchable_entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[Entry]]:
+def searchable_entries(chosen: OpenedRun) -> dict[str, list[Entry]]:
     """Everything that can be found, by kind, in the order in which it is shown."""
     by_kind: dict[str, list[Entry]] = {}
     for kind, (count, total) in _SEARCHED.items():
         name = pl.col("name").cast(pl.String)
-        rows = _rows_counted_once(chosen, runs, kind).filter(name.is_not_null())
+        rows = _rows_counted_once(chosen, kind).filter(name.is_not_null())
         added = rows.group_by(name).agg(pl.col(count).sum(), pl.col(total).sum()).collect()
         by_kind[kind] = [
             Entry(kind=kind, name=text, title=text, count=calls, total_ns=time, words=text.lower())
@@ -98,7 +97,7 @@ def searchable_entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[En
                 f"{item.id} {finding_text.title} {finding_text.cause}".lower() for finding_text in item.texts.values()
             ),
         )
-        for item in map(advice.finding_shown, advice.advise_on_run(runs, chosen).findings)
+        for item in map(advice.finding_shown, advice.advise_on_run(chosen).findings)
     ]
     by_kind[TABLE] = [
         Entry(kind=TABLE, name=item.name, title=item.title, words=" ".join((item.name, *item.aliases, item.title)).lower())
@@ -107,16 +106,14 @@ def searchable_entries(chosen: OpenedRun, runs: RunLibrary) -> dict[str, list[En
     return by_kind
 
 
-def _rows_counted_once(chosen: OpenedRun, runs: RunLibrary, kind: str) -> pl.LazyFrame:
+def _rows_counted_once(chosen: OpenedRun, kind: str) -> pl.LazyFrame:
     """Rows of a table without those that tell of operator calls a second time: the CPU's tasks, the framework's own layer."""
     table = tables.find_table(kind)
     if kind == "kernels" and any(cpu_is_device(trace) for trace in chosen.run.traces):
         with_device = [number for number, trace in enumerate(chosen.run.traces) if not cpu_is_device(trace)]
         empty = kernel_statistics(Trace(chosen.run.traces[0].source, {})).lazy()
-        return pl.concat(
-            [empty, *(tables.table_rows(runs, chosen, table, number) for number in with_device)], how="diagonal_relaxed"
-        )
-    rows = tables.table_rows(runs, chosen, table, None)
+        return pl.concat([empty, *(tables.table_rows(chosen, table, number) for number in with_device)], how="diagonal_relaxed")
+    rows = tables.table_rows(chosen, table, None)
     return rows.filter(pl.col("layer").ne_missing(FRAMEWORK)) if kind == "api_calls" else rows
 
 

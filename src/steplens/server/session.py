@@ -9,10 +9,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.advice.texts import LANGUAGES
-from steplens.server import live
-from steplens.server.http.errors import Problem, path_text
-from steplens.server.http.requests import PROBLEMS, Living, Runs
-from steplens.server.runs import OpenedRun, State
+from steplens.server.http.errors import PROBLEMS, Problem, path_text
+from steplens.server.requests import Living, Runs
+from steplens.server.runs import OpenedRun, State, file_states
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__
@@ -136,8 +135,9 @@ def run_state(chosen: Living) -> RunState:
 @router.get("/runs/{run}/live")
 def is_changed(chosen: Living) -> Live:
     """Whether a training has written more since the run was opened."""
-    now = live.file_states(chosen.path)
-    return Live(generation=chosen.generation, changed=now != chosen.files, files=len(now))
+    before = chosen.opened.files if chosen.opened is not None else {}
+    now = file_states(chosen.path)
+    return Live(generation=chosen.generation, changed=now != before, files=len(now))
 
 
 @router.post("/runs/{run}/reopen")
@@ -149,7 +149,8 @@ def reopen(chosen: Living, runs: Runs) -> RunState:
 
 def state_of_run(chosen: OpenedRun) -> RunState:
     """A run as the session lists it."""
-    opening = chosen.opening
+    opening, opened = chosen.opening, chosen.opened
+    traces = [] if opened is None else zip(opened.run.traces, opened.origins, strict=True)
     running = time.monotonic() - opening.started if opening.started else 0.0
     return RunState(
         run=chosen.id,
@@ -157,18 +158,12 @@ def state_of_run(chosen: OpenedRun) -> RunState:
         name=path_text(chosen.path.resolve().name),
         origin_ns=str(chosen.origin_ns),
         generation=chosen.generation,
-        traces=_states_of_traces(chosen),
-        strategy=chosen.opened is not None and chosen.opened.has_strategy,
-        progress=Progress(
-            state=opening.state,
-            done=opening.done,
-            total=opening.total,
-            what=opening.what,
-            bytes=opening.bytes,
-            seconds=running if opening.seconds is None else opening.seconds,
-            timelines=opening.timelines,
-            problem=opening.problem,
-        ),
+        traces=[
+            TraceState(trace=number, rank=trace.rank if trace.rank >= 0 else None, origin_ns=str(origin))
+            for number, (trace, origin) in enumerate(traces)
+        ],
+        strategy=opened is not None and opened.has_strategy,
+        progress=Progress(**{**vars(opening), "seconds": running if opening.seconds is None else opening.seconds}),
         draft=_draft_of_run(chosen),
     )
 
@@ -179,13 +174,3 @@ def _draft_of_run(chosen: OpenedRun) -> Draft | None:
     if drawn is None or chosen.opening.timelines or chosen.opening.state == "failed":
         return None
     return Draft(run=drawn.id, one_of=drawn.one_of, origin_ns=str(drawn.origin_ns))
-
-
-def _states_of_traces(chosen: OpenedRun) -> list[TraceState]:
-    opened = chosen.opened
-    if opened is None:
-        return []
-    return [
-        TraceState(trace=number, rank=trace.rank if trace.rank >= 0 else None, origin_ns=str(origin))
-        for number, (trace, origin) in enumerate(zip(opened.run.traces, opened.origins, strict=True))
-    ]

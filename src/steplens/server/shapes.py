@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from steplens.analysis.operators import dynamic_shape
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, TraceNumber
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, TraceNumber
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/shapes", tags=["shapes"], responses=PROBLEMS)
@@ -84,9 +84,9 @@ class RunList(BaseModel):
 
 
 @router.get("")
-def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level = "operator") -> TypeList:
+def shape_types(chosen: Chosen, trace: TraceNumber = 0, level: Level = "operator") -> TypeList:
     """The types of operators or kernels that ran in steps."""
-    sums = _sums_by_type(runs, chosen, trace, level)
+    sums = _sums_by_type(chosen, trace, level)
     order = {name: place for place, name in enumerate(dynamic_shape.types_of(sums))}
     grouped = (
         sums.group_by("type")
@@ -108,9 +108,9 @@ def shape_types(chosen: Chosen, runs: Runs, trace: TraceNumber = 0, level: Level
 
 
 @router.get("/series")
-def shape_series(chosen: Chosen, runs: Runs, types: Types, trace: TraceNumber = 0, level: Level = "operator") -> list[TypeSeries]:
+def shape_series(chosen: Chosen, types: Types, trace: TraceNumber = 0, level: Level = "operator") -> list[TypeSeries]:
     """Some types from step to step."""
-    sums = _sums_by_type(runs, chosen, trace, level)
+    sums = _sums_by_type(chosen, trace, level)
     unknown = sorted(set(types) - set(sums["type"].to_list()))
     if unknown:
         raise Refusal(404, "no such type ran in a step", f"types {unknown[0][:200]}", "GET /api/runs/{run}/shapes lists them")
@@ -140,9 +140,8 @@ def shape_runs(
     return RunList(runs=[RunShown(**row) for row in columns.json_records(rows)], total=runs_of_shapes.height)
 
 
-def _sums_by_type(library: RunLibrary, shown: OpenedRun, trace: int, level: str) -> pl.DataFrame:
-    tables = shown.trace(trace)
-    return library.frame(shown, ("shapes", level, trace), lambda: dynamic_shape.sums(tables, level)).drop_nulls(["step", "type"])
+def _sums_by_type(shown: OpenedRun, trace: int, level: str) -> pl.DataFrame:
+    return shown.frame_of_trace(dynamic_shape.sums, trace, level).drop_nulls(["step", "type"])
 
 
 def extreme_runs(runs: pl.DataFrame, most: int) -> pl.DataFrame:

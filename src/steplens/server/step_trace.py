@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from steplens.analysis.step_trace.step_figure import Row, step_figure
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, TraceNumber
+from steplens.server.http.errors import PROBLEMS, not_found
+from steplens.server.requests import Chosen, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["steps"], responses=PROBLEMS)
@@ -94,26 +94,19 @@ def step_trace_figure(
 ) -> StepTrace:
     """A step, or the average, as rows of segments with start and length, and the operators at its two points."""
     source = chosen.trace(trace)
-    try:
+    with not_found("step", "Leave it out for the average"):
         figure = step_figure(source, step, forward_point=forward_point, backward_point=backward_point)
-    except ValueError as error:
-        raise Refusal(404, str(error), "step", "Leave it out for the average") from None
     points = points_of(source)
-    return StepTrace(
-        step=figure.step,
-        steps=list(figure.steps),
-        excluded=list(figure.excluded),
-        rows=[_figure_row(row) for row in figure.rows],
-        parts=[PartShown(**row) for row in columns.json_records(figure.parts)],
-        forward_names=list(figure.forward_names),
-        backward_names=list(figure.backward_names),
-        forward_point=forward_point or points.forward,
-        backward_point=backward_point or points.backward,
-    )
+    derived = {
+        "rows": [_figure_row(row) for row in figure.rows],
+        "parts": columns.json_records(figure.parts),
+        "forward_point": forward_point or points.forward,
+        "backward_point": backward_point or points.backward,
+    }
+    return StepTrace.model_validate({**vars(figure), **derived})
 
 
 def _figure_row(row: Row) -> FigureRow:
-    longest = sorted(row.segments, key=lambda one: -one.duration_ns)[:_MOST]
-    segments = sorted(longest, key=lambda one: one.start_ns)
-    shown = [SegmentShown(name=one.name, start_ns=one.start_ns, duration_ns=one.duration_ns, steps=one.steps) for one in segments]
-    return FigureRow(kind=row.kind, stream=row.stream, segments=shown, left_out=len(row.segments) - len(shown))
+    longest = sorted(row.segments, key=lambda segment: -segment.duration_ns)[:_MOST]
+    segments = [SegmentShown(**vars(segment)) for segment in sorted(longest, key=lambda segment: segment.start_ns)]
+    return FigureRow(kind=row.kind, stream=row.stream, segments=segments, left_out=len(row.segments) - len(segments))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -17,6 +17,18 @@ _SCALARS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str":
 def command_parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     """A parameter of a function that typer makes a command from."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def optional_parameter(name: str, kind: Any, panel: str, text: str, **settings: Any) -> inspect.Parameter:
+    """An option of a command that is None unless it was given, under a heading of the help."""
+    return command_parameter(name, kind | None, typer.Option(None, help=text, rich_help_panel=panel, **settings))
+
+
+def generated_command(function: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """A function of any keywords as typer reads it: with these parameters."""
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
 
 
 def option_parameter(option: options.Option, panel: str, default: Any = None, *, both: bool = False) -> inspect.Parameter:

@@ -17,11 +17,12 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from steplens.cli.recording import flags, output_folder, recording, run_answers, run_command, script
+from steplens.cli.recording import recording, run_answers, run_command, script
+from steplens.cli.recording.flags import command_parameter, generated_command, option_parameter, optional_parameter, plain_value
 from steplens.collect.dynamic import launched_processes
 from steplens.collect.handoff import upload
 from steplens.common import options, rundir
-from steplens.common.errors import SteplensError
+from steplens.common.errors import InputError, SteplensError
 
 #: a window that suits a script nobody has prepared, where the options' own defaults record everything
 SCHEDULE_DEFAULTS = {"wait": 1, "warmup": 1, "active": 3, "repeat": 1}
@@ -48,10 +49,11 @@ class _StepOn(str, enum.Enum):
     forward = launched_processes.FORWARD
 
 
-class _RunCommand(TyperCommand):
+class RunCommand(TyperCommand):
     """Everything after ``-m MODULE`` belongs to the module, as with ``python -m``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Arguments as click parses them, without those of the module."""
         return super().parse_args(ctx, self._end_options_after_module(args))
 
     def _end_options_after_module(self, args: list[str]) -> list[str]:
@@ -65,11 +67,6 @@ class _RunCommand(TyperCommand):
             position += 2 if args[position] in takes_value else 1
         self.explicit = position < len(args) and args[position] == "--"
         return args
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("run", cls=_RunCommand, context_settings={"allow_interspersed_args": False})(_make_command())
 
 
 def run_target(
@@ -96,7 +93,9 @@ def run_target(
     schedule, start, process = options.select_options(options.SCHEDULE, values), Path.cwd(), os.getpid()
     folder, target = upload.split_target(out, values.get("local_dir"))
     local = Path(folder or ".")
-    output_folder.check_can_hold(local)
+    # said before a training runs for hours
+    if (unusable := rundir.why_unusable(local)) is not None:
+        raise InputError(*unusable, "Name another folder with --out")
     with run_answers.answers_folder() as answers:
         order = launched_processes.Order(
             out=str(local),
@@ -169,51 +168,36 @@ def _show_exception(ending: BaseException | None) -> int:
     return script.EXIT_EXCEPTION
 
 
-def _make_command() -> Any:
+def make_command() -> Any:
     """The function typer makes the command from: its signature has one parameter per option of the table."""
     parameters = [
-        flags.command_parameter("context", typer.Context, inspect.Parameter.empty),
-        flags.command_parameter(
+        command_parameter("context", typer.Context, inspect.Parameter.empty),
+        command_parameter(
             "script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script or command to run.", show_default=False)
         ),
-        flags.command_parameter(
+        command_parameter(
             "args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)
         ),
-        flags.command_parameter(
+        command_parameter(
             "module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")
         ),
-        flags.command_parameter(
+        command_parameter(
             "out", str, typer.Option("result", help="Folder or URL for the run directories.", rich_help_panel="Results")
         ),
     ]
-    parameters.append(
-        flags.command_parameter(
-            "black_box",
-            _BlackBox | None,
-            typer.Option(
-                None,
-                help="Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers.",
-                rich_help_panel="When to record",
-            ),
-        )
-    )
-    parameters.append(
-        flags.command_parameter(
-            "step_on",
-            _StepOn,
-            typer.Option(
-                _StepOn.optimizer,
-                help="What ends a step: Optimizer.step, or the next call of the model where nothing is trained.",
-                rich_help_panel="When to record",
-            ),
-        )
-    )
+    when = "When to record"
+    keep = "Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers."
+    ends = "What ends a step: Optimizer.step, or the next call of the model where nothing is trained."
+    parameters += [
+        optional_parameter("black_box", _BlackBox, when, keep),
+        command_parameter("step_on", _StepOn, typer.Option(_StepOn.optimizer, help=ends, rich_help_panel=when)),
+    ]
     excluded = {"dir_name"}  # --out
     parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in excluded]
 
     def command(**values: Any) -> None:
         explicit = getattr(values.pop("context").command, "explicit", False)
-        plain_values = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
+        plain_values = {name: plain_value(value) for name, value in values.items() if value is not None and value != []}
         target, arguments = plain_values.pop("script", None), plain_values.pop("args", [])
         raise typer.Exit(
             run_target(target, arguments, plain_values.pop("module", None), plain_values.pop("out"), plain_values, explicit)
@@ -226,11 +210,9 @@ def _make_command() -> Any:
     A step ends when torch.optim.Optimizer.step returns; with several optimizers the first one counts. For a script that trains
     nothing: steplens run --step-on forward predict.py
     """
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+    return generated_command(command, parameters)
 
 
 def _option_parameter(option: options.Option) -> inspect.Parameter:
     default = SCHEDULE_DEFAULTS.get(option.name, option.default) if option.group == options.SCHEDULE else None
-    return flags.option_parameter(option, _PANELS[option.group], default)
+    return option_parameter(option, _PANELS[option.group], default)

@@ -25,11 +25,6 @@ _SHOWN_REQUESTS = 5
 _COLOURS = {"recording": "green", "saving": "green", "ready": "cyan", "killed": "red", "waiting": "yellow", "exited": "dim"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("status")(status)
-
-
 def status(
     path: Annotated[Path, typer.Argument(help="The folder of profiler_config.json.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import shlex
 import time
@@ -12,7 +11,7 @@ from typing import Any
 
 import typer
 
-from steplens.cli.recording import flags
+from steplens.cli.recording.flags import command_parameter, generated_command, option_parameter, optional_parameter, plain_value
 from steplens.cli.recording.status import describe_process, existing_directory, request_text
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.collect.dynamic import client, configuration
@@ -27,11 +26,6 @@ EXIT_PARTIAL = 3
 
 _POLL_S = 0.2
 _PANELS = {options.PROFILE: "What to record", options.EXPERIMENTAL: "Extended options"}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("trigger")(_make_command())
 
 
 def trigger_capture(path: Path, changes: Mapping[str, Any], *, wait: bool, timeout: float, json: bool) -> int:
@@ -153,16 +147,10 @@ def _say_next(id: str, found: list[Participant], out: Any) -> None:
 
 def exit_code(id: str, found: list[Participant]) -> int:
     """0 when every process that takes part has its result, 3 when only some have, 2 when none has."""
-    states = [str(request.get("state")) for item in found if (request := item.request(id)) is not None]
-    taking_part = [
-        state
-        for item in found
-        if (request := item.request(id)) is not None
-        and (state := str(request.get("state"))) != REFUSED
-        and not (state == SEEN and item.step is None)
-    ]
-    if DONE not in states:
+    states = [(item, str(request.get("state"))) for item in found if (request := item.request(id)) is not None]
+    if DONE not in [state for _, state in states]:
         return 2
+    taking_part = [state for item, state in states if state != REFUSED and not (state == SEEN and item.step is None)]
     return 0 if all(state == DONE for state in taking_part) else EXIT_PARTIAL
 
 
@@ -194,45 +182,29 @@ def _configuration_changes(values: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _make_command() -> Any:
+def make_command() -> Any:
     """The function typer makes the command from: its signature has one parameter per option of the table."""
     defaults = configuration.TEMPLATE
     when, results = "When and where", "Results"
     rank_help = "Only these ranks: 0, 0,3 or 4-7; may be repeated. All by default."
     parameters = [
-        flags.command_parameter(
-            "path", Path, typer.Argument(..., help="The folder of profiler_config.json.", show_default=False)
-        ),
-        flags.command_parameter(
-            "steps", int, typer.Option(defaults["active"], help="Steps to record.", min=1, rich_help_panel=when)
-        ),
-        flags.command_parameter(
-            "warmup", int | None, typer.Option(None, help="Steps to warm up before that.", min=0, rich_help_panel=when)
-        ),
-        flags.command_parameter(
-            "at_step", int | None, typer.Option(None, help="Begin at this step, not at once.", min=1, rich_help_panel=when)
-        ),
-        flags.command_parameter(
-            "rank", list[str] | None, typer.Option(None, metavar="RANKS", help=rank_help, rich_help_panel=when)
-        ),
-        flags.command_parameter(
-            "prof_dir", Path | None, typer.Option(None, help="Folder for the run directories.", rich_help_panel=results)
-        ),
-        flags.command_parameter(
-            "analyse", bool | None, typer.Option(None, help="Analyse when recorded; training waits.", rich_help_panel=results)
-        ),
-        flags.command_parameter(
-            "async_mode", bool | None, typer.Option(None, help="Analyse beside the training.", rich_help_panel=results)
-        ),
-        flags.command_parameter("wait", bool, typer.Option(True, "--wait/--no-wait", help="Wait for the result.")),
-        flags.command_parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
-        flags.command_parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
+        command_parameter("path", Path, typer.Argument(..., help="The folder of profiler_config.json.", show_default=False)),
+        command_parameter("steps", int, typer.Option(defaults["active"], help="Steps to record.", min=1, rich_help_panel=when)),
+        optional_parameter("warmup", int, when, "Steps to warm up before that.", min=0),
+        optional_parameter("at_step", int, when, "Begin at this step, not at once.", min=1),
+        optional_parameter("rank", list[str], when, rank_help, metavar="RANKS"),
+        optional_parameter("prof_dir", Path, results, "Folder for the run directories."),
+        optional_parameter("analyse", bool, results, "Analyse when recorded; training waits."),
+        optional_parameter("async_mode", bool, results, "Analyse beside the training."),
+        command_parameter("wait", bool, typer.Option(True, "--wait/--no-wait", help="Wait for the result.")),
+        command_parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
+        command_parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
     ]
     selected = [option for group in _PANELS for option in options.options_of_group(group) if option.cli]
-    parameters += [flags.option_parameter(option, _PANELS[option.group], both=True) for option in selected]
+    parameters += [option_parameter(option, _PANELS[option.group], both=True) for option in selected]
 
     def command(**values: Any) -> None:
-        plain_values = {name: flags.plain_value(value) for name, value in values.items() if value is not None and value != []}
+        plain_values = {name: plain_value(value) for name, value in values.items() if value is not None and value != []}
         path, wait, timeout, json = (plain_values.pop(name) for name in ("path", "wait", "timeout", "json"))
         raise typer.Exit(trigger_capture(path, _configuration_changes(plain_values), wait=wait, timeout=timeout, json=json))
 
@@ -241,6 +213,4 @@ def _make_command() -> Any:
     What is not given here is taken from PATH/profiler_config.json, which stays as it is. All processes record the same steps;
     one that never steps holds nobody up. While a capture runs, the next one waits.
     """
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+    return generated_command(command, parameters)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.kept_timelines import keep_timelines
-from steplens.cli.opening import open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
@@ -43,11 +42,6 @@ class By(str, enum.Enum):
     shape = "shape"
     stack = "stack"
     module = "module"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("summary")(summary)
 
 
 def summary(
@@ -185,10 +179,8 @@ def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]],
             return f"not all of it was read, what was read is shown: {finding['message']}"
         if TRUNCATED in str(finding["check"]):
             return f"the data is truncated, what precedes the cut is shown: {finding['message']}"
-    if not steps and not operators and pipeline:
-        return ""
     if not steps and not operators:
-        return "there are no operators and no steps in it, so there is nothing to show"
+        return "" if pipeline else "there are no operators and no steps in it, so there is nothing to show"
     if not steps:
         return "there are no steps in it; record with a schedule and prof.step(), or with steplens run"
     return ""

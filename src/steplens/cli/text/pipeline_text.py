@@ -50,18 +50,10 @@ def _loader_rows(trace: Trace) -> list[dict[str, Any]]:
     all_stages, first = stages(trace), first_batches(trace)
     rows = []
     for verdict in verdicts(trace):
-        stages_of_loader = all_stages.filter(all_stages["loader"] == verdict.loader)
+        stages_of_loader = all_stages.filter(all_stages["loader"] == verdict.loader).drop("loader").to_dicts()
         starts = first.filter(first["loader"] == verdict.loader)["delay_ns"]
-        values = dataclasses.asdict(verdict)
-        rows.append(
-            {
-                "rank": trace.rank,
-                **values,
-                "first_batch_ns": starts.mean() if len(starts) else None,
-                "epochs": len(starts),
-                "stages": stages_of_loader.drop("loader").to_dicts(),
-            }
-        )
+        derived = {"first_batch_ns": starts.mean() if len(starts) else None, "epochs": len(starts), "stages": stages_of_loader}
+        rows.append({"rank": trace.rank, **dataclasses.asdict(verdict), **derived})
     return rows
 
 

@@ -315,12 +315,9 @@ class Pseudonyms:
     def thread(self, text: str) -> str:
         """What a thread is called: ``thread 12 (pt_autograd_0)``."""
         matched = re.match(r"^thread (\d+) \((.*)\)$", text, re.DOTALL)
-        if matched:
-            return f"thread {matched[1]} ({self._thread_name(matched[2])})"
-        return self._thread_name(text)
-
-    def _thread_name(self, text: str) -> str:
-        return text if public.THREAD.match(text) else self.name("thread", text)
+        name = matched[2] if matched else text
+        redacted = name if public.THREAD.match(name) else self.name("thread", name)
+        return f"thread {matched[1]} ({redacted})" if matched else redacted
 
     def device_type(self, text: str) -> str:
         """The type of a device task, as the vendor names it: ``MatMulV2``."""

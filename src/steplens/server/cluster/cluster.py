@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
@@ -12,11 +11,11 @@ from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
 from steplens.analysis.cluster.rank_heat import rank_heat
-from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, Layout, communication_rates, layout
+from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/cluster", tags=["cluster"], responses=PROBLEMS)
@@ -125,7 +124,6 @@ class Heat(BaseModel):
 @router.get("/steps")
 def cluster_parts(
     chosen: Chosen,
-    runs: Runs,
     step: StepNumber = None,
     stage: StageNumber = None,
     sort: Annotated[str, Query(max_length=64, description="rank, stage or one of the parts")] = "rank",
@@ -134,13 +132,12 @@ def cluster_parts(
     limit: Limit = 100,
 ) -> ClusterSteps:
     """The parts of a step of every rank, as they tell of the kind of parallelism; sorted, one page of them."""
-    traces = chosen.run.traces
-    job = runs.answer(chosen, ("layout",), partial(layout, traces))
+    job = job_of(chosen)
     parts = _OF_MODE.get(job.mode, PARTS)
     if sort not in ("rank", "stage", *parts):
         raise Refusal(422, f"the ranks cannot be sorted by {sort[:64]!r}", "sort", f"One of rank, stage, {', '.join(parts)}")
-    step_parts = runs.frame(chosen, ("cluster_steps",), partial(cluster_steps, traces))
-    means = runs.frame(chosen, ("rank_means", step), partial(rank_means, traces, step=step))
+    step_parts = chosen.frame_of_run(cluster_steps)
+    means = chosen.frame(("rank_means", step), lambda: rank_means(chosen.run.traces, step=step))
     shares = communication_rates(means)
     rows = means if stage is None else means.filter(stage=stage)
     ordered = rows.sort(sort, "rank", descending=[descending, False], nulls_last=True)
@@ -150,7 +147,7 @@ def cluster_parts(
         .select("rank", "trace", "stage", *parts, "steps", "stored")
     )
     return ClusterSteps(
-        job=_to_job(job),
+        job=job,
         steps=sorted(step_parts["step"].unique().to_list()),
         parts=list(parts),
         stacked=list(_STACKED.get(job.mode, _CLASSIC)),
@@ -163,9 +160,9 @@ def cluster_parts(
 
 
 @router.get("/heat")
-def cluster_heat(chosen: Chosen, runs: Runs) -> list[Heat]:
+def cluster_heat(chosen: Chosen) -> list[Heat]:
     """Every rank by memory, arithmetic, device use and length of its steps; metrics of which nothing is known are left out."""
-    heat = runs.frame(chosen, ("rank_heat",), partial(rank_heat, chosen.run.traces)).with_columns(trace=_trace_of(chosen))
+    heat = chosen.frame_of_run(rank_heat).with_columns(trace=_trace_of(chosen))
     return [
         Heat(
             metric=name,
@@ -175,10 +172,6 @@ def cluster_heat(chosen: Chosen, runs: Runs) -> list[Heat]:
         )
         for (name,), group in heat.group_by("metric", maintain_order=True)
     ]
-
-
-def _to_job(job: Layout) -> Job:
-    return Job(mode=job.mode, size=job.size, stages=job.stages, missing=list(job.missing[:100]))
 
 
 def _trace_of(chosen: OpenedRun) -> pl.Expr:
@@ -199,6 +192,7 @@ def trace_of_rank(chosen: OpenedRun, rank: int) -> int:
     raise Refusal(404, f"the run has no rank {rank}", "rank", "GET ./ranks lists them")
 
 
-def job_of(runs: RunLibrary, chosen: OpenedRun) -> Job:
+def job_of(chosen: OpenedRun) -> Job:
     """How the job of a run is spread."""
-    return _to_job(runs.answer(chosen, ("layout",), partial(layout, chosen.run.traces)))
+    job = chosen.answer(("layout",), lambda: layout(chosen.run.traces))
+    return Job(**{**vars(job), "missing": job.missing[:100]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.analysis.cluster.arrivals import slow_rank
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen
 from steplens.server.tables import columns, tables
 from steplens.trace.building.checks.ranks import recorded_ranks
 
@@ -50,9 +50,9 @@ class Communication(BaseModel):
 
 
 @router.get("/communication")
-def communication(chosen: Chosen, runs: Runs) -> Communication:
+def communication(chosen: Chosen) -> Communication:
     """Overlap with computing, arrival at collectives, and the rank that the others wait for."""
-    frame = partial(tables.table_frame, runs, chosen)
+    frame = partial(tables.table_frame, chosen)
     arrived = frame("arrivals")
     waits = arrived.group_by("rank").agg(
         collectives=pl.len().cast(pl.Int64), wait_ns=pl.col("wait_ns").sum(), transfer_ns=pl.col("transfer_ns").sum()
@@ -68,5 +68,5 @@ def communication(chosen: Chosen, runs: Runs) -> Communication:
         recorded_ranks=len(ranks),
         job_ranks=job,
         hold_ups=columns.json_records(frame("hold_ups")),
-        slow_rank=None if slow is None else SlowRank(**{**asdict(slow), "steps": list(slow.steps)}),
+        slow_rank=None if slow is None else SlowRank(**vars(slow)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -13,8 +12,8 @@ from typing_extensions import TypedDict
 from steplens.analysis.cluster.rank_communication import cost_steps, operation_links, rank_costs, rank_edges, rank_operations
 from steplens.server.cluster.cluster import Job, Limit, Offset, StageNumber, StepNumber, job_of, trace_of_rank
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/communication", tags=["communication"], responses=PROBLEMS)
@@ -119,15 +118,15 @@ class OperationLink(TypedDict):
 
 
 @router.get("/costs")
-def communication_costs(chosen: Chosen, runs: Runs, step: StepNumber = None, stage: StageNumber = None) -> Costs:
+def communication_costs(chosen: Chosen, step: StepNumber = None, stage: StageNumber = None) -> Costs:
     """How long every rank moved data and waited, in one step or on average."""
     traces = chosen.run.traces
-    costs = runs.frame(chosen, ("rank_costs", step), partial(rank_costs, traces, step))
+    costs = chosen.frame_of_run(rank_costs, step)
     ranks_with_costs = set(costs["rank"].to_list())
     rows = costs if stage is None else costs.filter(stage=stage)
     return Costs(
-        job=job_of(runs, chosen),
-        steps=runs.answer(chosen, ("cost_steps",), partial(cost_steps, traces)),
+        job=job_of(chosen),
+        steps=chosen.answer(("cost_steps",), lambda: cost_steps(traces)),
         rows=columns.json_records(rows),
         no_data=sorted({trace.rank for trace in traces if trace.rank >= 0} - ranks_with_costs),
     )
@@ -136,7 +135,6 @@ def communication_costs(chosen: Chosen, runs: Runs, step: StepNumber = None, sta
 @router.get("/links")
 def communication_links(
     chosen: Chosen,
-    runs: Runs,
     step: StepNumber = None,
     stage: StageNumber = None,
     source: _End = None,
@@ -150,7 +148,7 @@ def communication_links(
     """The links between ranks: time, bytes and bandwidth of each; filtered, sorted, one page of them."""
     if sort not in _SORTED:
         raise Refusal(422, f"links cannot be sorted by {sort[:64]!r}", "sort", f"One of {', '.join(_SORTED)}")
-    edges = runs.frame(chosen, ("rank_edges", step), partial(rank_edges, chosen.run.traces, step))
+    edges = chosen.frame_of_run(rank_edges, step)
     rows = edges
     for name, value in (("source", source), ("destination", destination), ("transport", transport)):
         rows = rows if value is None else rows.filter(pl.col(name) == value)
@@ -168,12 +166,10 @@ def communication_links(
 
 
 @router.get("/operations")
-def operations_of_rank(
-    chosen: Chosen, runs: Runs, rank: RankNumber = 0, step: StepNumber = None, limit: Limit = 100
-) -> Operations:
+def operations_of_rank(chosen: Chosen, rank: RankNumber = 0, step: StepNumber = None, limit: Limit = 100) -> Operations:
     """What each communication operation cost one rank."""
     trace_of_rank(chosen, rank)
-    operations = runs.frame(chosen, ("rank_operations", rank, step), partial(rank_operations, chosen.run.traces, rank, step))
+    operations = chosen.frame_of_run(rank_operations, rank, step)
     return Operations(rows=columns.json_records(operations.head(limit)), matching=operations.height)
 
 

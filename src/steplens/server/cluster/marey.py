@@ -13,16 +13,14 @@ from typing_extensions import TypedDict
 from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
 from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import FAR, Chosen
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/marey", tags=["marey"], responses=PROBLEMS)
 
 _MOST_STEPS = 20_000
 _STEP = Annotated[int, Query(ge=0, le=1 << 62, description="number of the step")]
-_FAR = 1 << 62
 
 
 class JoinedRank(TypedDict):
@@ -120,39 +118,36 @@ class Joined(BaseModel):
 
 
 @router.get("/steps")
-def marey_steps(chosen: Chosen, runs: Runs) -> RankSteps:
+def marey_steps(chosen: Chosen) -> RankSteps:
     """When every rank ran every step, on one clock."""
-    all_steps = _cached_rank_steps(runs, chosen)
+    all_steps = chosen.frame_of_run(rank_steps)
     origin = all_steps["start_ns"].min() or 0
     from_origin = all_steps.with_columns(pl.col("start_ns", "end_ns") - origin)
     ranks = max(from_origin["rank"].n_unique(), 1)
     first_steps = from_origin.group_by("rank", maintain_order=True).head(max(_MOST_STEPS // ranks, 1))
-    return RankSteps(
-        job=job_of(runs, chosen), rows=columns.json_records(first_steps), left_out=from_origin.height - first_steps.height
-    )
+    return RankSteps(job=job_of(chosen), rows=columns.json_records(first_steps), left_out=from_origin.height - first_steps.height)
 
 
 @router.get("/operators")
 def marey_operators(
     chosen: Chosen,
-    runs: Runs,
     step: _STEP,
     stage: StageNumber = None,
-    from_ns: Annotated[int, Query(ge=-_FAR, le=_FAR, description="of the window, from the start of the step")] = 0,
-    to_ns: Annotated[int | None, Query(ge=-_FAR, le=_FAR, description="of the window; the end of the step without it")] = None,
+    from_ns: Annotated[int, Query(ge=-FAR, le=FAR, description="of the window, from the start of the step")] = 0,
+    to_ns: Annotated[int | None, Query(ge=-FAR, le=FAR, description="of the window; the end of the step without it")] = None,
     limit: Annotated[int, Query(ge=1, le=2000)] = 300,
     offset: Offset = 0,
     ranks_at_once: Annotated[int, Query(ge=1, le=256, description="so many ranks from the offset on")] = 64,
     buckets: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Joined:
     """The operators of a step on every rank, those of one name joined; of those that overlap a window the longest."""
-    all_steps = _cached_rank_steps(runs, chosen)
+    all_steps = chosen.frame_of_run(rank_steps)
     ranks = all_steps.filter(step=step)
     if ranks.is_empty():
         raise Refusal(404, f"no rank has recorded step {step}", "step", "GET ./marey/steps lists them")
     traces = chosen.run.traces
     origin = int(ranks["start_ns"].min())  # type: ignore[arg-type]
-    joined = runs.frame(chosen, ("joined", step), partial(joined_operators, traces, step, all_steps))
+    joined = chosen.frame(("joined", step), partial(joined_operators, traces, step, all_steps))
     if stage is not None:
         ranks, joined = ranks.filter(stage=stage), joined.filter(stage=stage)
     end = int(ranks["end_ns"].max() or origin) - origin  # type: ignore[arg-type]
@@ -171,7 +166,7 @@ def marey_operators(
         .group_by(key)
         .agg(pl.col("kind").first(), first=pl.col("start_ns").min(), **each)
     )
-    load = runs.frame(chosen, ("loads", step, buckets), partial(loads, traces, step, buckets, all_steps))
+    load = chosen.frame(("loads", step, buckets), partial(loads, traces, step, buckets, all_steps))
     return Joined(
         step=step,
         end_ns=end,
@@ -183,7 +178,3 @@ def marey_operators(
         loads=columns.json_records(load.filter(pl.col("rank").is_in(numbers))),
         buckets=buckets,
     )
-
-
-def _cached_rank_steps(runs: RunLibrary, chosen: OpenedRun) -> pl.DataFrame:
-    return runs.frame(chosen, ("rank_steps",), partial(rank_steps, chosen.run.traces))

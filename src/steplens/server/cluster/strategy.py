@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -13,9 +12,8 @@ from typing_extensions import TypedDict
 from steplens.analysis.cluster.strategy import collapse_scopes, stage_operators, stages, transfers
 from steplens.common import json_text
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/strategy", tags=["strategy"], responses=PROBLEMS)
@@ -152,69 +150,53 @@ class StrategyHits(BaseModel):
 
 
 @router.get("")
-def strategy_stages(chosen: Chosen, runs: Runs) -> Stages:
+def strategy_stages(chosen: Chosen) -> Stages:
     """The pipeline stages with what they consist of, and what they send to each other."""
     traces = chosen.run.traces
     strategies = (trace.meta_values().get("parallel_strategy") for trace in traces)
-    kind = next(
-        (
-            str(strategy["parallel_type"])
-            for strategy in strategies
-            if isinstance(strategy, dict) and strategy.get("parallel_type")
-        ),
-        "",
-    )
+    kinds = (strategy.get("parallel_type") for strategy in strategies if isinstance(strategy, dict))
     return Stages(
-        parallel_type=kind,
-        stages=columns.json_records(runs.frame(chosen, ("strategy_stages",), partial(stages, traces))),
-        transfers=columns.json_records(
-            runs.frame(chosen, ("strategy_transfers",), partial(transfers, traces)).head(_MOST_TRANSFERS)
-        ),
+        parallel_type=next((str(kind) for kind in kinds if kind), ""),
+        stages=columns.json_records(chosen.frame_of_run(stages)),
+        transfers=columns.json_records(chosen.frame_of_run(transfers).head(_MOST_TRANSFERS)),
     )
 
 
 @router.get("/graph")
 def strategy_graph(
     chosen: Chosen,
-    runs: Runs,
     stage: Stage = 1,
     expanded: Annotated[list[str] | None, Query(max_length=200, description="paths of scopes to open")] = None,
     most: Annotated[int, Query(ge=1, le=1000)] = 300,
 ) -> StrategyGraph:
     """The merged graph of a stage; a closed scope stands for its operators."""
-    graph = collapse_scopes(_cached_stage_operators(runs, chosen, stage), expanded or (), most)
+    graph = collapse_scopes(chosen.frame_of_run(stage_operators, stage), expanded or (), most)
     return StrategyGraph(
         nodes=columns.json_records(graph.nodes), edges=columns.json_records(graph.edges), left_out=graph.left_out
     )
 
 
 @router.get("/operator")
-def strategy_operator(
-    chosen: Chosen, runs: Runs, node: Annotated[str, Query(max_length=1024)], stage: Stage = 1
-) -> StrategyOperator:
+def strategy_operator(chosen: Chosen, node: Annotated[str, Query(max_length=1024)], stage: Stage = 1) -> StrategyOperator:
     """Everything about one operator."""
-    operators = _cached_stage_operators(runs, chosen, stage)
+    operators = chosen.frame_of_run(stage_operators, stage)
     matches = operators.filter(pl.col("node") == node)
     if matches.is_empty():
         raise Refusal(404, f"stage {stage} has no operator {node[:64]!r}", "node", "GET ./strategy/graph lists them")
     row = matches.row(0, named=True)
     ends = operators.select("node", "name")
-    return StrategyOperator(
-        **{
-            name: row[name]
-            for name in ("node", "name", "type", "scope", "role", "groups", "ranks", "output_type", "output_shape")
-        },
-        strategy=json_text.loads_stored(row["strategy"]) if row["strategy"] else None,
-        inputs=ends.filter(pl.col("node").is_in(row["inputs"])).to_dicts(),
-        outputs=operators.filter(pl.col("inputs").list.contains(node)).select("node", "name").head(_MOST_TRANSFERS).to_dicts(),
-        attributes=json_text.loads_stored(row["attributes"] or "{}"),
-    )
+    derived = {
+        "strategy": json_text.loads_stored(row["strategy"]) if row["strategy"] else None,
+        "inputs": ends.filter(pl.col("node").is_in(row["inputs"])).to_dicts(),
+        "outputs": ends.filter(operators["inputs"].list.contains(node)).head(_MOST_TRANSFERS).to_dicts(),
+        "attributes": json_text.loads_stored(row["attributes"] or "{}"),
+    }
+    return StrategyOperator(**{**row, **derived})
 
 
 @router.get("/find")
 def strategy_find(
     chosen: Chosen,
-    runs: Runs,
     text: Annotated[str, Query(min_length=1, max_length=256)],
     stage: Stage = 1,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -222,9 +204,5 @@ def strategy_find(
     """Operators of a stage whose name or type holds a text, in either case of letters."""
     folded = text.lower()
     is_match = pl.any_horizontal(pl.col(name).str.to_lowercase().str.contains(folded, literal=True) for name in ("name", "type"))
-    hits = _cached_stage_operators(runs, chosen, stage).filter(is_match).select("node", "name", "type", "scope")
+    hits = chosen.frame_of_run(stage_operators, stage).filter(is_match).select("node", "name", "type", "scope")
     return StrategyHits(hits=[StrategyHit(**row) for row in hits.head(limit).to_dicts()], matching=hits.height)
-
-
-def _cached_stage_operators(runs: RunLibrary, chosen: OpenedRun, stage: int) -> pl.DataFrame:
-    return runs.frame(chosen, ("stage_operators", stage), partial(stage_operators, chosen.run.traces, stage))

@@ -5,9 +5,12 @@ Nothing of the web is imported here, so that runs can be opened while the rest o
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steplens.common.errors import InputError, SteplensError
 
@@ -21,6 +24,18 @@ class Problem:
     problem: str
     where: str = ""
     remedy: str = ""
+
+
+#: what an address may answer instead of what was asked for
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    401: {"model": Problem, "description": "the token is missing or wrong"},
+    403: {"model": Problem, "description": "the request comes from another site"},
+    404: {"model": Problem, "description": "there is no such run, trace, table or event"},
+    409: {"model": Problem, "description": "the run cannot be read, or has nothing of what was asked for"},
+    413: {"model": Problem, "description": "the body of the request is too large"},
+    422: {"model": Problem, "description": "a parameter is wrong"},
+    503: {"model": Problem, "description": "the run is still being opened"},
+}
 
 
 class Refusal(Exception):
@@ -39,6 +54,19 @@ class Refusal(Exception):
         super().__init__(problem)
 
 
+@contextlib.contextmanager
+def not_found(where: str, remedy: str) -> Iterator[None]:
+    """Around an analysis that raises ``ValueError`` for what does not exist.
+
+    Raises:
+        Refusal: it did (404).
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise Refusal(404, str(error), where, remedy) from None
+
+
 def path_text(path: Path | str) -> str:
     """A path or a part of one as it is told: a name in another encoding, as GBK, is no text and would break every answer."""
     return os.fsencode(path).decode(errors="replace")
@@ -49,14 +77,3 @@ def of_input(error: SteplensError) -> Problem:
     if isinstance(error, InputError):
         return Problem(problem=error.problem, where=path_text(error.path), remedy=error.remedy)
     return Problem(problem=str(error))
-
-
-def refuse_outside(path: Path, folder: Path) -> None:
-    """Refuse a path that leads out of a folder, by ``..``, as an absolute path or through a symbolic link.
-
-    Raises:
-        Refusal: it does, or does not exist.
-    """
-    resolved = folder.resolve()
-    if not path.is_file() or not path.resolve().is_relative_to(resolved):
-        raise Refusal(404, "there is no such file", path.name)

@@ -14,8 +14,6 @@ from pathlib import Path
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from steplens.server.http.errors import Refusal, refuse_outside
-
 #: the path of the page itself
 PAGE = "/"
 _PIECE_BYTES = 64 << 10
@@ -41,12 +39,10 @@ def read_page_files(folder: Path) -> dict[str, PageFile]:
     Args:
         folder: of the built front end; need not exist.
     """
-    files = {}
+    files, top = {}, folder.resolve()
     for place, _, names in os.walk(folder):
         for file in (Path(place, name) for name in names):
-            try:
-                refuse_outside(file, folder)
-            except Refusal:
+            if not file.is_file() or not file.resolve().is_relative_to(top):
                 continue
             kind = mimetypes.guess_type(file.name)[0]
             files[f"/{file.relative_to(folder).as_posix()}"] = PageFile(file.read_bytes(), media_type=kind)

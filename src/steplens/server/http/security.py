@@ -100,7 +100,7 @@ class Guard:
             scope, is_known = self._let_in(headers, scope)
             if is_known:
                 # so that its connection is kept; a server without such connections tells nothing
-                scope.get(SHOWN, _do_nothing)()
+                scope.get(SHOWN, lambda: None)()
                 if socket_wanted:
                     problem = 400, Problem(problem="there are no WebSockets here", where=scope["path"], remedy=_PLAIN)
                 elif int(headers.get("content-length", "0")) > _MOST_BODY:
@@ -185,7 +185,3 @@ class Guard:
         if authorization.lower().startswith("bearer "):
             tokens.append(authorization[len("bearer ") :].strip())
         return tokens
-
-
-def _do_nothing() -> None:
-    return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from steplens.server.http.requests import PROBLEMS
+from steplens.server.http.errors import PROBLEMS
 
 #: where a ticket is shown
 AT = "/tickets/"

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_overview import memory_overview
 from steplens.analysis.step_trace.step_trace import step_trace
-from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Runs, TraceNumber, json_response
+from steplens.server.http.errors import PROBLEMS
+from steplens.server.requests import Chosen, Moment, TraceNumber, json_response
 from steplens.server.tables import columns, tables
 
 router = APIRouter(prefix="/api/runs/{run}/memory", tags=["memory"], responses=PROBLEMS)
@@ -73,12 +74,11 @@ class MemoryOverview(BaseModel):
 
 
 @router.get("", response_model=MemoryOverview)
-def memory(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Any:
+def memory(chosen: Chosen, trace: TraceNumber = 0) -> Any:
     """Capacity, what stays, and the peak of every device; and where the steps begin, turn and end."""
-    source = chosen.trace(trace)
+    overview = chosen.frame_of_trace(memory_overview, trace)
     origin = chosen.origins[trace]
-    overview = runs.frame(chosen, ("memory_overview", trace), lambda: memory_overview(source))
-    points = runs.frame(chosen, ("step_points", trace), lambda: step_trace(source)).head(_MOST_STEPS)
+    points = chosen.frame_of_trace(step_trace, trace).head(_MOST_STEPS)
     moments = ("start_ns", "forward_ns", "backward_ns", "end_ns")
     return json_response(
         {
@@ -89,15 +89,11 @@ def memory(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> Any:
 
 
 @router.get("/alive", response_model=Alive)
-def alive(
-    chosen: Chosen, runs: Runs, time_ns: Moment, trace: TraceNumber = 0, limit: Annotated[int, Query(ge=1, le=_MOST)] = 100
-) -> Any:
+def alive(chosen: Chosen, time_ns: Moment, trace: TraceNumber = 0, limit: Annotated[int, Query(ge=1, le=_MOST)] = 100) -> Any:
     """The allocations that had begun and not ended at a moment."""
     ends = pl.coalesce("release_ns", "active_release_ns")
     is_alive = (pl.col("allocation_ns") <= time_ns) & (ends.is_null() | (ends > time_ns))
-    allocations = runs.frame(
-        chosen, ("told", "allocations", trace), partial(tables.table_frame, runs, chosen, "allocations", trace)
-    )
+    allocations = chosen.frame(("told", "allocations", trace), partial(tables.table_frame, chosen, "allocations", trace))
     alive_allocations = allocations.filter(is_alive)
     keys = ["name", "device_type", "device"]
     owners = (

@@ -10,13 +10,14 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_graphs import graph_curve, graph_tensors, memory_graphs, tensors_at
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS, not_found
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/memory/graphs", tags=["memory"], responses=PROBLEMS)
 
+_REMEDY = "GET /api/runs/{run}/memory/graphs lists them"
 GraphNumber = Annotated[int, Path(ge=0, le=1 << 53, description="one of GET /api/runs/{run}/memory/graphs")]
 
 
@@ -68,47 +69,35 @@ class NodeTensors(BaseModel):
 
 
 @router.get("")
-def planned_graphs(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> list[PlannedGraph]:
+def planned_graphs(chosen: Chosen, trace: TraceNumber = 0) -> list[PlannedGraph]:
     """Every graph whose memory was planned."""
-    tables = chosen.trace(trace)
-    graphs = runs.frame(chosen, ("memory_graphs", trace), lambda: memory_graphs(tables))
-    return [PlannedGraph(**row) for row in columns.json_records(graphs)]
+    return [PlannedGraph(**row) for row in columns.json_records(chosen.frame_of_trace(memory_graphs, trace))]
 
 
 @router.get("/{graph}")
-def planned_curve(chosen: Chosen, runs: Runs, graph: GraphNumber, trace: TraceNumber = 0, points: Points = 1000) -> NodeCurve:
+def planned_curve(chosen: Chosen, graph: GraphNumber, trace: TraceNumber = 0, points: Points = 1000) -> NodeCurve:
     """How much memory is in use at every node of a graph."""
     tables = chosen.trace(trace)
-    try:
-        values = runs.frame(chosen, ("memory_graph", trace, graph), lambda: pl.DataFrame({"bytes": graph_curve(tables, graph)}))
-    except ValueError as error:
-        raise _unknown_graph(error) from None
+    with not_found("graph", _REMEDY):
+        values = chosen.frame(("memory_graph", trace, graph), lambda: pl.DataFrame({"bytes": graph_curve(tables, graph)}))
     count = values.height
     curve: Any = curves.reduce_series(
         np.arange(count, dtype=np.int64), values["bytes"].cast(pl.Float64).to_numpy(), 0, max(count, 1), points
     )
-    return NodeCurve(nodes=count, node=curve["time_ns"], **{name: curve[name] for name in ("min", "max", "last")})
+    return NodeCurve(nodes=count, node=curve["time_ns"], **curve)
 
 
 @router.get("/{graph}/tensors")
 def planned_tensors(
     chosen: Chosen,
-    runs: Runs,
     graph: GraphNumber,
     node: Annotated[int, Query(ge=0, le=1 << 53, description="number of the node, from 0")],
     trace: TraceNumber = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> NodeTensors:
     """The tensors that live at a node of a graph, the largest first."""
-    tables = chosen.trace(trace)
-    try:
-        tensors = runs.frame(chosen, ("memory_graph_tensors", trace, graph), lambda: graph_tensors(tables, graph))
-    except ValueError as error:
-        raise _unknown_graph(error) from None
+    with not_found("graph", _REMEDY):
+        tensors = chosen.frame_of_trace(graph_tensors, trace, graph)
     alive_tensors = tensors_at(tensors, node)
     page = [Tensor(**row) for row in columns.json_records(alive_tensors.head(limit))]
     return NodeTensors(node=node, count=alive_tensors.height, bytes=int(alive_tensors["bytes"].sum()), tensors=page)
-
-
-def _unknown_graph(error: ValueError) -> Refusal:
-    return Refusal(404, str(error), "graph", "GET /api/runs/{run}/memory/graphs lists them")

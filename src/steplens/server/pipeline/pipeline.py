@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.pipeline_flow import Place, recorded_places
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
@@ -98,11 +98,5 @@ def queue(
     place = samples["sample"].cast(pl.Int64).to_numpy()
     last = int(place[-1]) + 1 if len(place) else 1
     curve: Any = curves.reduce_series(place, samples["value"].to_numpy(), 0, last, points)
-    return QueueCurve(
-        samples=samples.height,
-        capacity=operation_rows["queue_capacity"][0],
-        sample=curve["time_ns"],
-        min=curve["min"],
-        max=curve["max"],
-        last=curve["last"],
-    )
+    capacity = operation_rows["queue_capacity"][0]
+    return QueueCurve(samples=samples.height, capacity=capacity, sample=curve["time_ns"], **curve)

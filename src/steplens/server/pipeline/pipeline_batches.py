@@ -16,9 +16,9 @@ from steplens.analysis.data_loading.pipeline_queues import operation_name, pipel
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS, not_found
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, TraceNumber
 from steplens.server.tables import columns
 
 router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
@@ -106,42 +106,33 @@ def pipeline_batches(chosen: Chosen, kind: Kind, trace: TraceNumber = 0, points:
         place: Any = rows["batch"].to_numpy()
         value = rows[name].cast(float).to_numpy()
         curve: Any = curves.reduce_series(place, value, int(place[0]), int(place[-1]) + 1, points)
-        three = {key: curve[key] for key in ("min", "max", "last")}
-        page.append(BatchCurve(name=name, mean=float(np.mean(value)), batch=curve["time_ns"], **three))
+        page.append(BatchCurve(name=name, mean=float(np.mean(value)), batch=curve["time_ns"], **curve))
     return BatchCurves(kind=kind, batches=batch_rows.height, curves=page)
 
 
 @router.get("/operation")
 def pipeline_one(
     chosen: Chosen,
-    runs: Runs,
     op: Annotated[int, Query(ge=0, le=1 << 31, description="id of the operation")],
     trace: TraceNumber = 0,
 ) -> OperationShown:
     """One operation: its workers, its queue, what adjoins it, and what helps if it is slow."""
     tables = chosen.trace(trace)
-    try:
+    with not_found(f"op {op}", "GET /api/runs/{run}/pipeline lists them"):
         operation = pipeline_operation(tables, op)
-    except ValueError as error:
-        raise Refusal(404, str(error), f"op {op}", "GET /api/runs/{run}/pipeline lists them") from None
     operations_by_id = {row["id"]: row for row in columns.json_records(operations(tables).select("id", "type", "workers"))}
     name = operation_name(operation.type, operation.id)
-    judged = advice.advise_on_run_within(runs, chosen, _PATIENCE_S)
+    judged = advice.advise_on_run_within(chosen, _PATIENCE_S)
     findings = [finding for finding in (judged.findings if judged is not None else ()) if _is_about_operation(finding, name)]
-    return OperationShown(
-        id=operation.id,
-        type=operation.type,
-        workers=operation.workers,
-        capacity=operation.capacity,
-        usage=operation.usage,
-        mean_size=sum(operation.sizes) / len(operation.sizes) if operation.sizes else None,
-        samples=len(operation.sizes),
-        interval_ms=operation.interval_ms,
-        parent=Neighbour(**operations_by_id[operation.parent[0]]) if operation.parent is not None else None,
-        children=[Neighbour(**operations_by_id[child]) for child in operation.children if child in operations_by_id],
-        remedy=kind_of(operation.type, not operation.children),
-        findings=[advice.finding_shown(finding) for finding in findings],
-    )
+    derived = {
+        "mean_size": sum(operation.sizes) / len(operation.sizes) if operation.sizes else None,
+        "samples": len(operation.sizes),
+        "parent": operations_by_id[operation.parent[0]] if operation.parent is not None else None,
+        "children": [operations_by_id[child] for child in operation.children if child in operations_by_id],
+        "remedy": kind_of(operation.type, not operation.children),
+        "findings": [advice.finding_shown(finding) for finding in findings],
+    }
+    return OperationShown.model_validate({**vars(operation), **derived})
 
 
 def _is_about_operation(finding: Finding, operation: str) -> bool:

@@ -10,14 +10,16 @@ from pydantic import BaseModel
 
 from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle
 from steplens.server.http import documented
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Points, Runs, TraceNumber
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
+from steplens.server.requests import Chosen, Points, TraceNumber
 
 router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
 
 #: series in one answer
 _MOST = 400
+#: what tells a series apart
+_KEYS = ("scope", "op", "name", "unit")
 Batch = Annotated[int | None, Query(ge=0, le=1 << 53)]
 
 
@@ -75,27 +77,26 @@ class Processors(BaseModel):
 
 @router.get("/processors")
 def processors(
-    chosen: Chosen, runs: Runs, trace: TraceNumber = 0, first: Batch = None, last: Batch = None, points: Points = 500
+    chosen: Chosen, trace: TraceNumber = 0, first: Batch = None, last: Batch = None, points: Points = 500
 ) -> Processors:
     """Samples of the processors, of all batches or from one batch to another."""
     if first is not None and last is not None and first > last:
         raise Refusal(422, "the first batch lies behind the last", "first", "Swap the two")
     tables = chosen.trace(trace)
-    samples = runs.frame(chosen, ("cpu_samples", trace), lambda: cpu_samples(tables))
+    samples = chosen.frame_of_trace(cpu_samples, trace)
     selected = samples
     if first is not None:
         selected = selected.filter(pl.col("batch") >= first)
     if last is not None:
         selected = selected.filter(pl.col("batch") <= last)
     types = dict(tables.required("pipeline_ops").select("id", pl.col("type").cast(pl.String)).collect().iter_rows())
-    keys = ["scope", "op", "name", "unit"]
-    parts = selected.drop_nulls("value").partition_by(keys, maintain_order=True)
+    parts = selected.drop_nulls("value").partition_by(_KEYS, maintain_order=True)
     meta = tables.meta_values()
     return Processors(
         cores=_number_or_none(meta.get("cpu_processor_num")),
         interval_ms=_number_or_none(meta.get("pipeline_sampling_interval_ms")),
-        first_batch=_integer_or_none(samples["batch"].min()),
-        last_batch=_integer_or_none(samples["batch"].max()),
+        first_batch=_number_or_none(samples["batch"].min()),
+        last_batch=_number_or_none(samples["batch"].max()),
         idle_percent=host_idle(cpu_means(selected)),
         curves=[_processor_curve(part, types, points) for part in parts[:_MOST]],
         left_out=max(len(parts) - _MOST, 0),
@@ -106,18 +107,11 @@ def _processor_curve(part: pl.DataFrame, types: dict[int, str | None], points: i
     rows = part.sort("sample")
     place: Any = rows["sample"].cast(pl.Int64).to_numpy()
     curve: Any = curves.reduce_series(place, rows["value"].to_numpy(), int(place[0]), int(place[-1]) + 1, points)
-    scope, op, name, unit = rows.select("scope", "op", "name", "unit").row(0)
+    key = rows.select(*_KEYS).row(0, named=True)
     mean: Any = rows["value"].mean()
-    three = {key: curve[key] for key in ("min", "max", "last")}
-    type_ = types.get(op) if op is not None else None
-    return ProcessorCurve(
-        scope=scope, op=op, type=type_, name=name, unit=unit, mean=mean, samples=rows.height, sample=curve["time_ns"], **three
-    )
+    type_ = types.get(key["op"]) if key["op"] is not None else None
+    return ProcessorCurve(**key, type=type_, mean=mean, samples=rows.height, sample=curve["time_ns"], **curve)
 
 
 def _number_or_none(value: Any) -> Any:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _integer_or_none(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) else None

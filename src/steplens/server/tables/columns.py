@@ -78,16 +78,11 @@ def json_value(value: Any) -> Any:
 
 def json_rows(frame: pl.DataFrame) -> list[list[Any]]:
     """The cells of each row of a frame whose names are text, as JSON holds them."""
-    columns = [_json_cells(column) for column in frame.iter_columns()]
+    # only values that JSON does not hold are looked at one by one
+    columns = [
+        column.to_list() if _holds_exactly(column) else map(json_value, column.to_list()) for column in frame.iter_columns()
+    ]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _json_cells(column: pl.Series) -> list[Any]:
-    """The cells of a column; only values that JSON does not hold are looked at one by one."""
-    values = column.to_list()
-    if _holds_exactly(column):
-        return values
-    return [json_value(value) for value in values]
 
 
 def _holds_exactly(column: pl.Series) -> bool:

@@ -121,8 +121,7 @@ class TablePage(BaseModel):
 
 def table_page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]:
     """One page of a table, as ``TablePage`` has it; ``rows`` are told from an origin."""
-    told = _columns_without_origin(rows, table)
-    found = _sort_rows(_filter_rows(rows, told, query), told, query)
+    told, found = _matching_rows(rows, table, query)
     total = rows.select(pl.len()).collect().item()
     matching = found.select(pl.len()).collect().item() if query.where else total
     # polars counts rows in 32 bits and panics over a larger place
@@ -139,8 +138,7 @@ def table_page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]
 
 def csv_pieces(rows: pl.LazyFrame, table: Table, query: Query) -> Iterator[bytes]:
     """All matching rows as CSV, in pieces; times are Unix ns again. What a spreadsheet would take for a formula is quoted."""
-    told = _columns_without_origin(rows, table)
-    found = _sort_rows(_filter_rows(rows, told, query), told, query)
+    told, found = _matching_rows(rows, table, query)
     moments = [column.name for column in told if column.unit == "moment"]
     frame = found.with_columns(pl.col(moments) + pl.col(ORIGIN)).drop(ORIGIN).collect()
     lists = [column.name for column in told if column.type == "list"]
@@ -154,9 +152,11 @@ def csv_pieces(rows: pl.LazyFrame, table: Table, query: Query) -> Iterator[bytes
         yield guarded_header(part).write_csv(include_header=start == 0, line_terminator="\r\n").encode()
 
 
-def _columns_without_origin(rows: pl.LazyFrame, table: Table) -> list[Column]:
+def _matching_rows(rows: pl.LazyFrame, table: Table, query: Query) -> tuple[list[Column], pl.LazyFrame]:
+    """The columns of a table, and its rows that satisfy the conditions, sorted."""
     schema = {name: dtype for name, dtype in rows.collect_schema().items() if name != ORIGIN}
-    return columns.describe_columns(schema, table.units)
+    told = columns.describe_columns(schema, table.units)
+    return told, _sort_rows(_filter_rows(rows, told, query), told, query)
 
 
 def _list_as_json(value: Any) -> str | None:
@@ -164,15 +164,11 @@ def _list_as_json(value: Any) -> str | None:
 
 
 def _filter_rows(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFrame:
-    known = {column.name: column for column in told}
     distinct: Distinct = {}
-    found = []
+    expressions = []
     for condition in query.where:
-        column = known.get(condition.column)
-        if column is None:
-            raise _unknown_column(condition.column, told)
-        found += _condition_expressions(rows, column, condition, distinct)
-    return rows.filter(*found) if found else rows
+        expressions += _condition_expressions(rows, _column_of_name(told, condition.column), condition, distinct)
+    return rows.filter(*expressions) if expressions else rows
 
 
 #: the names of a column that holds few, each once, by the column
@@ -241,12 +237,9 @@ def _one_of(column: Column, values: list[Scalar]) -> pl.Expr:
 
 
 def _sort_rows(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyFrame:
-    known = {column.name: column for column in told}
     keys = []
     for order in query.sort:
-        column = known.get(order.column)
-        if column is None:
-            raise _unknown_column(order.column, told)
+        column = _column_of_name(told, order.column)
         key = pl.col(order.column)
         keys.append(key.list.len() if column.type == "list" else key.cast(pl.String) if column.type == "text" else key)
     if not keys:
@@ -254,5 +247,8 @@ def _sort_rows(rows: pl.LazyFrame, told: list[Column], query: Query) -> pl.LazyF
     return rows.sort(keys, descending=[order.descending for order in query.sort], nulls_last=True, maintain_order=True)
 
 
-def _unknown_column(name: str, told: list[Column]) -> Refusal:
-    return Refusal(422, "the table has no such column", name, f"Its columns are {', '.join(column.name for column in told)}")
+def _column_of_name(told: list[Column], name: str) -> Column:
+    columns_by_name = {column.name: column for column in told}
+    if name not in columns_by_name:
+        raise Refusal(422, "the table has no such column", name, f"Its columns are {', '.join(columns_by_name)}")
+    return columns_by_name[name]

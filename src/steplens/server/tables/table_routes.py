@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any
 
 import polars as pl
@@ -10,8 +11,8 @@ from fastapi import Query as Parameter
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
 
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Runs, attachment_headers, json_response
+from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.requests import Chosen, attachment_headers, json_response
 from steplens.server.tables import query, tables
 from steplens.server.tables.query import Query, TablePage
 
@@ -50,10 +51,10 @@ def list_tables(chosen: Chosen) -> list[TableShown]:
 
 
 @router.post("/tables/{table}", response_model=TablePage)
-def read_page(chosen: Chosen, runs: Runs, table: TableName, wanted: Query) -> Any:
+def read_page(chosen: Chosen, table: TableName, wanted: Query) -> Any:
     """Rows of a table that satisfy conditions, sorted, one page of them."""
     found = tables.find_table(table)
-    return json_response(query.table_page(tables.table_rows(runs, chosen, found, wanted.trace, told=True), found, wanted))
+    return json_response(query.table_page(tables.table_rows(chosen, found, wanted.trace, told=True), found, wanted))
 
 
 _CSV: dict[int | str, Any] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
@@ -62,7 +63,6 @@ _CSV: dict[int | str, Any] = {200: {"content": {"text/csv": {"schema": {"type": 
 @router.get("/tables/{table}/csv", responses=_CSV, response_class=StreamingResponse)
 def read_csv(
     chosen: Chosen,
-    runs: Runs,
     table: TableName,
     wanted: Annotated[
         str, Parameter(alias="query", description="the body of a page's request, as JSON; offset and limit do not matter")
@@ -75,14 +75,9 @@ def read_csv(
         first = error.errors()[0]
         raise Refusal(422, first["msg"], "query", "Give the body of a page's request") from None
     found = tables.find_table(table)
-    rows = query.csv_pieces(tables.table_rows(runs, chosen, found, asked.trace, told=True), found, asked)
+    rows = query.csv_pieces(tables.table_rows(chosen, found, asked.trace, told=True), found, asked)
     # the first piece is made here, so that a wrong condition is answered as one
-    first_piece = next(rows)
-
-    def all_pieces() -> Any:
-        yield first_piece
-        yield from rows
-
+    pieces = itertools.chain([next(rows)], rows)
     return StreamingResponse(
-        all_pieces(), media_type="text/csv; charset=utf-8", headers=attachment_headers(chosen, f"{found.name}.csv")
+        pieces, media_type="text/csv; charset=utf-8", headers=attachment_headers(chosen, f"{found.name}.csv")
     )

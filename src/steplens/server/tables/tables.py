@@ -13,7 +13,7 @@ from steplens.analysis.catalogue import Analysis, analyses
 from steplens.analysis.operators.operator_tables import stored_table
 from steplens.run import Run, Source
 from steplens.server.http.errors import Refusal
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.runs import OpenedRun
 from steplens.timeline.layout import SAME_CLOCK_NS
 from steplens.trace.columns import MOMENT, recorded_units, unit_of
 from steplens.trace.schema import SCHEMA
@@ -63,10 +63,6 @@ def _table_of_analysis(analysis: Analysis, name: str, by: str | None) -> Table:
     )
 
 
-def _recorded_rows(name: str, trace: Trace) -> pl.DataFrame:
-    return trace.required(name).collect()
-
-
 #: what MindSpore's profiler stores of operators of the host and of GPUs: name in the source -> title
 _STORED = {
     "cpu_op_type_info": "Stored: operators of the host CPU by type",
@@ -78,17 +74,23 @@ _STORED = {
 STORED_PREFIX = "stored_"
 
 
-def _stored_rows(name: str, trace: Trace) -> pl.DataFrame:
-    return stored_table(trace, name)
+def _recorded_rows(name: str, trace: Trace) -> pl.DataFrame:
+    return trace.required(name).collect()
 
 
 @functools.cache
 def every_table() -> dict[str, Table]:
     """Every table by its name."""
     tables = [_table_of_analysis(analysis, name, by) for analysis in analyses() for name, by in analysis.tables()]
-    tables += [Table(STORED_PREFIX + name, title, partial(_stored_rows, name)) for name, title in _STORED.items()]
+    tables += [Table(STORED_PREFIX + name, title, partial(stored_table, name=name)) for name, title in _STORED.items()]
     tables += [
-        Table(f"recorded_{name}", f"Recorded: {name}", partial(_recorded_rows, name), units=recorded_units(name), recorded=True)
+        Table(
+            f"recorded_{name}",
+            f"Recorded: {name}",
+            partial(_recorded_rows, name),
+            units=recorded_units(name),
+            recorded=True,
+        )
         for name in SCHEMA
         if name != "health"
     ]
@@ -107,7 +109,7 @@ def find_table(name: str) -> Table:
     return found
 
 
-def table_rows(library: RunLibrary, shown: OpenedRun, chosen: Table, trace: int | None, *, told: bool = False) -> pl.LazyFrame:
+def table_rows(shown: OpenedRun, chosen: Table, trace: int | None, *, told: bool = False) -> pl.LazyFrame:
     """The rows of a table of a run.
 
     Args:
@@ -122,15 +124,15 @@ def table_rows(library: RunLibrary, shown: OpenedRun, chosen: Table, trace: int 
     if trace is None and len(every) == 1:
         trace = 0
     if trace is not None and chosen.of_trace is not None:
-        return _of_trace(library, shown, chosen, trace, told)
+        return _of_trace(shown, chosen, trace, told)
     if chosen.of_run is not None:
         if trace is not None:
             shown.trace(trace)
         make = partial(chosen.of_run, shown.run)
-        whole = library.frame(shown, ("table", chosen.name), make)
+        whole = shown.frame(("table", chosen.name), make)
         return _from_origin(whole.lazy(), whole.columns, chosen, shown.origin_ns) if told else whole.lazy()
     frames = [
-        _of_trace(library, shown, chosen, number, told).select(
+        _of_trace(shown, chosen, number, told).select(
             pl.lit(number, dtype=pl.Int64).alias("trace"), pl.lit(one.rank, dtype=pl.Int64).alias("rank"), pl.all()
         )
         for number, one in enumerate(every)
@@ -143,18 +145,18 @@ def table_rows(library: RunLibrary, shown: OpenedRun, chosen: Table, trace: int 
     return _from_origin(nothing, list(schema), chosen, shown.origin_ns) if told else nothing
 
 
-def table_frame(library: RunLibrary, shown: OpenedRun, name: str, trace: int | None = None) -> pl.DataFrame:
+def table_frame(shown: OpenedRun, name: str, trace: int | None = None) -> pl.DataFrame:
     """A whole table, told from the origin."""
-    return table_rows(library, shown, find_table(name), trace, told=True).drop(ORIGIN, strict=False).collect()
+    return table_rows(shown, find_table(name), trace, told=True).drop(ORIGIN, strict=False).collect()
 
 
-def _of_trace(library: RunLibrary, shown: OpenedRun, chosen: Table, number: int, told: bool) -> pl.LazyFrame:
+def _of_trace(shown: OpenedRun, chosen: Table, number: int, told: bool) -> pl.LazyFrame:
     trace = shown.trace(number)
     if chosen.recorded:
         found, names = trace.required(_recorded_name(chosen)), list(SCHEMA[_recorded_name(chosen)])
     else:
         assert chosen.of_trace is not None
-        whole = library.frame(shown, ("table", chosen.name, number), partial(chosen.of_trace, trace))
+        whole = shown.frame(("table", chosen.name, number), partial(chosen.of_trace, trace))
         found, names = whole.lazy(), whole.columns
     return _from_origin(found, names, chosen, shown.origins[number]) if told else found
 

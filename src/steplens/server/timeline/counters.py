@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -32,44 +33,44 @@ def list_series(trace: Trace) -> list[Series]:
 
 
 def _memory_series(trace: Trace) -> list[Series]:
-    rows = trace.required("memory").with_columns(pl.col("device_type", "component").cast(pl.String)).collect()
     curves = []
-    for key, part in rows.partition_by(["device_type", "device", "component"], as_dict=True, maintain_order=True).items():
+    for key, part in _partitions(trace, "memory", "device_type", "device", "component"):
         place = " ".join(str(value) for value in key if value is not None)
         for total in ("allocated", "reserved", "active"):
             curves += _series_of_column(f"memory {total}, {place}", "bytes", part, total)
-    return sorted(curves, key=lambda one: one.label)
+    return sorted(curves, key=lambda curve: curve.label)
 
 
 def _counter_series(trace: Trace) -> list[Series]:
-    keys = ["group", "name", "unit", "device"]
-    rows = trace.required("counters").with_columns(pl.col("group", "name", "unit").cast(pl.String)).collect()
     curves = []
-    for (group, name, unit, device), part in rows.partition_by(keys, as_dict=True, maintain_order=True).items():
+    for (group, name, unit, device), part in _partitions(trace, "counters", "group", "name", "unit", "device"):
         place = "" if device is None else f", device {device}"
         curves += _series_of_column(f"{group or 'counter'}: {name}{place}", unit or "", part, "value")
-    return sorted(curves, key=lambda one: one.label)
+    return sorted(curves, key=lambda curve: curve.label)
 
 
 def _pipeline_series(trace: Trace) -> list[Series]:
-    keys = ["scope", "op", "name", "unit"]
-    rows = trace.required("pipeline_samples").with_columns(pl.col("scope", "name", "unit").cast(pl.String)).collect()
     curves = []
-    for (scope, op, name, unit), part in rows.partition_by(keys, as_dict=True, maintain_order=True).items():
+    for (scope, op, name, unit), part in _partitions(trace, "pipeline_samples", "scope", "op", "name", "unit"):
         place = scope if op is None else f"{scope} {op}"
         curves += _series_of_column(f"data pipeline: {name}, {place}", unit or "", part, "value")
-    return sorted(curves, key=lambda one: one.label)
+    return sorted(curves, key=lambda curve: curve.label)
 
 
 def _queue_series(trace: Trace) -> list[Series]:
     if not trace.has_accelerator:
         return []
-    parts = queue_length(trace).partition_by(["device", "stream"], as_dict=True, maintain_order=True)
-    return [
-        curve
-        for (device, stream), part in parts.items()
-        for curve in _series_of_column(f"launched and waiting tasks, device {device} stream {stream}", "tasks", part, "length")
-    ]
+    curves = []
+    for (device, stream), part in queue_length(trace).partition_by("device", "stream", as_dict=True, maintain_order=True).items():
+        label = f"launched and waiting tasks, device {device} stream {stream}"
+        curves += _series_of_column(label, "tasks", part, "length")
+    return curves
+
+
+def _partitions(trace: Trace, table: str, *keys: str) -> Iterable[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """The rows of a table by some of its columns, names as text, in order of their first rows."""
+    rows = trace.required(table).with_columns(pl.col(pl.Categorical).cast(pl.String)).collect()
+    return rows.partition_by(keys, as_dict=True, maintain_order=True).items()
 
 
 def _series_of_column(label: str, unit: str, part: pl.DataFrame, column: str) -> list[Series]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,13 +90,10 @@ def _of_ops(trace: Trace, rows: pl.Series) -> list[Link]:
     return relations
 
 
-def _of_tasks(table: str) -> Callable[[Trace, pl.Series], list[Link]]:
-    def links_of_tasks(trace: Trace, rows: pl.Series) -> list[Link]:
-        selected = _number_rows(trace, table, "op", "correlation").filter(pl.col("row").is_in(rows.implode()))
-        called = _link_pairs(selected.filter(pl.col("op") >= 0), pl.col("op"))
-        return [("operator", "ops", called), ("runtime", "api", _correlated_pairs(trace, selected, "api"))]
-
-    return links_of_tasks
+def _of_tasks(table: str, trace: Trace, rows: pl.Series) -> list[Link]:
+    selected = _number_rows(trace, table, "op", "correlation").filter(pl.col("row").is_in(rows.implode()))
+    called = _link_pairs(selected.filter(pl.col("op") >= 0), pl.col("op"))
+    return [("operator", "ops", called), ("runtime", "api", _correlated_pairs(trace, selected, "api"))]
 
 
 def _of_calls(trace: Trace, rows: pl.Series) -> list[Link]:
@@ -112,8 +110,8 @@ def _of_python(trace: Trace, rows: pl.Series) -> list[Link]:
 
 _FINDERS: dict[str, Callable[[Trace, pl.Series], list[Link]]] = {
     "ops": _of_ops,
-    "kernels": _of_tasks("kernels"),
-    "communication": _of_tasks("communication"),
+    "kernels": partial(_of_tasks, "kernels"),
+    "communication": partial(_of_tasks, "communication"),
     "api": _of_calls,
     "python": _of_python,
 }

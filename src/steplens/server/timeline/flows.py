@@ -81,7 +81,7 @@ def in_window(found: Flows, timeline: Timeline, start_ns: int, end_ns: int, limi
     longest = crossing.with_columns(length=late - early).sort("length", "from_ns", descending=[True, False]).head(limit)
     arrows = []
     for kind, from_lane, from_ns, to_lane, to_ns, _ in longest.iter_rows():
-        ends = {"from": _arrow_end(timeline, from_lane, from_ns), "to": _arrow_end(timeline, to_lane, to_ns)}
+        ends = {"start": _arrow_end(timeline, from_lane, from_ns), "end": _arrow_end(timeline, to_lane, to_ns)}
         arrows.append({"kind": kind, **ends})
     return arrows, crossing.height
 

@@ -7,31 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from steplens.server.http.errors import Refusal
-from steplens.server.http.requests import PROBLEMS, Chosen, Moment, Points, Runs, TraceNumber, json_response
+from steplens.server.http.errors import PROBLEMS, Refusal
 from steplens.server.memory import curves
-from steplens.server.runs import OpenedRun, RunLibrary
+from steplens.server.requests import Chosen, Moment, Points, TraceNumber, json_response
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
-from steplens.server.timeline import counters, details, flows, search, tile_format, tiles, window
+from steplens.server.timeline import counters, details, flows, models, search, tile_format, tiles, window
 from steplens.server.timeline.counters import Series
-from steplens.server.timeline.models import (
-    Arrow,
-    Arrows,
-    Brief,
-    CurveShown,
-    End,
-    EventShown,
-    Found,
-    LaneInSelection,
-    LaneShown,
-    NameInSelection,
-    Occurrences,
-    Selection,
-    SeriesShown,
-    StepShown,
-    TileShown,
-    TimelineShown,
-)
 from steplens.timeline.layout import Lane, Timeline
 
 router = APIRouter(prefix="/api/runs/{run}/timeline", tags=["timeline"], responses=PROBLEMS)
@@ -44,7 +26,7 @@ Whole = Annotated[bool, Query(description="the whole name instead of a part of i
 
 _TILE: dict[int | str, dict[str, Any]] = {
     200: {
-        "model": TileShown,
+        "model": models.TileShown,
         "content": {tile_format.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
         "description": "the items of the window",
     }
@@ -52,11 +34,11 @@ _TILE: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("")
-def timeline(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> TimelineShown:
+def timeline(chosen: Chosen, trace: TraceNumber = 0) -> models.TimelineShown:
     """The lanes of a trace, and the series that can be drawn below them."""
-    laid_out = runs.timeline(chosen, trace).timeline
+    laid_out = chosen.timeline(trace).timeline
     start, end = laid_out.bounds
-    return TimelineShown(
+    return models.TimelineShown(
         origin_ns=str(laid_out.origin_ns),
         start_ns=start,
         end_ns=end,
@@ -64,8 +46,8 @@ def timeline(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> TimelineShow
         unplaced=dict(laid_out.unplaced),
         lanes=[_describe_lane(lane) for lane in laid_out.lanes],
         series=[
-            SeriesShown(series=number, label=curve.label, unit=curve.unit, samples=curve.samples.height)
-            for number, curve in enumerate(_cached_series(runs, chosen, trace))
+            models.SeriesShown(series=number, label=curve.label, unit=curve.unit, samples=curve.samples.height)
+            for number, curve in enumerate(_cached_series(chosen, trace))
         ],
         steps=_recorded_steps(chosen, trace),
     )
@@ -74,7 +56,6 @@ def timeline(chosen: Chosen, runs: Runs, trace: TraceNumber = 0) -> TimelineShow
 @router.get("/tile", responses=_TILE, response_class=Response)
 def tile(
     chosen: Chosen,
-    runs: Runs,
     start_ns: Moment,
     end_ns: Moment,
     pixels: Points,
@@ -84,7 +65,7 @@ def tile(
 ) -> Response:
     """What a window looks like at a width in pixels: events, and buckets of those that are shorter than a pixel."""
     _check_window(start_ns, end_ns)
-    pyramid = runs.timeline(chosen, trace)
+    pyramid = chosen.timeline(trace)
     lane_numbers = _select_lanes(pyramid.timeline, lanes)
     rows = [lane.first_row + depth for lane in lane_numbers for depth in range(lane.rows)]
     drawn = tiles.build_tile(pyramid, rows, start_ns, end_ns, pixels)
@@ -94,10 +75,10 @@ def tile(
     return Response(tile_format.encode_tile(drawn, pyramid.timeline), media_type=tile_format.MEDIA_TYPE)
 
 
-@router.get("/events/{event}", response_model=EventShown)
-def event(chosen: Chosen, runs: Runs, event: Annotated[int, Path(ge=0, le=1 << 32)], trace: TraceNumber = 0) -> Any:
+@router.get("/events/{event}", response_model=models.EventShown)
+def event(chosen: Chosen, event: Annotated[int, Path(ge=0, le=1 << 32)], trace: TraceNumber = 0) -> Any:
     """Everything about one event."""
-    laid_out = runs.timeline(chosen, trace).timeline
+    laid_out = chosen.timeline(trace).timeline
     if event >= len(laid_out.start):
         raise Refusal(404, f"the timeline has {len(laid_out.start)} events, numbered from 0", f"event {event}")
     return json_response(columns.json_value(details.describe_event(chosen.trace(trace), laid_out, event)))
@@ -106,28 +87,26 @@ def event(chosen: Chosen, runs: Runs, event: Annotated[int, Path(ge=0, le=1 << 3
 @router.get("/selection")
 def selection(
     chosen: Chosen,
-    runs: Runs,
     start_ns: Moment,
     end_ns: Moment,
     trace: TraceNumber = 0,
     lanes: Lanes = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> Selection:
+) -> models.Selection:
     """What happened in a window, by name and by lane."""
     _check_window(start_ns, end_ns)
-    laid_out = runs.timeline(chosen, trace).timeline
+    laid_out = chosen.timeline(trace).timeline
     names, covered = window.summarize_window(laid_out, _select_lanes(laid_out, lanes), start_ns, end_ns)
-    return Selection(
-        names=[NameInSelection(**row) for row in names.head(limit).to_dicts()],
+    return models.Selection(
+        names=[models.NameInSelection(**row) for row in names.head(limit).to_dicts()],
         different=names.height,
-        lanes=[LaneInSelection(**row) for row in covered],
+        lanes=[models.LaneInSelection(**row) for row in covered],
     )
 
 
 @router.get("/search")
 def find(
     chosen: Chosen,
-    runs: Runs,
     text: Text,
     whole: Whole = False,
     trace: TraceNumber = 0,
@@ -135,22 +114,21 @@ def find(
     from_ns: Moment = -(1 << 62),
     from_event: Annotated[int, Query(ge=-1, le=1 << 32, description="the event that is shown, where one is")] = -1,
     direction: Literal["next", "previous"] = "next",
-) -> Found:
+) -> models.Found:
     """How often a name occurs on each lane, and the next or previous occurrence from a time and event."""
-    laid_out = runs.timeline(chosen, trace).timeline
-    events, counts = search.on_lanes(laid_out, search.find_events(laid_out, text, whole=whole), _select_lanes(laid_out, lanes))
+    laid_out = chosen.timeline(trace).timeline
+    events, counts = search.find_on_lanes(laid_out, text, _select_lanes(laid_out, lanes), whole=whole)
     place = search.neighbouring_event(laid_out, events, from_ns, from_event, forward=direction == "next")
-    return Found(
+    return models.Found(
         total=len(events),
         lanes={lane: count for lane, count in counts.items() if count},
-        next=None if place is None else Brief(**search.brief_of_event(laid_out, place)),
+        next=None if place is None else models.Brief(**search.brief_of_event(laid_out, place)),
     )
 
 
 @router.get("/occurrences")
 def occurrences(
     chosen: Chosen,
-    runs: Runs,
     text: Text,
     whole: Whole = True,
     trace: TraceNumber = 0,
@@ -158,41 +136,35 @@ def occurrences(
     by: Annotated[Literal["start", "duration"], Query(description="in order of start, or the longest first")] = "start",
     offset: Annotated[int, Query(ge=0, le=1 << 32)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> Occurrences:
+) -> models.Occurrences:
     """The events of a name."""
-    laid_out = runs.timeline(chosen, trace).timeline
-    events, _ = search.on_lanes(laid_out, search.find_events(laid_out, text, whole=whole), _select_lanes(laid_out, lanes))
+    laid_out = chosen.timeline(trace).timeline
+    events, _ = search.find_on_lanes(laid_out, text, _select_lanes(laid_out, lanes), whole=whole)
     page = search.page_of_events(laid_out, events, by, offset, limit)
-    return Occurrences(total=len(events), events=[Brief(**brief) for brief in page])
+    return models.Occurrences(total=len(events), events=[models.Brief(**brief) for brief in page])
 
 
 @router.get("/flows")
 def arrows(
     chosen: Chosen,
-    runs: Runs,
     start_ns: Moment,
     end_ns: Moment,
     trace: TraceNumber = 0,
     limit: Annotated[int, Query(ge=1, le=2000)] = 200,
-) -> Arrows:
+) -> models.Arrows:
     """The arrows of a window, from launches to their tasks and those that were recorded, the longest first."""
     _check_window(start_ns, end_ns)
-    placed = runs.timeline(chosen, trace).timeline
-    all_flows = runs.answer(
-        chosen,
-        ("flows", trace),
-        lambda: flows.find_flows(chosen.trace(trace), placed),
-        lambda found: int(found.frame.estimated_size()),
+    placed = chosen.timeline(trace).timeline
+    all_flows = chosen.answer(
+        ("flows", trace), lambda: flows.find_flows(chosen.trace(trace), placed), lambda made: int(made.frame.estimated_size())
     )
-    found, total = flows.in_window(all_flows, placed, start_ns, end_ns, limit)
-    arrow_list = [Arrow(kind=flow["kind"], start=End(**flow["from"]), end=End(**flow["to"])) for flow in found]
-    return Arrows(arrows=arrow_list, total=total, unplaced=all_flows.unplaced)
+    longest, total = flows.in_window(all_flows, placed, start_ns, end_ns, limit)
+    return models.Arrows(arrows=[models.Arrow(**arrow) for arrow in longest], total=total, unplaced=all_flows.unplaced)
 
 
-@router.get("/series/{series}", response_model=CurveShown)
+@router.get("/series/{series}", response_model=models.CurveShown)
 def curve(
     chosen: Chosen,
-    runs: Runs,
     series: Annotated[int, Path(ge=0, le=1 << 31)],
     start_ns: Moment,
     end_ns: Moment,
@@ -201,7 +173,7 @@ def curve(
 ) -> Any:
     """A series in buckets, each with its exact smallest, largest and last value."""
     _check_window(start_ns, end_ns)
-    known = _cached_series(runs, chosen, trace)
+    known = _cached_series(chosen, trace)
     if series >= len(known):
         raise Refusal(404, f"the trace has {len(known)} series, numbered from 0", f"series {series}")
     samples = known[series].samples
@@ -209,24 +181,23 @@ def curve(
     return json_response(curves.reduce_series(time, samples["value"].to_numpy(), start_ns, end_ns, points))
 
 
-def _cached_series(runs: RunLibrary, chosen: OpenedRun, trace: int) -> list[Series]:
+def _cached_series(chosen: OpenedRun, trace: int) -> list[Series]:
     tables = chosen.trace(trace)
-    return runs.answer(
-        chosen,
+    return chosen.answer(
         ("series", trace),
         lambda: counters.list_series(tables),
         lambda found: sum(int(curve.samples.estimated_size()) for curve in found),
     )
 
 
-def _recorded_steps(chosen: OpenedRun, trace: int) -> list[StepShown]:
+def _recorded_steps(chosen: OpenedRun, trace: int) -> list[models.StepShown]:
     origin = chosen.origins[trace]
     rows = chosen.trace(trace).required("steps").select("id", "start_ns", "end_ns").drop_nulls().sort("start_ns").collect()
-    return [StepShown(step=step, start_ns=start - origin, end_ns=end - origin) for step, start, end in rows.iter_rows()]
+    return [models.StepShown(step=step, start_ns=start - origin, end_ns=end - origin) for step, start, end in rows.iter_rows()]
 
 
-def _describe_lane(lane: Lane) -> LaneShown:
-    return LaneShown(
+def _describe_lane(lane: Lane) -> models.LaneShown:
+    return models.LaneShown(
         lane=lane.id,
         source=lane.source.id,
         table=lane.source.table,
@@ -243,7 +214,7 @@ def _describe_lane(lane: Lane) -> LaneShown:
 def _select_lanes(found: Timeline, numbers: str | None) -> list[Lane]:
     if numbers is None:
         return list(found.lanes)
-    lane_numbers = list(dict.fromkeys(int(number) for number in numbers.split(",")))
+    lane_numbers = list(dict.fromkeys(map(int, numbers.split(","))))
     if max(lane_numbers) >= len(found.lanes):
         raise Refusal(404, f"the timeline has {len(found.lanes)} lanes, numbered from 0", "lanes")
     return [found.lanes[number] for number in lane_numbers]

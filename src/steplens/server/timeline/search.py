@@ -20,8 +20,9 @@ def find_events(timeline: Timeline, text: str, *, whole: bool) -> Int64Array:
     return np.flatnonzero(is_match[timeline.name]) if is_match.any() else np.empty(0, dtype=np.int64)
 
 
-def on_lanes(timeline: Timeline, events: Int64Array, lanes: Sequence[Lane]) -> tuple[Int64Array, dict[int, int]]:
-    """The events that lie on some lanes, in order of lane, and how many each of the lanes has."""
+def find_on_lanes(timeline: Timeline, text: str, lanes: Sequence[Lane], *, whole: bool) -> tuple[Int64Array, dict[int, int]]:
+    """Such events that lie on some lanes, in order of lane, and how many each of the lanes has; see ``find_events``."""
+    events = find_events(timeline, text, whole=whole)
     parts = []
     counts = {}
     for lane in sorted(lanes, key=lambda lane: lane.first_row):
@@ -49,9 +50,6 @@ def neighbouring_event(timeline: Timeline, events: Int64Array, from_ns: int, fro
     left = events[behind | tied]
     if not len(left):
         return None
-    order = np.lexsort((left, timeline.start[left])) if len(left) < 1 << 12 else None
-    if order is not None:
-        return int(left[order[0] if forward else order[-1]])
     times = timeline.start[left]
     nearest = left[times == (times.min() if forward else times.max())]
     return int(nearest.min() if forward else nearest.max())

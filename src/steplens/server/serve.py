@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import uvicorn
 
@@ -48,8 +47,11 @@ def serve_runs(
         link = f"http://{in_link(host)}:{port}/?token={token}"
         app = create_app(library, token, host, control=control)
         server = connections.create_server(app, timeout_graceful_shutdown=_GRACE_S)
+
         # that answers were given up with the server is what the user wanted, and no failure
-        quiet = partial(_is_running, server)
+        def quiet(record: logging.LogRecord) -> bool:
+            return not server.should_exit
+
         logging.getLogger("uvicorn.error").addFilter(quiet)
         # whoever reads the link may end the server at once, long before it listens to signals itself
         with _ended_by_ctrl_c(server):
@@ -74,7 +76,3 @@ def _ended_by_ctrl_c(server: uvicorn.Server) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _is_running(server: uvicorn.Server, record: logging.LogRecord) -> bool:
-    return not server.should_exit

@@ -10,7 +10,7 @@ import msgspec
 from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
-from steplens.server.http.errors import Problem, path_text
+from steplens.server.http.errors import path_text
 from steplens.server.runs import OpenedRun, RunLibrary
 
 #: times are ns from the origin of a run; no trace is longer than 146 years
@@ -20,17 +20,6 @@ RunNumber = Annotated[int, Path(ge=0, le=1 << 31, description="number of the run
 TraceNumber = Annotated[int, Query(ge=0, le=1 << 31, description="number of the trace (rank or window) of the run")]
 Moment = Annotated[int, Query(ge=-FAR, le=FAR, description="ns from the origin of the run")]
 Points = Annotated[int, Query(ge=1, le=20_000)]
-
-#: what an address may answer instead of what was asked for
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    401: {"model": Problem, "description": "the token is missing or wrong"},
-    403: {"model": Problem, "description": "the request comes from another site"},
-    404: {"model": Problem, "description": "there is no such run, trace, table or event"},
-    409: {"model": Problem, "description": "the run cannot be read, or has nothing of what was asked for"},
-    413: {"model": Problem, "description": "the body of the request is too large"},
-    422: {"model": Problem, "description": "a parameter is wrong"},
-    503: {"model": Problem, "description": "the run is still being opened"},
-}
 
 
 async def library_of_server(request: Request) -> RunLibrary:
