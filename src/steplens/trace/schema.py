@@ -69,7 +69,9 @@ FREE = "free"
 #: the block went back to the allocator's pool, later than the tensor let go of it
 BLOCK_FREE = "block_free"
 
-_TYPES = {kind.__name__: kind() for kind in (pl.Boolean, pl.Float64, pl.Int16, pl.Int32, pl.Int64, pl.String, pl.UInt8)}
+_TYPES: dict[str, pl.DataType] = {
+    kind.__name__: kind() for kind in (pl.Boolean, pl.Float64, pl.Int16, pl.Int32, pl.Int64, pl.String, pl.UInt8)
+}
 _TYPES["Name"] = NAME
 
 

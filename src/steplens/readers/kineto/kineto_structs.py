@@ -193,14 +193,14 @@ class Layout:
     """
 
     text_times: bool
+    many: json_decoder.Decoder[list[Any]]
+    one: json_decoder.Decoder[Any]
     duration: type[Any]
     begin: type[Any]
     end: type[Any]
     instant: type[Any]
     flow_start: type[Any]
     flow_end: type[Any]
-    many: json_decoder.Decoder[list[Any]]
-    one: json_decoder.Decoder[Any]
 
 
 def _with_text_times(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
@@ -216,7 +216,7 @@ def _make_layout(*, text_times: bool) -> Layout:
     kinds: list[type[Any]] = [Duration, Begin, End, Instant, FlowStart, FlowEnd]
     if text_times:
         kinds = [_with_text_times(kind) for kind in kinds]
-    return Layout(text_times, *kinds, *event_decoders((*kinds, Metadata), _OTHER_PHASES))
+    return Layout(text_times, *event_decoders((*kinds, Metadata), _OTHER_PHASES), *kinds)
 
 
 FLOAT_TIMES, TEXT_TIMES = _make_layout(text_times=False), _make_layout(text_times=True)
