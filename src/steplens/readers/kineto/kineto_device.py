@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens.formats.kineto import COLLECTIVE_PREFIX, COPY_CATEGORIES, COPY_PREFIX, SYNCHRONIZATION
 from steplens.readers.common import json_decoder
+from steplens.readers.common.side_files import as_object
 from steplens.readers.kineto.kineto_accelerators import (
     accelerator_name,
     accelerator_of_calls,
@@ -119,8 +120,7 @@ def device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log
     allocates = bool((~types.is_in([CORE_CPU, "unknown"])).any())
     layers = raw["api"]["layer"].unique().cast(pl.String).to_list() if "layer" in raw["api"].columns else []
     called = accelerator_of_calls(layers) is not None
-    distributed = members.get("distributedInfo")
-    backend = distributed.get("backend") if isinstance(distributed, dict) else None
+    backend = as_object(members.get("distributedInfo")).get("backend")
     if not allocates and not called and backend not in ("nccl", "rccl", "cuda:nccl"):
         return False
     message = "the job used an accelerator and no device task was recorded: the trace shows the host alone"

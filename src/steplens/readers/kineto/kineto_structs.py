@@ -235,7 +235,9 @@ def _make_layout(*, text_times: bool) -> Layout:
     if text_times:
         kinds = [_with_text_times(kind) for kind in kinds]
     event: Any = functools.reduce(operator.or_, [*kinds, Metadata, *_OTHERS])
-    return Layout(text_times, *kinds, json_decoder.Decoder(list[event]), json_decoder.Decoder(event))
+    duration, begin, end, instant, flow_start, flow_end = kinds
+    decoders = json_decoder.Decoder[list[Any]](list[event]), json_decoder.Decoder[Any](event)
+    return Layout(text_times, duration, begin, end, instant, flow_start, flow_end, *decoders)
 
 
 FLOAT_TIMES, TEXT_TIMES = _make_layout(text_times=False), _make_layout(text_times=True)
