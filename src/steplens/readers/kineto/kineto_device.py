@@ -11,7 +11,7 @@ import polars as pl
 
 from steplens.formats.kineto import COLLECTIVE_PREFIX, COPY_CATEGORIES, COPY_PREFIX, SYNCHRONIZATION
 from steplens.readers.common import json_decoder
-from steplens.readers.common.side_files import as_object
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.kineto.kineto_accelerators import (
     accelerator_name,
     accelerator_of_calls,
@@ -135,11 +135,8 @@ def _valid_external_ids(column: str) -> pl.Expr:
 
 def _cpu_is_device(members: dict[str, Any]) -> bool:
     """Whether the file says that its only devices are CPUs: steplens writes their tasks as kernels, for other tools."""
-    devices = members.get("deviceProperties")
-    device_names = (
-        [device.get("name") if isinstance(device, dict) else None for device in devices] if isinstance(devices, list) else []
-    )
-    return bool(device_names) and all(name == CORE_CPU for name in device_names)
+    devices = as_list(members.get("deviceProperties"))
+    return bool(devices) and all(as_object(device).get("name") == CORE_CPU for device in devices)
 
 
 def _host_processes(host: Mapping[str, pl.DataFrame], calls: pl.DataFrame) -> set[int]:
@@ -216,8 +213,7 @@ def accelerator_meta(raw: Mapping[str, pl.DataFrame], members: Mapping[str, Any]
 
 def _device_names(members: Mapping[str, Any]) -> list[str]:
     """Names of the devices that the file describes."""
-    devices = members.get("deviceProperties")
-    return [str(device.get("name")) for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    return [str(device.get("name")) for device in as_list(members.get("deviceProperties")) if isinstance(device, dict)]
 
 
 def _is_npu_capture(members: Mapping[str, Any]) -> bool:
