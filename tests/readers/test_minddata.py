@@ -15,6 +15,8 @@ from steplens.analysis.data_loading import data_pipeline
 from steplens.common.errors import InputError
 from steplens.readers.mindspore import minddata
 from steplens.readers.mindspore.minddata_cpu import cpu_samples
+from steplens.readers.mindspore.results import mindspore_flat
+from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 
@@ -40,7 +42,7 @@ def values(trace: Trace, scope: str, name: str, op: int | None = None) -> list[f
 
 
 def test_queues_of_a_recorded_run() -> None:
-    trace = minddata.read_trace(shared(*RUN_2))
+    trace = mindspore_flat.read_trace(shared(*RUN_2))
     assert data_pipeline.host_queue(trace) == data_pipeline.QueueSummary("send", 1, 1, 0)
     assert data_pipeline.queue_summary(trace, "receive") == data_pipeline.QueueSummary("receive", 3, 0, None)
     assert data_pipeline.queue_summary(trace, "iterate") == data_pipeline.QueueSummary("iterate", 1, 0, 0)
@@ -51,11 +53,12 @@ def test_queues_of_a_recorded_run() -> None:
     assert sent.rows() == [(1, 10_000_000, 0, 4_000_000, 4_000_000, 0, 64)]
     # the oldest form, without times
     assert batches(trace, "iterate").select("batch", "time_ns", "queue_size", "queue_capacity").rows() == [(1, None, 3, 64)]
-    assert checks(trace) == {"pipeline_clock"}
+    # the other two are of the device's files in the same folder
+    assert checks(trace) == {"pipeline_clock", "device_clock", "foreign_averages"}
 
 
 def test_cpu_use_of_a_recorded_run() -> None:
-    trace = minddata.read_trace(shared(*RUN_2))
+    trace = mindspore_flat.read_trace(shared(*RUN_2))
     means = {name: sum(values(trace, "host", f"{name}_utilization")[:2]) / 2 for name in ("user", "sys", "io", "idle")}
     assert means == {"user": 15, "sys": 15, "io": 10, "idle": 10}
     assert values(trace, "host", "runnable_processes") == [10, 20, 30]
@@ -104,19 +107,19 @@ def test_pipeline_equals_the_golden_table(source: str) -> None:
     ],
 )
 def test_bottleneck_rules_on_tables_without_json(rank: int, low: float, expected: list[int]) -> None:
-    trace = minddata.read_trace(shared("minddata_pipeline"), rank)
+    trace = mindspore_flat.read_trace(shared("minddata_pipeline"), rank)
     assert data_pipeline.bottlenecks(data_pipeline.operations(trace), high=0.8, low=low) == expected
 
 
 def test_moderately_used_queues_are_no_bottleneck_below_the_lower_threshold() -> None:
-    trace = minddata.read_trace(shared("minddata_pipeline").parent / "profiler", 1)
+    trace = mindspore_flat.read_trace(shared("minddata_pipeline").parent / "profiler", 1)
     table = data_pipeline.operations(trace)
     assert data_pipeline.bottlenecks(table, high=0.8, low=0.2) == []
     assert data_pipeline.bottlenecks(table, high=0.8, low=0.6) == [2, 3]
 
 
 def test_root_without_queue_above_operation_zero_is_left_out() -> None:
-    trace = minddata.read_trace(shared(*RUN_2))
+    trace = mindspore_flat.read_trace(shared(*RUN_2))
     table = data_pipeline.operations(trace)
     expected = golden(shared(*RUN_2, "minddata_pipeline_raw_1.csv"))
     assert table["id"].to_list() == [int(row["op_id"]) for row in expected]
@@ -162,9 +165,15 @@ def newer(folder: Path) -> Path:
     return folder
 
 
+def read_pipeline(folder: Path, clock_offset_ns: int) -> Trace:
+    health = HealthLog()
+    (rank,) = minddata.ranks(folder)
+    return build_trace(folder, minddata.tables(folder, rank, health, clock_offset_ns=clock_offset_ns), health)
+
+
 def test_files_of_newer_versions(tmp_path: Path) -> None:
     offset = 1_795_000_000_000_000_000
-    trace = minddata.read_trace(newer(tmp_path), clock_offset_ns=offset)
+    trace = read_pipeline(newer(tmp_path), offset)
     taken = batches(trace, "iterate")
     assert taken["batch"].to_list() == [21, 22, 23, 24]
     assert taken["time_ns"].to_list() == [offset + (1000 + 30 * batch) * 1_000_000 for batch in range(21, 25)]
@@ -192,7 +201,7 @@ def test_files_of_newer_versions(tmp_path: Path) -> None:
 
 def test_device_queue_in_nanoseconds(tmp_path: Path) -> None:
     (tmp_path / "minddata_getnext_profiling_2.txt").write_text("GetNext 5000 8000 3\nnoise\n")
-    trace = minddata.read_trace(tmp_path)
+    trace = mindspore_flat.read_trace(tmp_path)
     assert batches(trace, "receive").select("time_ns", "wait_ns", "queue_size").rows() == [(5000, 3000, 3)]
     assert trace.rank == 2
     assert "damaged_records" in checks(trace)
@@ -205,8 +214,8 @@ def test_ranks_must_be_named_where_there_are_several(tmp_path: Path) -> None:
     assert minddata.detect(tmp_path)
     assert minddata.ranks(tmp_path) == [0, 3]
     with pytest.raises(InputError, match="ranks 0, 3"):
-        minddata.read_trace(tmp_path)
-    assert minddata.read_trace(tmp_path, 3).rank == 3
+        mindspore_flat.read_trace(tmp_path)
+    assert mindspore_flat.read_trace(tmp_path, 3).rank == 3
     assert [path.name for path in minddata.sources(tmp_path, 3)] == ["device_queue_profiling_3.txt"]
 
 
@@ -222,7 +231,7 @@ def test_ranks_must_be_named_where_there_are_several(tmp_path: Path) -> None:
 def test_damaged_pipelines_are_findings(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "pipeline_profiling_0.json").write_bytes(content)
     (tmp_path / "device_queue_profiling_0.txt").write_text("1 64 1 0 10\n")
-    trace = minddata.read_trace(tmp_path)
+    trace = mindspore_flat.read_trace(tmp_path)
     assert batches(trace, "send").height == 1
     table = data_pipeline.operations(trace)
     assert table.height <= 2
@@ -238,7 +247,7 @@ def test_mutated_files_never_crash(tmp_path: Path, seed: int) -> None:
             data[rng.randrange(len(data))] = rng.choice(b'0123456789-.eE{}[],:" \n\xffa')
         path.write_bytes(data[: rng.randrange(len(data))] if rng.random() < 0.3 else data)
     try:
-        trace = minddata.read_trace(tmp_path)
+        trace = mindspore_flat.read_trace(tmp_path)
     except InputError:
         return
     data_pipeline.operations(trace)

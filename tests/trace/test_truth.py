@@ -98,7 +98,7 @@ def test_operator_sums_equal_key_averages(tmp_path: Path, shapes: bool, threads:
 
 
 def _shapes(value) -> str:
-    from steplens.readers.kineto.kineto import shapes_text
+    from steplens.readers.kineto.kineto_tables import shapes_text
 
     return shapes_text(json.dumps(value)) or ""
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.readers.kineto.kineto import shapes_text, types_text
+from steplens.readers.kineto.kineto_tables import shapes_text, types_text
 from steplens.run import open_run
 from steplens.trace.building.devices import device_kind
 from steplens.trace.trace import Trace

@@ -13,7 +13,7 @@ from steplens.readers.common.trace_rows import merged_meta
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_meta import meta_table, report_losses
-from steplens.readers.kineto.kineto_tables import flow_arrows, host_tables, shapes_text, types_text
+from steplens.readers.kineto.kineto_tables import flow_arrows, host_tables
 from steplens.readers.kineto.two_processes import read_columns
 from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
@@ -33,8 +33,6 @@ from steplens.trace.health import (
     HealthLog,
 )
 from steplens.trace.trace import Trace
-
-__all__ = ["READER", "SUFFIXES", "detect", "read", "shapes_text", "types_text"]
 
 SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 

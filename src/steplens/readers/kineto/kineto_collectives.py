@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from steplens.readers.common import json_decoder
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.kineto.kineto_structs import CollectiveArgs
 from steplens.readers.kineto.kineto_tables import convert_unique
 from steplens.trace.building.lookup import enclosing_rows, first_rows
@@ -119,10 +120,8 @@ def communication_table(
 
 def group_sizes(members: Mapping[str, Any]) -> dict[str, int]:
     """Size of each process group by its name, from the description of the job; 0 for that without a name."""
-    distributed = members.get("distributedInfo")
-    groups = distributed.get("pg_config") if isinstance(distributed, dict) else None
     sizes = {"": 0}
-    for group in groups if isinstance(groups, list) else []:
+    for group in as_list(as_object(members.get("distributedInfo")).get("pg_config")):
         if isinstance(group, dict) and is_count(group.get("pg_size")):
             sizes[str(group.get("pg_name"))] = group["pg_size"]
     return sizes

@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens.formats.kineto import COLLECTIVE_PREFIX, COPY_CATEGORIES, COPY_PREFIX, SYNCHRONIZATION
 from steplens.readers.common import json_decoder
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.kineto.kineto_accelerators import (
     accelerator_name,
     accelerator_of_calls,
@@ -119,8 +120,7 @@ def device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log
     allocates = bool((~types.is_in([CORE_CPU, "unknown"])).any())
     layers = raw["api"]["layer"].unique().cast(pl.String).to_list() if "layer" in raw["api"].columns else []
     called = accelerator_of_calls(layers) is not None
-    distributed = members.get("distributedInfo")
-    backend = distributed.get("backend") if isinstance(distributed, dict) else None
+    backend = as_object(members.get("distributedInfo")).get("backend")
     if not allocates and not called and backend not in ("nccl", "rccl", "cuda:nccl"):
         return False
     message = "the job used an accelerator and no device task was recorded: the trace shows the host alone"
@@ -135,11 +135,8 @@ def _valid_external_ids(column: str) -> pl.Expr:
 
 def _cpu_is_device(members: dict[str, Any]) -> bool:
     """Whether the file says that its only devices are CPUs: steplens writes their tasks as kernels, for other tools."""
-    devices = members.get("deviceProperties")
-    device_names = (
-        [device.get("name") if isinstance(device, dict) else None for device in devices] if isinstance(devices, list) else []
-    )
-    return bool(device_names) and all(name == CORE_CPU for name in device_names)
+    devices = as_list(members.get("deviceProperties"))
+    return bool(devices) and all(as_object(device).get("name") == CORE_CPU for device in devices)
 
 
 def _host_processes(host: Mapping[str, pl.DataFrame], calls: pl.DataFrame) -> set[int]:
@@ -216,8 +213,7 @@ def accelerator_meta(raw: Mapping[str, pl.DataFrame], members: Mapping[str, Any]
 
 def _device_names(members: Mapping[str, Any]) -> list[str]:
     """Names of the devices that the file describes."""
-    devices = members.get("deviceProperties")
-    return [str(device.get("name")) for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    return [str(device.get("name")) for device in as_list(members.get("deviceProperties")) if isinstance(device, dict)]
 
 
 def _is_npu_capture(members: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
-from steplens.readers.common.side_files import as_list
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.trace.health import EVERYTHING, INFO, KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 
@@ -32,8 +32,7 @@ def meta_table(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFram
     """
     values = {key: value for key, value in members.items() if key != "traceEvents"}
     values[TIME_BASE_KEY] = base_ns
-    distributed = members.get("distributedInfo")
-    distributed = distributed if isinstance(distributed, dict) else {}
+    distributed = as_object(members.get("distributedInfo"))
     rank, size = distributed.get("rank"), distributed.get("world_size")
     if isinstance(rank, int) and not isinstance(rank, bool):
         values["rank"] = rank

@@ -81,10 +81,7 @@ def convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> p
 
 def shapes_text(raw: str) -> str | None:
     """Kineto's ``Input Dims`` (``[[2, 3], []]``) as ``2,3;``: dimensions by comma, inputs by semicolon; null if empty."""
-    value = _decode_list(raw)
-    if not value:
-        return None
-    return ";".join(_dimensions_text(item) for item in value)
+    return _joined_text(raw, _dimensions_text)
 
 
 def _dimensions_text(item: Any) -> str:
@@ -97,10 +94,7 @@ def _dimensions_text(item: Any) -> str:
 
 def types_text(raw: str) -> str | None:
     """Kineto's ``Input type`` (``["float", ""]``) as ``float;``; null if empty."""
-    value = _decode_list(raw)
-    if not value:
-        return None
-    return ";".join(_type_name(item) for item in value)
+    return _joined_text(raw, _type_name)
 
 
 def _type_name(item: Any) -> str:
@@ -109,14 +103,12 @@ def _type_name(item: Any) -> str:
     return str(item)
 
 
-def _decode_list(raw: str) -> list[Any]:
-    if not raw:
-        return []
+def _joined_text(raw: str, convert: Callable[[Any], str]) -> str | None:
     try:
-        value = json_decoder.decode(raw)
+        value = json_decoder.decode(raw) if raw else None
     except ValueError:
-        return []
-    return value if isinstance(value, list) else []
+        return None
+    return ";".join(map(convert, value)) if isinstance(value, list) and value else None
 
 
 def _nonempty_text(raw: str) -> str | None:

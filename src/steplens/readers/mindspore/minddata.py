@@ -15,22 +15,14 @@ import polars as pl
 
 from steplens.common import json_text
 from steplens.formats.mindspore import PIPELINE_FILES, pattern
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.common.trace_rows import meta_rows
-from steplens.readers.mindspore.folders import choose_number, list_children, nothing_to_read
+from steplens.readers.mindspore.folders import list_children
 from steplens.readers.mindspore.legacy_aicpu import receive_rows
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.readers.mindspore.minddata_cpu import cpu_samples, json_object, number_column, sample_rows
-from steplens.trace.building.build import build_trace
-from steplens.trace.health import (
-    ERROR,
-    HOST_AGAINST_DEVICE,
-    INFO,
-    STEP_PHASES,
-    WARNING,
-    HealthLog,
-)
+from steplens.trace.health import ERROR, HOST_AGAINST_DEVICE, INFO, STEP_PHASES, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
-from steplens.trace.trace import Trace
 
 _NAMES = {family: pattern(name) for family, name in PIPELINE_FILES.items()}
 
@@ -69,29 +61,6 @@ def ranks(path: Path) -> list[int]:
 def sources(path: Path, rank: int | None = None) -> list[Path]:
     """The files that decide what is read of a rank (of all ranks when None)."""
     return [file for (_, number), file in find_files(path).items() if rank in (None, number)]
-
-
-def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | None = None) -> Trace:
-    """The trace of one rank's data pipeline, where nothing else was recorded.
-
-    Args:
-        path: folder of its files.
-        rank: may be left out where there is only one.
-        clock_offset_ns: Unix time minus the steady clock of the host, where something tells it.
-
-    Raises:
-        InputError: there are no files, or of several ranks and none is named, or nothing in them can be read.
-    """
-    remedies = ("Name one of its ranks", "Give a profiler folder of MindSpore")
-    several, none = "holds data pipelines of the ranks", "holds no files of a data pipeline"
-    rank = choose_number(path, rank, ranks(path), several=several, none=none, remedies=remedies)
-    health = HealthLog()
-    raw = tables(path, rank, health, clock_offset_ns=clock_offset_ns)
-    if not any(name.startswith("pipeline_") for name in raw):
-        raise nothing_to_read(path, f"files of the data pipeline of rank {rank}", health)
-    own_meta = meta_rows({"source_format": "minddata", "rank": rank})
-    raw["meta"] = pl.concat([raw["meta"], own_meta]) if "meta" in raw else own_meta
-    return build_trace(path, raw, health, cpu_is_device=False)
 
 
 def tables(path: Path, rank: int, health: HealthLog, *, clock_offset_ns: int | None = None) -> dict[str, pl.DataFrame]:
@@ -154,8 +123,7 @@ def read_pipeline(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataF
         rows of ``pipeline_ops`` by id, with sampling_ms; and rows of ``pipeline_samples``.
     """
     pipeline_object = json_object(path, health)
-    described = pipeline_object.get("op_info")
-    described = described if isinstance(described, list) else []
+    described = as_list(pipeline_object.get("op_info"))
     rows: dict[int, dict[str, Any]] = {}
     children: list[tuple[int, Any]] = []
     parts = []
@@ -165,9 +133,7 @@ def read_pipeline(path: Path, health: HealthLog) -> tuple[pl.DataFrame, pl.DataF
         if type(number) is not int or not 0 <= number < _ID_LIMIT or number in rows:
             damaged += 1
             continue
-        metrics = operation.get("metrics")
-        queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
-        queue = queue if isinstance(queue, dict) else {}
+        queue = as_object(as_object(operation.get("metrics")).get("output_queue"))
         rows[number] = {
             "id": number,
             "type": str(operation.get("op_type", "")),
@@ -191,7 +157,7 @@ def _to_small_integer(value: Any) -> int | None:
 
 def _operation_rows(rows: Mapping[int, dict[str, Any]], children: list[tuple[int, Any]], interval: Any) -> pl.DataFrame:
     for parent, children_of in children:
-        for child in children_of if isinstance(children_of, list) else []:
+        for child in as_list(children_of):
             if type(child) is int and child in rows and child != parent:
                 rows[child].setdefault("parent", parent)
     sampling = float(interval) if type(interval) in (int, float) and 0 <= interval < _ID_LIMIT else None

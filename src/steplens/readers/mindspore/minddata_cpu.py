@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from steplens.readers.common import json_decoder
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.trace.health import COUNTERS, STEP_PHASES, WARNING, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -72,7 +73,7 @@ def cpu_samples(path: Path, health: HealthLog, clock_offset_ns: int = 0) -> tupl
     cpu_object = json_object(path, health)
     stamps = [
         int(value) * 1_000_000 + clock_offset_ns if type(value) in (int, float) and 0 <= value < _LATEST_MS else None
-        for value in (cpu_object["time_stamp"] if isinstance(cpu_object.get("time_stamp"), list) else [])
+        for value in as_list(cpu_object.get("time_stamp"))
     ]
     time_ns = pl.Series("time_ns", stamps, dtype=pl.Int64)
     rows = _host_samples(cpu_object, len(stamps), health)
@@ -80,8 +81,7 @@ def cpu_samples(path: Path, health: HealthLog, clock_offset_ns: int = 0) -> tupl
     for scope, section in (("process", "process_memory_info"), ("host", "system_memory_info")):
         for name, values in _section_columns(cpu_object, section).items():
             rows.append((scope, None, name.removesuffix("_mbytes"), "MB", values))
-    operations = cpu_object.get("op_info")
-    for operation in operations if isinstance(operations, list) else []:
+    for operation in as_list(cpu_object.get("op_info")):
         number = operation.get("op_id") if isinstance(operation, dict) else None
         if type(number) is int and 0 <= number < 1 << 31:
             rows += [("op", number, name, "%", values) for name, values in _section_columns(operation, "metrics").items()]
@@ -95,8 +95,7 @@ def cpu_samples(path: Path, health: HealthLog, clock_offset_ns: int = 0) -> tupl
 
 
 def _section_columns(whole: dict[str, Any], key: str) -> dict[str, pl.Series]:
-    section = whole.get(key)
-    return {name: number_column(values) for name, values in section.items()} if isinstance(section, dict) else {}
+    return {name: number_column(values) for name, values in as_object(whole.get(key)).items()}
 
 
 def _host_samples(whole: dict[str, Any], count: int, health: HealthLog) -> list[Sampled]:

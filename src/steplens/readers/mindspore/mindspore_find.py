@@ -205,14 +205,12 @@ def find_sources(path: Path) -> list[MindSporeSource]:
     earlier = []
     for folder in mindspore_prof.find_prof_directories(path):
         rank = mindspore_prof.rank_of(folder)
-        if rank in source_of_rank:
+        before = source_of_rank.get(rank)
+        if before is not None:
             # of several captures of one rank the last one goes with the results beside them; the others are opened alone
-            earlier.append(
-                _device_source(source_of_rank[rank])
-                if source_of_rank[rank].prof is not None
-                else MindSporeSource(folder, PROF, rank, folder)
-            )
-        if rank not in source_of_rank or source_of_rank[rank].prof is not None:
+            alone = before.prof or folder
+            earlier.append(MindSporeSource(alone, PROF, rank, alone))
+        if before is None or before.prof is not None:
             source_of_rank[rank] = MindSporeSource(path, PROF, rank, folder, rank in flat.result_ranks)
     for rank in flat.ranks:
         source_of_rank.setdefault(rank, MindSporeSource(path, FLAT, rank))
@@ -256,12 +254,6 @@ def _made_of_logs(folder: Path) -> set[int]:
     files = open_folder(folder).files if folder.is_dir() and not folder.is_symlink() else {}
     infos = [(rank, file) for (family, rank), file in files.items() if family == "profiler_info"]
     return {rank for rank, file in infos if read_json(file).get("source") == MADE_FROM_LOGS}
-
-
-def _device_source(source: MindSporeSource) -> MindSporeSource:
-    """A ``PROF_*`` directory without what lies beside it."""
-    assert source.prof is not None
-    return MindSporeSource(source.prof, PROF, source.number, source.prof)
 
 
 def _is_promising(path: Path) -> bool:

@@ -91,8 +91,8 @@ def link_launches(
 def _ops_around_launches(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
     """Id of the innermost call around each task's launch point on its thread, null where there is none."""
     points = tasks.select("launch_ns", "launch_pid", "launch_tid")
-    op: pl.Series = enclosing_rows(points, ops, lane, nesting.parent).cast(pl.Int32)
-    return op
+    calls: pl.Series = enclosing_rows(points, ops, lane, nesting.parent).cast(pl.Int32)
+    return calls
 
 
 def report_unlinked(kernels: pl.DataFrame, health: HealthLog) -> None:

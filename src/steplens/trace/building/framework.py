@@ -11,7 +11,6 @@ PYTORCH, MINDSPORE = "PyTorch", "MindSpore"
 #: of a trace that does not tell
 UNKNOWN = ""
 
-_MINDSPORE_FORMATS = ("mindspore", "minddata")
 #: names that only one of the two has: operators and autograd of PyTorch, full names of MindSpore's graphs
 _PYTORCH_NAMES = r"^(?:aten|torch|autograd|c10d|torchvision|torch_npu)::"
 _MINDSPORE_NAMES = r"^(?:Default|Gradients)/"
@@ -24,7 +23,7 @@ def trace_framework(trace: Trace) -> str:
 
 def _detect_framework(trace: Trace) -> str:
     meta = trace.meta_values()
-    if str(meta.get("source_format", "")).startswith(_MINDSPORE_FORMATS) or "ms_version" in meta:
+    if str(meta.get("source_format", "")).startswith("mindspore") or "ms_version" in meta:
         return MINDSPORE
     if "torch_version" in meta or "torch_npu_version" in meta:
         return PYTORCH

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.health import OPERATOR_TIMES, WARNING, HealthLog
 
@@ -66,7 +67,7 @@ def _to_text(value: Any) -> str | None:
 
 def _gpu_runs(level: str, steps: Any, runs: list[tuple[Any, ...]]) -> int:
     damaged = 0
-    for key, listed in steps.items() if isinstance(steps, dict) else ():
+    for key, listed in as_object(steps).items():
         step = _to_step(key)
         for run in listed if isinstance(listed, list) else [None]:
             length = _to_number(run.get("dur")) if isinstance(run, dict) else None
@@ -82,10 +83,10 @@ def _gpu_runs(level: str, steps: Any, runs: list[tuple[Any, ...]]) -> int:
 
 def _gpu_sums(level: str, steps: Any, sums: list[tuple[Any, ...]]) -> int:
     damaged = 0
-    for key, types in steps.items() if isinstance(steps, dict) else ():
+    for key, types in as_object(steps).items():
         step = _to_step(key)
-        for type_, values in types.items() if isinstance(types, dict) else ():
-            numbers = [_to_number(value) for value in values[:3]] if isinstance(values, list) else []
+        for type_, values in as_object(types).items():
+            numbers = [_to_number(value) for value in as_list(values)[:3]]
             if step is None or len(numbers) < 3 or None in numbers:
                 damaged += 1
                 continue
@@ -98,21 +99,20 @@ def _add_npu_operators(members: dict[str, Any], runs: list[tuple[Any, ...]], sum
     damaged = 0
     for type_, listed in members.items():
         if type_ == "op_type":
-            for name, means in listed.items() if isinstance(listed, dict) else ():
-                for step, mean in enumerate(means if isinstance(means, list) else [], start=1):
+            for name, means in as_object(listed).items():
+                for step, mean in enumerate(as_list(means), start=1):
                     value = _to_number(mean)
                     sums.append(("operator", step, name, None, None, None if value is None else value * 1000, None))
             continue
-        for operators in listed if isinstance(listed, list) else []:
-            for name, detail in operators.items() if isinstance(operators, dict) else ():
-                times = detail.get("op_exe_time") if isinstance(detail, dict) else None
-                shapes = detail.get("op_shape") if isinstance(detail, dict) else None
-                for step, time in enumerate(times if isinstance(times, list) else [], start=1):
+        for operators in as_list(listed):
+            for name, detail in as_object(operators).items():
+                times, shapes = (as_list(as_object(detail).get(key)) for key in ("op_exe_time", "op_shape"))
+                for step, time in enumerate(times, start=1):
                     value = _to_number(time)
                     if value is None:
                         damaged += 1
                         continue
-                    shape = shapes[step - 1] if isinstance(shapes, list) and step <= len(shapes) else None
+                    shape = shapes[step - 1] if step <= len(shapes) else None
                     short = name.rsplit("/", 1)[-1]
                     runs.append(("operator", step, "npu", type_, short, name, value * 1000, json.dumps(shape), None, None))
     return damaged

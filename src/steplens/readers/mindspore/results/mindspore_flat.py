@@ -69,13 +69,12 @@ def sources(path: Path, rank: int | None = None) -> list[Path]:
     return open_folder(path).of_rank(rank)
 
 
-def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | None = None, host: bool = True) -> Trace:
+def read_trace(path: Path, rank: int | None = None, *, host: bool = True) -> Trace:
     """The trace of one rank.
 
     Args:
         path: the directory.
         rank: may be left out where there is only one.
-        clock_offset_ns: Unix time minus the steady clock of the host, for the data pipeline, where something tells it.
         host: whether what the host did is laid beside the times of this folder.
 
     Raises:
@@ -87,7 +86,7 @@ def read_trace(path: Path, rank: int | None = None, *, clock_offset_ns: int | No
     rank = choose_number(path, rank, folder.ranks, several=several, none=none, remedies=remedies)
     health = HealthLog()
     reader = _Reader(folder, rank, health)
-    tables = reader.tables(clock_offset_ns, host=host)
+    tables = reader.tables(host=host)
     if not set(tables) - {"meta"} and "parallel_strategy" not in tables["meta"]["key"]:
         raise nothing_to_read(path, f"results of rank {rank}", health)
     return build_trace(path, tables, health, cpu_is_device=False)
@@ -105,7 +104,7 @@ class _Reader:
         self._info = self._profiler_info()
         self._strategy: dict[str, Any] | None = None
 
-    def tables(self, clock_offset_ns: int | None, *, host: bool) -> dict[str, pl.DataFrame]:
+    def tables(self, *, host: bool) -> dict[str, pl.DataFrame]:
         """All raw tables of the rank that have rows."""
         self._steps()
         self._device_tasks()
@@ -115,7 +114,7 @@ class _Reader:
         self._parallel_strategy()
         self._dynamic_shapes()
         if self._rank in self._folder.data_ranks:
-            self._add_all(minddata.tables(self._folder.path, self._rank, self._health, clock_offset_ns=clock_offset_ns))
+            self._add_all(minddata.tables(self._folder.path, self._rank, self._health))
         if host:
             self._host()
         self._add("source_tables", pl.concat(self._kept) if self._kept else pl.DataFrame())

@@ -20,6 +20,7 @@ from steplens.readers.ascend.prof_directory import device_info, open_prof
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common.event_decoder import EventDecoder
 from steplens.readers.common.json_events import JsonEventFile
+from steplens.readers.common.side_files import as_object
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables
 from steplens.readers.mindspore.folders import list_children, nothing_to_read
@@ -233,8 +234,7 @@ def _step_tables(paths: list[Path], device: int, offset_ns: int, health: HealthL
     reduces: dict[tuple[int, int, int], tuple[int | None, int | None]] = {}
     for path, event in _read_events(paths, health):
         name = _match_timeline(path)
-        arguments = event.get("args")
-        arguments = arguments if isinstance(arguments, dict) else {}
+        arguments = as_object(event.get("args"))
         model = int(name[3]) if name else 0
         if matched := _ITERATION.match(event["name"]):
             number = arguments.get("Iteration ID")

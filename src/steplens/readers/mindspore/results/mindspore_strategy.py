@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common import json_text
+from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.common.trace_rows import as_text
 from steplens.readers.mindspore.minddata_cpu import json_object
 from steplens.trace.health import COMMUNICATION_VOLUME, INFO, WARNING, HealthLog
@@ -52,11 +53,9 @@ def read_strategy(path: Path, health: HealthLog) -> tuple[dict[str, Any], pl.Dat
     job = _job_values(file.get("config"))
     if not job:
         health.add("damaged_side_file", WARNING, 1, f"{path.name} names no parallel strategy", COMMUNICATION_VOLUME)
-    graph = file.get("graph")
-    nodes = graph.get("node") if isinstance(graph, dict) else None
     rows = []
     nameless = long = 0
-    for node in nodes if isinstance(nodes, list) else []:
+    for node in as_list(as_object(file.get("graph")).get("node")):
         if not isinstance(node, dict) or not _member_text(node, "name") or not _member_text(node, "fullName"):
             nameless += 1
             continue
@@ -73,12 +72,10 @@ def read_strategy(path: Path, health: HealthLog) -> tuple[dict[str, Any], pl.Dat
 
 
 def _job_values(config: Any) -> dict[str, Any]:
-    config = config if isinstance(config, dict) else {}
+    config = as_object(config)
     devices: dict[str, list[int]] = {}
-    stages = config.get("stageDevices")
-    for number, stage in enumerate(stages if isinstance(stages, list) else []):
-        dims = stage.get("dim") if isinstance(stage, dict) else None
-        sizes = [str(dim.get("size", "")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
+    for number, stage in enumerate(as_list(config.get("stageDevices"))):
+        sizes = [str(dim.get("size", "")) for dim in as_list(as_object(stage).get("dim")) if isinstance(dim, dict)]
         devices[str(number)] = [int(size) for size in sizes if size.isascii() and size.isdigit() and len(size) < 10]
     job_values: dict[str, Any] = {"stage_devices": devices} if devices else {}
     if isinstance(config.get("parallelType"), str):
@@ -93,8 +90,7 @@ def _operator_row(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
     attributes: dict[str, str] = {}
     strategy: dict[str, str] = {}
     dropped = 0
-    listed = node.get("attribute")
-    for attribute in listed if isinstance(listed, list) else []:
+    for attribute in as_list(node.get("attribute")):
         if not isinstance(attribute, dict) or not _member_text(attribute, "name"):
             continue
         value = json.dumps(_typed_value(attribute.get("value"), 0), ensure_ascii=False)
@@ -105,8 +101,7 @@ def _operator_row(node: dict[str, Any]) -> tuple[tuple[str, ...], int]:
         attributes[name] = value
         if name in _STRATEGY:
             strategy[name] = value
-    inputs = node.get("input")
-    input_names = [_member_text(item, "name") for item in (inputs if isinstance(inputs, list) else []) if isinstance(item, dict)]
+    input_names = [_member_text(item, "name") for item in as_list(node.get("input")) if isinstance(item, dict)]
     instance = _member_text(node, "instanceName")
     kind, shape = _output_type_and_shape(node.get("outputType"), 0)
     return (
@@ -166,9 +161,8 @@ def _output_type_and_shape(value: Any, depth: int) -> tuple[str, list[Any]]:
         return "", []
     tensor, sequence = value.get("tensorType"), value.get("sequenceType")
     if isinstance(tensor, dict):
-        shape = tensor.get("shape")
-        dims = shape.get("dim") if isinstance(shape, dict) else None
-        sizes = [str(dim.get("size")) for dim in (dims if isinstance(dims, list) else []) if isinstance(dim, dict)]
+        dims = as_list(as_object(tensor.get("shape")).get("dim"))
+        sizes = [str(dim.get("size")) for dim in dims if isinstance(dim, dict)]
         return _member_text(tensor, "elemType"), [int(size) if _NUMBER.match(size) else size for size in sizes]
     if isinstance(sequence, dict) and isinstance(sequence.get("elemTypes"), list):
         parts = [_output_type_and_shape(item, depth + 1) for item in sequence["elemTypes"]]

@@ -395,9 +395,9 @@ def _describe_span(span: tuple[int, int] | None) -> str:
 
 
 def _window_folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, int], Path]]:
-    named = ((kind.match(child.name), child) for child in list_children(raw))
+    matches = ((kind.match(child.name), child) for child in list_children(raw))
     return sorted(
-        ((int(name[1]), int(name[2])), child) for name, child in named if name and child.is_dir() and not child.is_symlink()
+        ((int(name[1]), int(name[2])), child) for name, child in matches if name and child.is_dir() and not child.is_symlink()
     )
 
 
