@@ -67,17 +67,11 @@ def export_commands(prof: Path, exports: Sequence[str], *, communication: bool, 
         also_database: whether the text export makes the database along the way.
     """
     output = f"--output={prof}"
-    text, database = TEXT in exports, DATABASE in exports
-    commands = []
-    if text:
-        commands.append(["--export=on", output])
-        if communication:
-            commands.append(["--analyze=on", output])
-    if database and not (text and also_database):
-        commands.append(["--export=on", "--type=db", output])
-        if communication:
-            commands.append(["--analyze=on", "--type=db", output])
-    return commands
+    actions = ("--export=on", *(("--analyze=on",) if communication else ()))
+    types: list[list[str]] = [[]] if TEXT in exports else []
+    if DATABASE in exports and not (types and also_database):
+        types.append(["--type=db"])
+    return [[action, *type_, output] for type_ in types for action in actions]
 
 
 def export_device_data(run_directory: Path, prof: Path, exports: Sequence[str], *, communication: bool = True) -> Export:

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.formats.ascend_database import (
-    ANALYSIS_TABLES,
-    BANDWIDTH_COLUMNS,
-    BANDWIDTH_TABLE,
-    MATRIX_COLUMNS,
-    MATRIX_TABLE,
-    STEP_TABLE,
-    TIME_TABLE,
-)
+from steplens.formats import ascend_database as formats
 from steplens.formats.ascend_results import COLLECTIVE, OPERATION_TIMES, POINT_TO_POINT
 from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, SELECTION
 from steplens.readers.ascend.database.cann_names import report_unread
@@ -48,7 +40,7 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         InputError: the file is no database.
     """
     with SqliteFile(path, health) as database:
-        report_unread(database, ANALYSIS_TABLES)
+        report_unread(database, formats.ANALYSIS_TABLES)
         tables = {
             "communication_times": _operation_times(database),
             "communication_bandwidth": _transport_bandwidth(database),
@@ -79,14 +71,13 @@ def _read_operation_rows(database: SqliteFile, table: str, numbers: tuple[str, .
 
 
 def _operation_times(database: SqliteFile) -> pl.DataFrame:
-    frame = _read_operation_rows(database, TIME_TABLE, tuple(f"{part}_time" for part in OPERATION_TIMES), ("start_timestamp",))
+    frame = _read_operation_rows(
+        database, formats.TIME_TABLE, tuple(f"{part}_time" for part in OPERATION_TIMES), ("start_timestamp",)
+    )
     if not frame.height:
         return frame
     return frame.select(
-        "name",
-        "group",
-        "kind",
-        "step",
+        *("name", "group", "kind", "step"),
         start_ns=text_ns(frame["start_timestamp"].fill_null("")),
         **{f"{part}_ms": f"{part}_time" for part in OPERATION_TIMES},
     )
@@ -102,17 +93,17 @@ def elapsed_sums(times: pl.DataFrame) -> pl.DataFrame:
     """
     measured = times.drop_nulls(["step", "elapse_ms"])
     sums = measured.group_by("step").agg(operations=pl.len(), elapse_time=pl.col("elapse_ms").sum()).sort("step")
-    return source_rows(TIME_TABLE, sums, absent=None)
+    return source_rows(formats.TIME_TABLE, sums, absent=None)
 
 
 def _transport_bandwidth(database: SqliteFile) -> pl.DataFrame:
-    frame = _read_operation_rows(database, BANDWIDTH_TABLE, tuple(BANDWIDTH_COLUMNS)[1:], ("transport_type",))
+    frame = _read_operation_rows(database, formats.BANDWIDTH_TABLE, tuple(formats.BANDWIDTH_COLUMNS)[1:], ("transport_type",))
     if not frame.height:
         return frame
     # a transport without packets has one row of zeros
     used = (pl.col("count").fill_null(0) != 0) | (pl.col("package_size").fill_null(0) != 0)
     columns = {
-        **{ours: pl.col(column) for column, ours in BANDWIDTH_COLUMNS.items()},
+        **{ours: pl.col(column) for column, ours in formats.BANDWIDTH_COLUMNS.items()},
         "transport": pl.col("transport_type").cast(NAME),
         "package_mb": pl.when(used).then("package_size"),
         "count": pl.col("count").cast(pl.Int64, strict=False),
@@ -122,26 +113,24 @@ def _transport_bandwidth(database: SqliteFile) -> pl.DataFrame:
 
 def _communication_matrix(database: SqliteFile) -> pl.DataFrame:
     texts = ("src_rank", "dst_rank", "transport_type", "op_name")
-    frame = _read_operation_rows(database, MATRIX_TABLE, tuple(MATRIX_COLUMNS)[1:], texts)
+    frame = _read_operation_rows(database, formats.MATRIX_TABLE, tuple(formats.MATRIX_COLUMNS)[1:], texts)
     if not frame.height:
         return frame
     name = pl.col("hccl_op_name")
     return frame.select(
-        "group",
-        "kind",
-        "step",
+        *("group", "kind", "step"),
         name=name.str.replace(SELECTION, "").cast(NAME),
         selection=name.str.extract(SELECTION).cast(NAME),
         op_name=pl.when(pl.col("op_name") != "").then("op_name").cast(NAME),
         source=pl.col("src_rank").cast(pl.Int32, strict=False),
         destination=pl.col("dst_rank").cast(pl.Int32, strict=False),
-        **{ours: pl.col(column) for column, ours in MATRIX_COLUMNS.items() if ours != "transport"},
+        **{ours: pl.col(column) for column, ours in formats.MATRIX_COLUMNS.items() if ours != "transport"},
         transport=pl.col("transport_type").cast(NAME),
     )
 
 
 def _step_times(database: SqliteFile) -> pl.DataFrame:
     """StepTraceTime as it is, µs; every column, older files have fewer."""
-    names = database.column_names(STEP_TABLE)
-    frame = database.read(STEP_TABLE, {name: pl.String() for name in names})
-    return source_rows(STEP_TABLE, frame, absent=None) if frame.height else frame
+    names = database.column_names(formats.STEP_TABLE)
+    frame = database.read(formats.STEP_TABLE, {name: pl.String() for name in names})
+    return source_rows(formats.STEP_TABLE, frame, absent=None) if frame.height else frame

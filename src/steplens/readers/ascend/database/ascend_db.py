@@ -8,14 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from steplens.common.errors import InputError
-from steplens.formats.ascend_database import (
-    ANALYSIS_DATABASE,
-    CANN_TABLES,
-    DEVICE_TABLES,
-    FRAMEWORK_TABLES,
-    PROFILER_DATABASE,
-    PYTORCH_TABLES,
-)
+from steplens.formats import ascend_database as formats
+from steplens.formats.ascend_database import ANALYSIS_DATABASE, CANN_TABLES, FRAMEWORK_TABLES, PROFILER_DATABASE
 from steplens.readers.ascend import conflicts
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
@@ -114,7 +108,8 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
             raise InputError(path, "is a database of something else", "Give ascend_pytorch_profiler_<rank>.db")
         with_device = any(table in database for table in ("TASK", "CANN_API", "NPU_INFO"))
         with_framework = any(table in database for table in FRAMEWORK_TABLES)
-        expected = [*(PYTORCH_TABLES if with_framework else ()), *(DEVICE_TABLES if with_device else ("STRING_IDS",))]
+        of_device = formats.DEVICE_TABLES if with_device else ("STRING_IDS",)
+        expected = [*(formats.PYTORCH_TABLES if with_framework else ()), *of_device]
         database.load_names(layout, dict.fromkeys(expected), cann_samples.TABLES)
         device = cann_tables(database)
         framework = framework_db.framework_tables(database)

@@ -88,7 +88,7 @@ class Texts:
         result: pl.Series = texts.gather(pl.Series(places, dtype=pl.Int64).set(pl.Series(unknown), None)).alias(column.name)
         return result
 
-    def named(self, column: pl.Series) -> pl.Series:
+    def names_of(self, column: pl.Series) -> pl.Series:
         """Like ``of``, with "N/A" for what has no text."""
         names: pl.Series = self.of(column).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME)
         return names
@@ -206,7 +206,7 @@ class ProfilerDatabase(SqliteFile):
             self.health.add("impossible_times", ERROR, frame.height - possible.height, message, unsafe)
         return possible
 
-    def ranges(self, table: str, unsafe: str, frame: pl.DataFrame | None = None) -> pl.DataFrame:
+    def valid_ranges(self, table: str, unsafe: str, frame: pl.DataFrame | None = None) -> pl.DataFrame:
         """The rows of a table with a start and an end, the end not before the start; health counts the others."""
         rows = self.whole_table(table) if frame is None else frame
         possible = self.in_time(rows, ["startNs", "endNs"], table, unsafe)
