@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.common.errors import InputError
 from steplens.formats import ascend_database as formats
 from steplens.formats.ascend_results import COLLECTIVE, OPERATION_TIMES, POINT_TO_POINT
 from steplens.formats.ascend_terms import POINT_TO_POINT_OPERATIONS, SELECTION
@@ -13,7 +14,7 @@ from steplens.readers.ascend.database.cann_names import report_unread
 from steplens.readers.common.microseconds import text_ns, with_possible_times
 from steplens.readers.common.sqlite_file import SqliteFile
 from steplens.readers.common.trace_rows import source_rows
-from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, HealthLog
+from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, WARNING, HealthLog
 from steplens.trace.schema import NAME
 
 #: what a duration that cannot be makes unsafe
@@ -52,13 +53,22 @@ def read_analysis(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     return {name: frame for name, frame in tables.items() if frame.height}
 
 
+def read_analysis_beside(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
+    """What ``read_analysis`` gives for a file beside other results: without it these are still read, and health says so."""
+    try:
+        return read_analysis(path, health)
+    except InputError as error:
+        message = f"{path.name} {error.problem}, so what it measured of communication is missing"
+        health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
+        return {}
+
+
 def _read_operation_rows(database: SqliteFile, table: str, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> pl.DataFrame:
     columns = {**_KEYS, **dict.fromkeys(texts, pl.String()), **dict.fromkeys(numbers, pl.Float64())}
-    frame = database.read(table, columns)
+    frame = database.complete(table, columns, **columns)
     if not frame.height:
         return pl.DataFrame()
-    missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in columns.items() if name not in frame.columns]
-    frame = frame.with_columns(missing).filter(~pl.col("hccl_op_name").str.contains(_TOTAL).fill_null(True))
+    frame = frame.filter(~pl.col("hccl_op_name").str.contains(_TOTAL).fill_null(True))
     by_name = (
         pl.when(pl.col("hccl_op_name").str.contains(_POINT_TO_POINT)).then(pl.lit(POINT_TO_POINT)).otherwise(pl.lit(COLLECTIVE))
     )

@@ -13,7 +13,7 @@ from steplens.formats.ascend_database import ANALYSIS_DATABASE, CANN_TABLES, FRA
 from steplens.readers.ascend import conflicts
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
-from steplens.readers.ascend.database.analysis_db import read_analysis
+from steplens.readers.ascend.database.analysis_db import read_analysis_beside
 from steplens.readers.ascend.database.cann_db import cann_tables
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase
 from steplens.readers.ascend.prof_directory import device_info, find_prof
@@ -84,11 +84,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     tables = read_database(databases[0], health)
     analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
-        try:
-            _append_tables(tables, read_analysis(analysis, health))
-        except InputError as error:
-            message = f"{analysis.name} {error.problem}, so what it measured of communication is missing"
-            health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
+        _append_tables(tables, read_analysis_beside(analysis, health))
     tables["meta"] = _meta_table(tables.get("meta"), databases[0], run_directory, health)
     if not analysis.is_file() and "communication" in tables and options_in_meta(tables["meta"]).level in ("Level1", "Level2"):
         message = f"{ANALYSIS_DATABASE} is missing: waits and sizes of communication operations are unknown"

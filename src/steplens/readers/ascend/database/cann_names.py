@@ -221,17 +221,11 @@ def _of_table(database: SqliteFile, table: str, layout: str) -> list[str]:
     current = columns(layout)
     numbers = set(columns(" ".join(word for word in layout.split() if not word.endswith("*"))))
     present = database.column_names(table)
-    differences = []
     lacks = [column for column in current if column not in present]
     besides = [column for column in present if column not in current]
     as_text = [column.name for column in database.tables[table] if column.name in numbers and column.declared == "TEXT"]
-    if lacks:
-        differences.append(f"{table} lacks {', '.join(lacks)}")
-    if besides:
-        differences.append(f"{table} has also {', '.join(besides[:20])}")
-    if as_text:
-        differences.append(f"{table} has {', '.join(as_text)} as text")
-    return differences
+    parts = (("lacks", lacks, ""), ("has also", besides[:20], ""), ("has", as_text, " as text"))
+    return [f"{table} {verb} {', '.join(names)}{end}" for verb, names, end in parts if names]
 
 
 def report_unread(database: SqliteFile, read: Iterable[str]) -> None:

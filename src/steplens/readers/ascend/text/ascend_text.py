@@ -20,7 +20,7 @@ from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.ascend.ascend_communication import operation_name, read_communication, read_communication_matrix
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
-from steplens.readers.ascend.database.analysis_db import elapsed_sums, read_analysis
+from steplens.readers.ascend.database.analysis_db import elapsed_sums, read_analysis_beside
 from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
@@ -152,12 +152,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
 
 def _add_analysis(tables: dict[str, pl.DataFrame], path: Path, health: HealthLog) -> None:
     """Add what analysis.db has and the text files have not, and beside theirs its times of steps and collectives, as a check."""
-    try:
-        analysis_tables = read_analysis(path, health)
-    except InputError as error:
-        message = f"{path.name} {error.problem}, so what it measured of communication is missing"
-        health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
-        return
+    analysis_tables = read_analysis_beside(path, health)
     add_rows(tables, "source_tables", analysis_tables.pop("source_tables", pl.DataFrame()))
     if "communication_times" in analysis_tables and "communication_times" in tables:
         add_rows(tables, "source_tables", elapsed_sums(analysis_tables["communication_times"]))

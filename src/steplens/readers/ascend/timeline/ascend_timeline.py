@@ -180,26 +180,18 @@ class _Timeline:
         frames["others"] = self._own_pids(self._event_frame(self._lanes.get("", [])))
         frames["forward"], frames["backward"] = self._arrow_ends(FORWARD_BACKWARD)
         host = (trace_view.PYTHON_PROCESS, *_CALLS)
-        names = [
-            (pid, tid, name)
-            for (pid, tid), name in self._columns.thread_names.items()
-            if self._columns.process_names.get(pid) in host
-        ]
+        processes = self._columns.process_names
+        names = [(*thread, name) for thread, name in self._columns.thread_names.items() if processes.get(thread[0]) in host]
         threads = pl.DataFrame(names, schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String}, orient="row")
         frames["threads"] = self._own_pids(threads).unique(["pid", "tid"], maintain_order=True).sort("pid", "tid")
         return frames
 
     def device(self) -> DeviceEvents:
         """Events of the devices, and the arrows that end there."""
-        groups = {
-            key: name
-            for key, name in self._columns.thread_names.items()
-            if key[0] in self.devices and trace_view.GROUP_PREFIX.strip() in name
-        }
-        numbered = {
-            key: re.fullmatch(rf"{trace_view.PLANE_PREFIX}(\d{{1,9}})", name) for key, name in self._columns.thread_names.items()
-        }
-        planes = {key: int(number[1]) for key, number in numbered.items() if key[0] in self.devices and number}
+        lanes = {key: name for key, name in self._columns.thread_names.items() if key[0] in self.devices}
+        groups = {key: name for key, name in lanes.items() if trace_view.GROUP_PREFIX.strip() in name}
+        numbered = {key: re.fullmatch(rf"{trace_view.PLANE_PREFIX}(\d{{1,9}})", name) for key, name in lanes.items()}
+        planes = {key: int(number[1]) for key, number in numbered.items() if number}
         starts, ends = self._arrow_ends(trace_view.HOST_TO_DEVICE)
         return DeviceEvents(
             hardware=self._on_device(trace_view.HARDWARE),
