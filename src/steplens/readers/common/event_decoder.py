@@ -133,8 +133,8 @@ def event_decoders(
         other_phases: phases of the format that are not used, and do not make an event unreadable.
         float_hook: see ``Decoder``.
     """
-    others = (
+    unused = (
         msgspec.defstruct(f"Other{number}", [], gc=False, tag_field="ph", tag=phase) for number, phase in enumerate(other_phases)
     )
-    event: Any = functools.reduce(operator.or_, (*kinds, *others))
+    event: Any = functools.reduce(operator.or_, (*kinds, *unused))
     return Decoder(list[event], float_hook=float_hook), Decoder(event, float_hook=float_hook)

@@ -78,9 +78,9 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if not databases:
         raise InputError(output_folder, *_nothing_to_read(output_folder))
     if len(databases) > 1:
-        first, *others = (path.name for path in databases)
-        message = f"{first} was read, others were not ({', '.join(others)})"
-        health.add("several_databases", WARNING, len(others), message)
+        read_name, *unread_names = (path.name for path in databases)
+        message = f"{read_name} was read, others were not ({', '.join(unread_names)})"
+        health.add("several_databases", WARNING, len(unread_names), message)
     tables = read_database(databases[0], health)
     analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
