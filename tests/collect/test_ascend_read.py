@@ -98,7 +98,7 @@ def test_host_and_device_become_one_trace(recorded, look):
     calls = operators(look, recorded)
     assert len(calls) == 4  # two layers, two steps
     export(recorded, calls)
-    trace = detect.load_trace(recorded)
+    trace = detect.load(detect.find_one(recorded))
     kernels = trace.kernels.sort("start_ns")
     assert kernels["name"].cast(pl.String).unique().to_list() == ["MatMulV3"]
     assert kernels["core"].cast(pl.String).unique().to_list() == ["AI_CORE"]
@@ -139,7 +139,7 @@ def test_results_whose_device_data_was_simplified_away_are_read(recorded, look):
     assert done.ok
     # data simplification kept what nothing here could export again
     assert (prof / "mindstudio_profiler_output").is_dir()
-    before = detect.load_trace(recorded)
+    before = detect.load(detect.find_one(recorded))
     shutil.rmtree(prof / "mindstudio_profiler_output")
     found = detect.find_one(recorded)
     assert found.reader is ascend_text.READER
@@ -156,7 +156,7 @@ def test_results_whose_device_data_was_simplified_away_are_read(recorded, look):
 
 def test_device_data_that_is_not_exported(recorded):
     """The CPU's work must not pass for that of the NPU."""
-    trace = detect.load_trace(recorded)
+    trace = detect.load(detect.find_one(recorded))
     assert trace.ops.height
     assert trace.kernels is None
     health = {row["check"]: row for row in trace.health.iter_rows(named=True)}
@@ -168,9 +168,9 @@ def test_device_data_that_is_not_exported(recorded):
 
 
 def test_exporting_later_makes_the_cached_trace_stale(recorded, look):
-    assert detect.load_trace(recorded).kernels is None
+    assert detect.load(detect.find_one(recorded)).kernels is None
     export(recorded, operators(look, recorded))
-    assert detect.load_trace(recorded).kernels.height == 4
+    assert detect.load(detect.find_one(recorded)).kernels.height == 4
 
 
 def test_a_run_without_device_data_is_that_of_the_host_alone(monkeypatch, tmp_path, train, look):
@@ -180,7 +180,7 @@ def test_a_run_without_device_data_is_that_of_the_host_alone(monkeypatch, tmp_pa
     with profile(activities=NPU, on_trace_ready=tensorboard_trace_handler("out", analyse_flag=False)):
         train(2)
     (run,) = look.runs("out")
-    trace = detect.load_trace(run)
+    trace = detect.load(detect.find_one(run))
     assert trace.kernels is None
     found = trace.health.filter(pl.col("check") == "device_data_missing")
     assert found.height == 1

@@ -245,7 +245,7 @@ def store(folder: Path) -> list[Seed]:
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trace.json").write_bytes(kineto_text())
-    detect.load_trace(folder / "trace.json")
+    detect.load(detect.find_one(folder / "trace.json"))
     files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
     return [Seed(files, tuple(name for name in files if name != "trace.json"))]
 

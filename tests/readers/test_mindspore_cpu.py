@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from steplens.common.errors import InputError
-from steplens.readers.common.milliseconds import ms_text_ns
+from steplens.readers.common.microseconds import ms_text_ns
 from steplens.readers.mindspore.results import mindspore_flat
 from steplens.readers.mindspore.windows.mindspore_cpu import read_launches, read_shapes
 from steplens.trace.health import HealthLog

@@ -140,12 +140,3 @@ def find_one(path: Path) -> AnyCapture:
     if len(itself) != 1:
         raise InputError(path, f"holds {len(captures)} traces, one is wanted here", "Give one of its run directories")
     return itself[0]
-
-
-def load_trace(path: Path) -> Trace:
-    """The trace of one run directory or trace file.
-
-    Raises:
-        InputError: the path does not exist, is of no known format, or holds none or several traces.
-    """
-    return load(find_one(path))

@@ -40,11 +40,7 @@ def load_all(
     loaded: dict[int, Trace | InputError] = {}
     at_once = len(every) >= _MANY and not any(map(is_kept, (every[0], every[-1])))
     tasks = SharedTasks(
-        len(every),
-        "steplens.readers.many",
-        os.fsdecode(top),
-        at_once=at_once,
-        most_workers=partial(_most_processes, every),
+        len(every), "steplens.readers.many", os.fsdecode(top), at_once=at_once, most_workers=partial(_most_processes, every)
     )
 
     def load_numbered(number: int) -> None:

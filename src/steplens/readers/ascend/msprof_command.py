@@ -67,17 +67,11 @@ def export_commands(prof: Path, exports: Sequence[str], *, communication: bool, 
         also_database: whether the text export makes the database along the way.
     """
     output = f"--output={prof}"
-    text, database = TEXT in exports, DATABASE in exports
-    commands = []
-    if text:
-        commands.append(["--export=on", output])
-        if communication:
-            commands.append(["--analyze=on", output])
-    if database and not (text and also_database):
-        commands.append(["--export=on", "--type=db", output])
-        if communication:
-            commands.append(["--analyze=on", "--type=db", output])
-    return commands
+    actions = ("--export=on", *(("--analyze=on",) if communication else ()))
+    types: list[list[str]] = [[]] if TEXT in exports else []
+    if DATABASE in exports and not (types and also_database):
+        types.append(["--type=db"])
+    return [[action, *type_, output] for type_ in types for action in actions]
 
 
 def export_device_data(run_directory: Path, prof: Path, exports: Sequence[str], *, communication: bool = True) -> Export:
@@ -124,15 +118,15 @@ def find_msprof() -> tuple[Path, list[str]]:
     Raises:
         InputError: there is none, or it belongs to no CANN installation.
     """
-    found = shutil.which(MSPROF)
-    if found is None:
+    program = shutil.which(MSPROF)
+    if program is None:
         raise InputError(MSPROF, "is not on PATH", "Source CANN's set_env.sh, or export on a machine with CANN")
-    command = Path(found).resolve()
+    command = Path(program).resolve()
     if "tools" not in command.parts:
-        raise InputError(found, "belongs to no CANN installation", "Source CANN's set_env.sh")
+        raise InputError(program, "belongs to no CANN installation", "Source CANN's set_env.sh")
     installation = Path(*command.parts[: command.parts.index("tools")])
     if not (installation / _PROGRAM).is_file():
-        raise InputError(found, f"belongs to no whole CANN installation: {_PROGRAM} is missing", "Source CANN's set_env.sh")
+        raise InputError(program, f"belongs to no whole CANN installation: {_PROGRAM} is missing", "Source CANN's set_env.sh")
     owner = command.stat().st_uid
     if owner not in (0, os.getuid()):
         return command, [f"{command} belongs to user {owner}, neither to root nor to you"]

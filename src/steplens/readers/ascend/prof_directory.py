@@ -20,7 +20,7 @@ from steplens.formats import ascend_capture as capture
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX
 from steplens.readers.common.side_files import as_object, read_json
-from steplens.trace.health import HOST_AGAINST_DEVICE, HealthLog
+from steplens.trace.health import ERROR, HOST_AGAINST_DEVICE, HealthLog
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -128,31 +128,24 @@ def find_prof(run_directory: Path) -> list[ProfDirectory]:
 
 def open_prof(path: Path) -> ProfDirectory:
     """List one ``PROF_*`` directory."""
-    devices = []
-    for child in _list_children(path):
-        number = re.fullmatch(r"device_(\d{1,9})", child.name)
-        if number and child.is_dir():
-            devices.append(int(number[1]))
+    numbered = ((child, re.fullmatch(r"device_(\d{1,9})", child.name)) for child in _list_children(path))
+    devices = [int(number[1]) for child, number in numbered if number and child.is_dir()]
     exported = path / capture.EXPORT_DIRECTORY
     tables = {}
     for kind in capture.CSV_KINDS:
-        files = _newest_slices(exported, kind, "csv") or _newest_slices(
-            exported, capture.OLDER_PREFIXES.get(kind, "") + kind, "csv"
-        )
-        if files:
+        names = (kind, capture.OLDER_PREFIXES.get(kind, "") + kind)
+        if files := next(filter(None, (_newest_slices(exported, name, "csv") for name in names)), None):
             tables[kind] = files
     databases = [*_newest_slices(path, capture.MSPROF, "db"), *_newest_slices(exported, capture.MSPROF, "db")]
-    names = (COMMUNICATION, COMMUNICATION_MATRIX, CANN_ANALYSIS_DATABASE)
-    analysis = {
-        name: path / capture.ANALYSIS_DIRECTORY / name for name in names if _is_file(path / capture.ANALYSIS_DIRECTORY / name)
-    }
+    folder = path / capture.ANALYSIS_DIRECTORY
+    analysis = (COMMUNICATION, COMMUNICATION_MATRIX, CANN_ANALYSIS_DATABASE)
     return ProfDirectory(
         path,
         tuple(sorted(devices)),
         _newest_slices(exported, capture.MSPROF, "json"),
         tables,
         databases[0] if databases else None,
-        analysis,
+        {name: folder / name for name in analysis if _is_file(folder / name)},
     )
 
 
@@ -189,14 +182,11 @@ def find_clock(prof: ProfDirectory | None, info: Mapping[str, Any], first_time: 
     if offset is None:
         offset = _clock_offset(end_info.get("collectionTimeEnd"), end_info.get("MonotonicTimeEnd"))
     if offset is None and first_time is not None:
-        health.add(
-            "no_time_base",
-            "error",
-            1,
+        message = (
             "nothing tells the wall-clock time of the framework's events, so they keep the time since the machine started "
-            "and cannot be joined with the device's",
-            HOST_AGAINST_DEVICE,
+            "and cannot be joined with the device's"
         )
+        health.add("no_time_base", ERROR, 1, message, HOST_AGAINST_DEVICE)
     counter = _counter_clock(prof, start_info, offset)
     if info:
         return counter if start_info.get("syscnt_enable") in (True, "true", "True", "1") else Clock(offset)

@@ -267,13 +267,9 @@ class _Limited:
         self._left -= len(data)
         return data
 
-    def readinto(self, chunk: bytearray) -> int:
+    def readinto(self, chunk: bytearray | memoryview) -> int:
         """Fill ``chunk`` from its start; returns how many bytes there were."""
-        if not isinstance(self._handle, io.BufferedIOBase):
-            data = self.read(len(chunk))
-            chunk[: len(data)] = data
-            return len(data)
-        size = self._handle.readinto(memoryview(chunk)[: self._left])
+        size = _read_into(self._handle, memoryview(chunk)[: self._left])
         self._left -= size
         return size
 
@@ -399,7 +395,7 @@ def next_event(data: bytes) -> int | None:
     return None if matched is None else data.rfind(b"{", 0, matched.end())
 
 
-def _read_into(handle: Source, chunk: bytearray) -> int:
+def _read_into(handle: Source, chunk: bytearray | memoryview) -> int:
     """Fill ``chunk`` from its start; returns how many bytes there were."""
     if isinstance(handle, (io.BufferedIOBase, _Limited)):
         return handle.readinto(chunk)

@@ -1,6 +1,6 @@
-"""Microseconds as text files print them, to integer ns, without a digit lost.
+"""Microseconds, and milliseconds, as text files print them, to integer ns, without a digit lost.
 
-A double near 1.7e15 us (the time since 1970) resolves 0.25 us, so such text never goes through one.
+A double near 1.7e15 us (the time since 1970) resolves 0.25 us, and one near 1.5e8 ms 30 ns, so such text never goes through one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _LIMIT_US = float(_LIMIT_NS // 1000)
 #: a time before 1973 is none since 1970: it counts from a time base that is stored elsewhere
 _RELATIVE_BELOW_NS = 100_000_000_000_000_000
 
-_DECIMAL = r"^([+-]?)(\d{1,16})(?:\.(\d*))?$"
+_MICROSECONDS = r"^([+-]?)(\d{1,16})(?:\.(\d*))?$"
+_MILLISECONDS = r"^()(\d{1,14})(?:\.(\d*))?$"
 
 
 def text_ns(values: pl.Series) -> pl.Series:
@@ -37,7 +38,14 @@ def text_ns(values: pl.Series) -> pl.Series:
     number = values.cast(pl.Float64, strict=False)
     result = float_ns(number)
     large = (number.abs() >= _FLOAT_LIMIT_US).fill_null(False)
-    return result.zip_with(~large, _parse_digits(values)) if large.any() else result
+    return result.zip_with(~large, _null_beyond_limit(_parse_digits(values, _MICROSECONDS, 3))) if large.any() else result
+
+
+def ms_text_ns(values: pl.Series) -> pl.Series:
+    """Decimal text of ms as ns, digit by digit; null for what is no time."""
+    ns = _parse_digits(values.str.strip_chars(), _MILLISECONDS, 6)
+    possible_ns: pl.Series = ns.set(~(ns < _LIMIT_NS // 2), None)
+    return possible_ns
 
 
 def float_ns(values: pl.Series) -> pl.Series:
@@ -84,11 +92,11 @@ def _null_beyond_limit(ns: pl.Series) -> pl.Series:
     return result
 
 
-def _parse_digits(values: pl.Series) -> pl.Series:
-    """Any decimal text, digit by digit; slower."""
-    groups = values.str.extract_groups(_DECIMAL).struct.unnest()
+def _parse_digits(values: pl.Series, pattern: str, digits: int) -> pl.Series:
+    """Any decimal text of a unit with so many digits of ns behind its point, digit by digit; slower."""
+    groups = values.str.extract_groups(pattern).struct.unnest()
     sign, whole_digits, fraction = (groups[name] for name in groups.columns)
-    # four digits behind the point: three are ns, the next one rounds
-    tail = fraction.fill_null("").str.pad_end(4, "0").str.slice(0, 4).cast(pl.Int64, strict=False)
-    ns = whole_digits.cast(pl.Int64, strict=False) * 1000 + (tail + 5) // 10
-    return _null_beyond_limit(pl.select(pl.when(sign == "-").then(-ns).otherwise(ns)).to_series())
+    # the digit behind those of ns rounds
+    tail = fraction.fill_null("").str.pad_end(digits + 1, "0").str.slice(0, digits + 1).cast(pl.Int64, strict=False)
+    ns = whole_digits.cast(pl.Int64, strict=False) * 10**digits + (tail + 5) // 10
+    return pl.select(pl.when(sign == "-").then(-ns).otherwise(ns)).to_series()

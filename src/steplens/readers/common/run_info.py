@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from steplens.common import rundir
-from steplens.readers.common.side_files import read_json
+from steplens.readers.common.side_files import as_object, read_json
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUN_OPTIONS, HealthLog
 from steplens.trace.recorded_options import RecordedOptions, options_of
 
@@ -101,8 +101,12 @@ def world_size_of(metadata: Mapping[str, Any]) -> int | None:
 
 def default_group_size(metadata: Mapping[str, Any]) -> int | None:
     """The number of ranks of the group that all ranks of a job are in."""
-    groups = metadata.get("parallel_group_info")
-    for group in groups.values() if isinstance(groups, dict) else ():
-        if isinstance(group, dict) and group.get("group_name") == "default_group" and isinstance(group.get("global_ranks"), list):
-            return len(group["global_ranks"])
-    return None
+    groups = list_groups(metadata.get("parallel_group_info"))
+    return next((size for _, name, size in groups if name == "default_group"), None)
+
+
+def list_groups(groups: Any) -> Iterator[tuple[str, Any, int]]:
+    """Id, name and number of ranks of each group of ``parallel_group_info``."""
+    for key, group in as_object(groups).items():
+        if isinstance(group, dict) and isinstance(group.get("global_ranks"), list):
+            yield key, group.get("group_name"), len(group["global_ranks"])

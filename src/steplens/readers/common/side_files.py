@@ -1,7 +1,8 @@
-"""Small JSON files beside recorded data, whoever wrote them."""
+"""Small JSON files beside recorded data, whoever wrote them, and findings that steplens wrote into some of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from steplens.common import json_text
 from steplens.trace.health import RUN_OPTIONS, WARNING, HealthLog
 
 _LARGEST_BYTES = 64 << 20
+#: a count of a finding that is larger is damage
+_LARGEST_COUNT = 1 << 62
 
 
 def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
@@ -52,6 +55,16 @@ def as_list(value: Any) -> list[Any]:
 def as_object(value: Any) -> dict[str, Any]:
     """An object of a side file; empty where something else stands in its place."""
     return value if isinstance(value, dict) else {}
+
+
+def add_findings(state: Mapping[str, Any], health: HealthLog) -> None:
+    """Add the findings that were written down while recording, or by the analysis of its windows."""
+    for finding in as_list(state.get("health")):
+        if isinstance(finding, dict):
+            text = {key: str(finding.get(key, "")) for key in ("check", "severity", "message", "unsafe")}
+            count = finding.get("count")
+            count = count if type(count) is int and 0 < count < _LARGEST_COUNT else 1
+            health.add(text["check"], text["severity"], count, text["message"], text["unsafe"])
 
 
 def _as_text(value: Any) -> Any:

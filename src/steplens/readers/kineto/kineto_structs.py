@@ -17,9 +17,8 @@ from msgspec import Raw
 
 from steplens.formats.kineto import COLLECTIVE_MEMBERS, EXTERNAL_ID, MEMORY_MEMBERS, OPERATOR_MEMBERS, PYTHON_MEMBERS
 from steplens.readers.common import json_decoder
-from steplens.readers.common.event_decoder import clean_json_text, one_by_one
+from steplens.readers.common.event_decoder import ArrowEvent, CallEvent, NamedEvent, clean_json_text, event_decoders, one_by_one
 from steplens.readers.common.json_events import Piece
-from steplens.readers.common.trace_events import ArrowEvent, CallEvent, NamedEvent, event_decoders
 
 NO_TEXT = Raw(b"")
 NO_ARGS = Raw(b"null")

@@ -11,9 +11,8 @@ import polars as pl
 from steplens.common import partial, rundir
 from steplens.common.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
-from steplens.readers.common.recorded_findings import add_findings
 from steplens.readers.common.run_info import info_files, read_info, read_metadata
-from steplens.readers.common.side_files import as_list, read_json, report_left_out
+from steplens.readers.common.side_files import add_findings, as_list, read_json, report_left_out
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto

@@ -97,14 +97,16 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
     prof_directories = find_prof(path)
     prof = prof_directories[0] if prof_directories else None
     if len(prof_directories) > 1:
-        first, *others = (directory.path.name for directory in prof_directories)
-        health.add("several_prof", WARNING, len(others), f"{first} was read, other device data was not ({', '.join(others)})")
+        read_name, *unread_names = (directory.path.name for directory in prof_directories)
+        message = f"{read_name} was read, other device data was not ({', '.join(unread_names)})"
+        health.add("several_prof", WARNING, len(unread_names), message)
     if prof is not None and not prof.is_exported:
         prof = _export_if_allowed(path, prof, info, health, allow_msprof)
     folder = path / FRAMEWORK_DIRECTORY
     begin = first_time(folder)
     if begin is None and (prof is None or not prof.is_exported):
-        raise InputError(path, "holds no readable raw data", _export_remedy(prof))
+        remedy = "Record the run again" if prof is None else f"Run `{_export_command(prof)}` where CANN is installed"
+        raise InputError(path, "holds no readable raw data", remedy)
     clock = find_clock(prof, info.values, begin, health)
     only_device = prof.devices[0] if prof is not None and len(prof.devices) == 1 else None
     device: _Tables = {}
@@ -131,10 +133,6 @@ def read(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> _Table
 
 def _export_command(prof: ProfDirectory) -> str:
     return f"{MSPROF} --export=on --output={prof.path}"
-
-
-def _export_remedy(prof: ProfDirectory | None) -> str:
-    return f"Run `{_export_command(prof)}` where CANN is installed" if prof is not None else "Record the run again"
 
 
 def _export_if_allowed(path: Path, prof: ProfDirectory, info: RunInfo, health: HealthLog, allow_msprof: bool) -> ProfDirectory:
@@ -253,14 +251,12 @@ def _add_tables(tables: _Tables, prof: ProfDirectory, kernel_list: Future[_Kerne
         add_rows(tables, "memory", *(read_kind(slices[kind], health) for kind, read_kind in readers.items() if kind in slices))
     if OPERATOR_MEMORY in slices and "allocations" not in tables:
         tables["allocations"] = ascend_csv.read_operator_memory(slices[OPERATOR_MEMORY], health)
-    if MODULE_MEMORY in slices and not _has_group(tables.get("counters"), MODULE_MEMORY):
+    counters = tables.get("counters")
+    has_modules = counters is not None and bool((counters["group"].cast(pl.String) == MODULE_MEMORY).any())
+    if MODULE_MEMORY in slices and not has_modules:
         add_rows(tables, "counters", ascend_csv.read_npu_module_mem(slices[MODULE_MEMORY], health))
     handed_on = (reader(slices[kind], health) for kind, reader in ascend_csv.SOURCE_TABLES.items() if kind in slices)
     add_rows(tables, "source_tables", *handed_on)
-
-
-def _has_group(counters: pl.DataFrame | None, group: str) -> bool:
-    return counters is not None and bool((counters["group"].cast(pl.String) == group).any())
 
 
 def _add_communication(tables: _Tables, prof: ProfDirectory, health: HealthLog) -> None:

@@ -9,18 +9,12 @@ import polars as pl
 
 from steplens.common.errors import InputError
 from steplens.common.options import DETAILED_LEVELS
-from steplens.formats.ascend_database import (
-    ANALYSIS_DATABASE,
-    CANN_TABLES,
-    DEVICE_TABLES,
-    FRAMEWORK_TABLES,
-    PROFILER_DATABASE,
-    PYTORCH_TABLES,
-)
+from steplens.formats import ascend_database as formats
+from steplens.formats.ascend_database import ANALYSIS_DATABASE, CANN_TABLES, FRAMEWORK_TABLES, PROFILER_DATABASE
 from steplens.readers.ascend import conflicts
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
-from steplens.readers.ascend.database.analysis_db import read_analysis
+from steplens.readers.ascend.database.analysis_db import read_analysis_beside
 from steplens.readers.ascend.database.cann_db import cann_tables
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase
 from steplens.readers.ascend.prof_directory import device_info, find_prof
@@ -85,17 +79,13 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     if not databases:
         raise InputError(output_folder, *_nothing_to_read(output_folder))
     if len(databases) > 1:
-        first, *others = (path.name for path in databases)
-        message = f"{first} was read, others were not ({', '.join(others)})"
-        health.add("several_databases", WARNING, len(others), message)
+        read_name, *unread_names = (path.name for path in databases)
+        message = f"{read_name} was read, others were not ({', '.join(unread_names)})"
+        health.add("several_databases", WARNING, len(unread_names), message)
     tables = read_database(databases[0], health)
     analysis = output_folder / ANALYSIS_DATABASE
     if analysis.is_file():
-        try:
-            _append_tables(tables, read_analysis(analysis, health))
-        except InputError as error:
-            message = f"{analysis.name} {error.problem}, so what it measured of communication is missing"
-            health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
+        _append_tables(tables, read_analysis_beside(analysis, health))
     tables["meta"] = _meta_table(tables.get("meta"), databases[0], run_directory, health)
     if not analysis.is_file() and "communication" in tables and options_in_meta(tables["meta"]).level in DETAILED_LEVELS:
         message = f"{ANALYSIS_DATABASE} is missing: waits and sizes of communication operations are unknown"
@@ -115,7 +105,8 @@ def read_database(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
             raise InputError(path, "is a database of something else", "Give ascend_pytorch_profiler_<rank>.db")
         with_device = any(table in database for table in ("TASK", "CANN_API", "NPU_INFO"))
         with_framework = any(table in database for table in FRAMEWORK_TABLES)
-        expected = [*(PYTORCH_TABLES if with_framework else ()), *(DEVICE_TABLES if with_device else ("STRING_IDS",))]
+        of_device = formats.DEVICE_TABLES if with_device else ("STRING_IDS",)
+        expected = [*(formats.PYTORCH_TABLES if with_framework else ()), *of_device]
         database.load_names(layout, dict.fromkeys(expected), cann_samples.TABLES)
         device = cann_tables(database)
         framework = framework_db.framework_tables(database)

@@ -79,11 +79,11 @@ def cann_tables(database: ProfilerDatabase) -> dict[str, pl.DataFrame]:
 
 def _read_api_calls(database: ProfilerDatabase) -> pl.DataFrame:
     """``api``, and ``launches``: how fit a call is to be the one that launched a task, 0 is best."""
-    calls, texts = database.ranges("CANN_API", RUNTIME_CALLS), database.texts
+    calls, texts = database.valid_ranges("CANN_API", RUNTIME_CALLS), database.texts
     layer = database.enums.of("ENUM_API_TYPE", calls["type"]).cast(pl.String).replace(OLDER_LAYERS)
     is_launch = pl.col("name").is_in(texts.ids_of(LAUNCH))
     frame = calls.with_columns(layer=layer).select(
-        name=texts.named(calls["name"]),
+        name=texts.names_of(calls["name"]),
         layer=pl.col("layer").cast(NAME),
         start_ns="startNs",
         end_ns="endNs",
@@ -93,7 +93,7 @@ def _read_api_calls(database: ProfilerDatabase) -> pl.DataFrame:
         .then(pl.when(is_launch).then(0).otherwise(1))
         .otherwise(pl.when(pl.col("layer") == ACL).then(2).otherwise(3)),
     )
-    system = database.ranges("OSRT_API", RUNTIME_CALLS)
+    system = database.valid_ranges("OSRT_API", RUNTIME_CALLS)
     if system.height:
         layer = pl.lit(OS_LAYER, dtype=NAME)
         rows = system.select(

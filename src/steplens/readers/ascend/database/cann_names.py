@@ -88,7 +88,7 @@ class Texts:
         result: pl.Series = texts.gather(pl.Series(places, dtype=pl.Int64).set(pl.Series(unknown), None)).alias(column.name)
         return result
 
-    def named(self, column: pl.Series) -> pl.Series:
+    def names_of(self, column: pl.Series) -> pl.Series:
         """Like ``of``, with "N/A" for what has no text."""
         names: pl.Series = self.of(column).cast(pl.String).fill_null(NOT_AVAILABLE).cast(NAME)
         return names
@@ -206,7 +206,7 @@ class ProfilerDatabase(SqliteFile):
             self.health.add("impossible_times", ERROR, frame.height - possible.height, message, unsafe)
         return possible
 
-    def ranges(self, table: str, unsafe: str, frame: pl.DataFrame | None = None) -> pl.DataFrame:
+    def valid_ranges(self, table: str, unsafe: str, frame: pl.DataFrame | None = None) -> pl.DataFrame:
         """The rows of a table with a start and an end, the end not before the start; health counts the others."""
         rows = self.whole_table(table) if frame is None else frame
         possible = self.in_time(rows, ["startNs", "endNs"], table, unsafe)
@@ -221,17 +221,11 @@ def _of_table(database: SqliteFile, table: str, layout: str) -> list[str]:
     current = columns(layout)
     numbers = set(columns(" ".join(word for word in layout.split() if not word.endswith("*"))))
     present = database.column_names(table)
-    differences = []
     lacks = [column for column in current if column not in present]
     besides = [column for column in present if column not in current]
     as_text = [column.name for column in database.tables[table] if column.name in numbers and column.declared == "TEXT"]
-    if lacks:
-        differences.append(f"{table} lacks {', '.join(lacks)}")
-    if besides:
-        differences.append(f"{table} has also {', '.join(besides[:20])}")
-    if as_text:
-        differences.append(f"{table} has {', '.join(as_text)} as text")
-    return differences
+    parts = (("lacks", lacks, ""), ("has also", besides[:20], ""), ("has", as_text, " as text"))
+    return [f"{table} {verb} {', '.join(names)}{end}" for verb, names, end in parts if names]
 
 
 def report_unread(database: SqliteFile, read: Iterable[str]) -> None:

@@ -137,16 +137,11 @@ def _pair_allocations(events: pl.DataFrame) -> pl.DataFrame:
         ordered.with_columns(**{f"release_{column}": value for column, value in after.items()})
         .filter(pl.col("bytes") > 0)
         .select(
+            *("bytes", "release_allocated", "release_reserved", "device_type", "device", "component"),
             name=(pl.lit(CANN_PREFIX) + pl.col("name").cast(pl.String).fill_null("")).cast(NAME),
-            bytes="bytes",
             allocation_ns="time_ns",
             release_ns="release_time_ns",
             allocation_allocated="allocated",
             allocation_reserved="reserved",
-            release_allocated="release_allocated",
-            release_reserved="release_reserved",
-            device_type="device_type",
-            device="device",
-            component="component",
         )
     )

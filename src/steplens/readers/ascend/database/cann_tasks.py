@@ -11,6 +11,7 @@ from steplens.formats.ascend_terms import ELEMENT_BYTES, HCCL_OPERATIONS, NO_NUM
 from steplens.formats.trace_view import COMMUNICATING
 from steplens.readers.ascend.ascend_communication import operation_kind
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase
+from steplens.readers.common.run_info import list_groups
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, COMMUNICATION_CORES, PART_CORES, PART_NAME
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_DETAILS, KERNEL_TIMES, WARNING
 from steplens.trace.schema import CORE_CPU, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER, NAME
@@ -33,7 +34,7 @@ _OPERATION_COLUMNS = (
 
 def read_tasks(database: ProfilerDatabase) -> pl.DataFrame:
     """TASK: rows with a start and an end."""
-    tasks = database.ranges("TASK", KERNEL_TIMES)
+    tasks = database.valid_ranges("TASK", KERNEL_TIMES)
     repeated = int(tasks["globalTaskId"].drop_nulls().is_duplicated().sum())
     if repeated:
         message = "tasks share an id, so that their details may be those of another one"
@@ -88,10 +89,10 @@ def kernels(database: ProfilerDatabase, tasks: pl.DataFrame, inner: pl.DataFrame
     )
     operation = database.enums.of("ENUM_MEMCPY_OPERATION", frame["copy_memcpyOperation"])
     return frame.select(
-        name=texts.named(frame["name_id"]),
+        name=texts.names_of(frame["name_id"]),
         type=pl.select(pl.coalesce(operation, texts.of(frame["type_id"]))).to_series(),
         kind="kind",
-        core=texts.named(frame["core_id"]),
+        core=texts.names_of(frame["core_id"]),
         device=pl.col("deviceId").cast(pl.Int32, strict=False),
         stream="streamId",
         start_ns="startNs",
@@ -132,7 +133,7 @@ def read_collectives(database: ProfilerDatabase, tasks: pl.DataFrame, groups: An
         rows of ``communication``, with ``type``.
     """
     table, texts = "COMMUNICATION_OP", database.texts
-    rows = database.ranges(table, COMMUNICATION_TIMES, database.complete(table, _OPERATION_COLUMNS))
+    rows = database.valid_ranges(table, COMMUNICATION_TIMES, database.complete(table, _OPERATION_COLUMNS))
     if not rows.height:
         return pl.DataFrame()
     first = tasks.sort("startNs").unique("connectionId", keep="first")
@@ -170,12 +171,7 @@ def read_collectives(database: ProfilerDatabase, tasks: pl.DataFrame, groups: An
 
 def _group_size(groups: Any) -> pl.Expr:
     """Number of ranks of ``groupName``, null where the metadata does not list the group."""
-    sizes = {}
-    if isinstance(groups, dict):
-        for name, group in groups.items():
-            ranks = group.get("global_ranks") if isinstance(group, dict) else None
-            if isinstance(ranks, list):
-                sizes[name] = len(ranks)
+    sizes = {key: size for key, _, size in list_groups(groups)}
     if not sizes:
         return pl.lit(None, dtype=pl.Int64)
     return pl.col("groupName").cast(pl.String).replace_strict(sizes, default=None, return_dtype=pl.Int64)

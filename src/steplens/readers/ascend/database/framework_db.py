@@ -9,18 +9,10 @@ from steplens.formats.ascend_terms import CANN_PREFIX, DEQUEUE, ENQUEUE, GE, PTA
 from steplens.readers.ascend.ascend_link import scope_of
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase, Texts, thread_of
 from steplens.readers.common.trace_rows import NO_THREAD
+from steplens.trace import health as conclusions
 from steplens.trace.building.nesting import lane_numbers, nest_calls
 from steplens.trace.building.stacks import STACK_LIMIT
-from steplens.trace.health import (
-    CALL_STACKS,
-    FLOWS,
-    GARBAGE_COLLECTION,
-    MEMORY,
-    OPERATOR_DEVICE_TIMES,
-    OPERATOR_TIMES,
-    STEP_TIMES,
-    WARNING,
-)
+from steplens.trace.health import CALL_STACKS, FLOWS, MEMORY, OPERATOR_DEVICE_TIMES, WARNING
 from steplens.trace.schema import NAME, STEP_PREFIX
 
 _OP, _QUEUE, _PYTHON, _MARK = "op", "queue", "trace", "mstx"
@@ -59,9 +51,9 @@ def _read_calls(database: ProfilerDatabase) -> pl.DataFrame:
     """PYTORCH_API with ``pid``, ``tid``, ``text`` (the name) and ``kind`` ("op", "queue", "trace", "mstx")."""
     rows = database.whole_table("PYTORCH_API")
     # build_trace counts operator calls that end before they start
-    possible = database.in_time(rows.drop_nulls("globalTid"), ["startNs", "endNs"], "PYTORCH_API", OPERATOR_TIMES)
+    possible = database.in_time(rows.drop_nulls("globalTid"), ["startNs", "endNs"], "PYTORCH_API", conclusions.OPERATOR_TIMES)
     return possible.with_columns(
-        text=database.texts.named(possible["name"]),
+        text=database.texts.names_of(possible["name"]),
         kind=database.enums.of("ENUM_API_TYPE", possible["type"]).cast(pl.String),
         **thread_of("globalTid"),
     )
@@ -98,7 +90,7 @@ def _read_stacks(database: ProfilerDatabase, used: pl.Series) -> pl.DataFrame:
     chains = frames.group_by("id", maintain_order=True).agg(key=pl.col("stack").head(STACK_LIMIT).cast(pl.String).str.join(";"))
     distinct = chains.unique("key", keep="first").select("key", "id")
     frames_used = frames.filter(pl.col("id").is_in(distinct["id"].implode()))
-    text = database.texts.named(frames_used["stack"]).cast(pl.String).str.replace_all(";", ",")
+    text = database.texts.names_of(frames_used["stack"]).cast(pl.String).str.replace_all(";", ",")
     frame_texts = frames_used.with_columns(text=text)
     joined = frame_texts.group_by("id").agg(stack=pl.col("text").head(STACK_LIMIT).str.join(";"))
     stacks = distinct.join(joined, on="id").select("key", pl.col("stack").cast(NAME))
@@ -214,7 +206,7 @@ def _read_allocations(database: ProfilerDatabase, with_graph_engine: bool) -> pl
 
 def _step_ranges(database: ProfilerDatabase, ops: pl.DataFrame) -> pl.DataFrame:
     """Steps that are not among the operator calls as ranges of their own."""
-    rows = database.ranges("STEP_TIME", STEP_TIMES, database.whole_table("STEP_TIME").drop_nulls("id"))
+    rows = database.valid_ranges("STEP_TIME", conclusions.STEP_TIMES, database.whole_table("STEP_TIME").drop_nulls("id"))
     if not rows.height:
         return pl.DataFrame()
     names = ops["name"].cast(pl.String) if ops.height else pl.Series([], dtype=pl.String)
@@ -236,4 +228,6 @@ def _stepping_thread(ops: pl.DataFrame) -> dict[str, pl.Expr]:
 
 
 def _read_garbage_collections(database: ProfilerDatabase) -> pl.DataFrame:
-    return database.ranges("GC_RECORD", GARBAGE_COLLECTION).select(start_ns="startNs", end_ns="endNs", **thread_of("globalTid"))
+    return database.valid_ranges("GC_RECORD", conclusions.GARBAGE_COLLECTION).select(
+        start_ns="startNs", end_ns="endNs", **thread_of("globalTid")
+    )

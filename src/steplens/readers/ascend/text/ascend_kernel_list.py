@@ -139,11 +139,7 @@ def _operations_of_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
     """Communication operations for tasks that only the list has."""
     name = pl.col("name").cast(pl.String)
     return tasks.filter(pl.col("kind").cast(pl.String) == KIND_COMMUNICATION).select(
-        "name",
-        "device",
-        "stream",
-        "start_ns",
-        "end_ns",
+        *("name", "device", "stream", "start_ns", "end_ns"),
         *(["step"] if "step" in tasks.columns else []),
         kind=operation_kind(name).cast(NAME),
         operation=operation_name(name).cast(NAME),

@@ -21,29 +21,16 @@ from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.ascend.ascend_communication import operation_name, read_communication, read_communication_matrix
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
-from steplens.readers.ascend.database.analysis_db import elapsed_sums, read_analysis
+from steplens.readers.ascend.database.analysis_db import elapsed_sums, read_analysis_beside
 from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
-from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.common.run_info import (
-    META_KEYS,
-    RunInfo,
-    ranked_info_files,
-    read_info,
-    read_metadata,
-    side_files,
-    world_size_of,
-)
+from steplens.readers.common import run_info
+from steplens.readers.common.run_info import RunInfo
+from steplens.readers.common.side_files import add_findings
 from steplens.readers.common.trace_rows import add_rows, merged_meta, meta_rows, optional_column
-from steplens.readers.contents import (
-    SIMPLIFIED_REASON,
-    Contents,
-    contents_around,
-    is_ascend_timeline,
-    is_database,
-)
+from steplens.readers.contents import SIMPLIFIED_REASON, Contents, contents_around, is_ascend_timeline, is_database
 from steplens.readers.kineto import kineto
 from steplens.readers.kineto.kineto_meta import rank_in_name
 from steplens.readers.reader import Capture, Reader
@@ -68,7 +55,7 @@ _FILES = (*_EVENT_FILES, results.COMMUNICATION, results.COMMUNICATION_MATRIX, AN
 #: source tables with what such a folder tells of its rank
 _STEP_TABLES = (results.STEP_TRACE_TABLE, STEP_TABLE)
 #: of profiler_info, what becomes of it in ``meta``
-_OF_INFO = (*META_KEYS, "torch_version", "steplens_version", PARTIAL_STEPS)
+_OF_INFO = (*run_info.META_KEYS, "torch_version", "steplens_version", PARTIAL_STEPS)
 _FORMAT = {"source_format": "ascend_text"}
 #: files of memory -> the table that they have rows of, and what reads them
 _MEMORY_FILES = {
@@ -92,7 +79,7 @@ def detect(output_folder: Path) -> bool:
 def sources(output_folder: Path, run_directory: Path) -> list[Path]:
     """The files that decide what the tables of a result folder hold."""
     candidates = (output_folder / name for name in _FILES)
-    return [*(file for file in candidates if file.is_file()), *side_files(run_directory)]
+    return [*(file for file in candidates if file.is_file()), *run_info.side_files(run_directory)]
 
 
 def read_trace(output_folder: Path, run_directory: Path) -> Trace:
@@ -166,12 +153,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
 
 def _add_analysis(tables: dict[str, pl.DataFrame], path: Path, health: HealthLog) -> None:
     """Add what analysis.db has and the text files have not, and beside theirs its times of steps and collectives, as a check."""
-    try:
-        analysis_tables = read_analysis(path, health)
-    except InputError as error:
-        message = f"{path.name} {error.problem}, so what it measured of communication is missing"
-        health.add("damaged_analysis", WARNING, 1, message, COMMUNICATION_TIMES)
-        return
+    analysis_tables = read_analysis_beside(path, health)
     add_rows(tables, "source_tables", analysis_tables.pop("source_tables", pl.DataFrame()))
     if "communication_times" in analysis_tables and "communication_times" in tables:
         add_rows(tables, "source_tables", elapsed_sums(analysis_tables["communication_times"]))
@@ -298,28 +280,26 @@ def with_groups(tables: dict[str, pl.DataFrame], groups: Any) -> dict[str, pl.Da
 def _group_sizes(groups: Any) -> dict[str, int]:
     """Number of ranks of each group, by its id and its name."""
     sizes: dict[str, int] = {}
-    for key, group in groups.items() if isinstance(groups, dict) else ():
-        ranks = group.get("global_ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, list):
-            sizes[key] = len(ranks)
-            if isinstance(group.get("group_name"), str):
-                sizes.setdefault(group["group_name"], len(ranks))
+    for key, name, size in run_info.list_groups(groups):
+        sizes[key] = size
+        if isinstance(name, str):
+            sizes.setdefault(name, size)
     return sizes
 
 
 def _read_description(run_directory: Path, health: HealthLog) -> tuple[RunInfo, dict[str, Any]]:
     """profiler_info, and what becomes of it and of profiler_metadata in ``meta``."""
-    values = read_metadata(run_directory, health)
+    values = run_info.read_metadata(run_directory, health)
     if cores := device_info(find_prof(run_directory)):
         values["device_info"] = cores
-    info = read_info(ranked_info_files(run_directory), health, INFO)
+    info = run_info.read_info(run_info.ranked_info_files(run_directory), health, INFO)
     if info.values.get("writer") == "steplens":
         add_findings(info.values, health)
     values.pop(PARTIAL_STEPS, None)
     values.update(info.select(_OF_INFO))
     if info.rank is not None:
         values["rank"] = info.rank
-    world_size = world_size_of(values)
+    world_size = run_info.world_size_of(values)
     if world_size is not None:
         values["world_size"] = world_size
     return info, values

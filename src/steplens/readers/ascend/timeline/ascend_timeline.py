@@ -168,34 +168,31 @@ class _Timeline:
         self._damaged += frame.height - timed.height
         return timed
 
+    def _arrow_ends(self, category: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The starts and the ends of arrows."""
+        starts, ends = (ends_of.get(category, []) for ends_of in (self._columns.starts, self._columns.ends))
+        return self._event_frame(starts), self._event_frame(ends)
+
     def host(self) -> dict[str, pl.DataFrame]:
         """Events of the framework and of CANN's calls, by category; process ids are those of the operating system."""
         frames = {category: self._event_frame(self._columns.durations.get(category, [])) for category in trace_view.CATEGORIES}
         frames["calls"] = self._calls
         frames["others"] = self._own_pids(self._event_frame(self._lanes.get("", [])))
-        frames["forward"] = self._event_frame(self._columns.starts.get(FORWARD_BACKWARD, []))
-        frames["backward"] = self._event_frame(self._columns.ends.get(FORWARD_BACKWARD, []))
+        frames["forward"], frames["backward"] = self._arrow_ends(FORWARD_BACKWARD)
         host = (trace_view.PYTHON_PROCESS, *_CALLS)
-        names = [
-            (pid, tid, name)
-            for (pid, tid), name in self._columns.thread_names.items()
-            if self._columns.process_names.get(pid) in host
-        ]
+        processes = self._columns.process_names
+        names = [(*thread, name) for thread, name in self._columns.thread_names.items() if processes.get(thread[0]) in host]
         threads = pl.DataFrame(names, schema={"pid": pl.Int64, "tid": pl.Int64, "name": pl.String}, orient="row")
         frames["threads"] = self._own_pids(threads).unique(["pid", "tid"], maintain_order=True).sort("pid", "tid")
         return frames
 
     def device(self) -> DeviceEvents:
         """Events of the devices, and the arrows that end there."""
-        groups = {
-            key: name
-            for key, name in self._columns.thread_names.items()
-            if key[0] in self.devices and trace_view.GROUP_PREFIX.strip() in name
-        }
-        numbered = {
-            key: re.fullmatch(rf"{trace_view.PLANE_PREFIX}(\d{{1,9}})", name) for key, name in self._columns.thread_names.items()
-        }
-        planes = {key: int(number[1]) for key, number in numbered.items() if key[0] in self.devices and number}
+        lanes = {key: name for key, name in self._columns.thread_names.items() if key[0] in self.devices}
+        groups = {key: name for key, name in lanes.items() if trace_view.GROUP_PREFIX.strip() in name}
+        numbered = {key: re.fullmatch(rf"{trace_view.PLANE_PREFIX}(\d{{1,9}})", name) for key, name in lanes.items()}
+        planes = {key: int(number[1]) for key, number in numbered.items() if number}
+        starts, ends = self._arrow_ends(trace_view.HOST_TO_DEVICE)
         return DeviceEvents(
             hardware=self._on_device(trace_view.HARDWARE),
             communication=self._on_device(trace_view.COMMUNICATION),
@@ -203,10 +200,7 @@ class _Timeline:
             groups=groups,
             planes=planes,
             # the calls' process may have been pruned and have lost its name
-            launches=self._own_pids(self._event_frame(self._columns.starts.get(trace_view.HOST_TO_DEVICE, []))),
-            launched=self._event_frame(self._columns.ends.get(trace_view.HOST_TO_DEVICE, [])),
-            operators=self._event_frame(self._columns.starts.get(trace_view.OPERATOR_TO_DEVICE, [])),
-            operated=self._event_frame(self._columns.ends.get(trace_view.OPERATOR_TO_DEVICE, [])),
+            launches=((self._own_pids(starts), ends), self._arrow_ends(trace_view.OPERATOR_TO_DEVICE)),
             calls=self._calls,
             on_cpu=any(self._columns.process_labels.get(pid, "").startswith(CORE_CPU) for pid in self.devices),
         )

@@ -55,10 +55,7 @@ class DeviceEvents:
         overlap: the lanes of the overlap analysis, with ``device``.
         groups: (process id, thread id) -> name of a lane of communication operations.
         planes: (process id, thread id) -> number of a plane, on which parts of these operations are.
-        launches: starts of the arrows from runtime calls to device tasks (process ids of the OS).
-        launched: their ends.
-        operators: starts of the arrows from framework operators to device tasks.
-        operated: their ends.
+        launches: starts and ends of the arrows to device tasks: from runtime calls (process ids of the OS), from operators.
         calls: CANN's calls (process ids of the OS).
         on_cpu: the device is the CPU.
     """
@@ -68,10 +65,7 @@ class DeviceEvents:
     overlap: pl.DataFrame
     groups: dict[tuple[int, int], str]
     planes: dict[tuple[int, int], int]
-    launches: pl.DataFrame
-    launched: pl.DataFrame
-    operators: pl.DataFrame
-    operated: pl.DataFrame
+    launches: tuple[tuple[pl.DataFrame, pl.DataFrame], ...]
     calls: pl.DataFrame
     on_cpu: bool = False
 
@@ -287,7 +281,7 @@ def _operation_tasks(operations: pl.DataFrame) -> pl.DataFrame:
 def _launch_points(events: DeviceEvents, health: HealthLog) -> pl.DataFrame:
     """Per task (pid, tid, start_ns) the point on a host thread where the runtime, or else an operator, launched it."""
     points = []
-    for starts, ends in ((events.launches, events.launched), (events.operators, events.operated)):
+    for starts, ends in events.launches:
         pairs = pair_arrow_ends(starts, ends)
         missing = starts.height + ends.height - 2 * pairs.height
         if missing:

@@ -23,22 +23,8 @@ import polars as pl
 from steplens.common.errors import InputError
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.formats.trace_view import COLLECTION
-from steplens.readers.ascend.timeline.ascend_timeline_structs import (
-    COLLECTION_ALIAS,
-    DECODER,
-    DEVICE_MEMBERS,
-    INTEGERS,
-    LANE_MEMBERS,
-    PROCESS_MEMBERS,
-    Duration,
-    DurationArgs,
-    FlowEnd,
-    FlowStart,
-    Metadata,
-    Sample,
-    one_event,
-    to_integer,
-)
+from steplens.readers.ascend.timeline import ascend_timeline_structs as structs
+from steplens.readers.ascend.timeline.ascend_timeline_structs import Duration, DurationArgs, FlowEnd, FlowStart, Metadata, Sample
 from steplens.readers.common.event_decoder import DAMAGED, one_by_one
 from steplens.readers.common.json_events import EVENT_LIMIT_BYTES, PIECE_BYTES, JsonEventFile
 from steplens.readers.common.microseconds import float_ns, text_ns
@@ -96,7 +82,7 @@ class TimelineColumns:
         try:
             fast = cls()
             for text in _fast_pieces(path):
-                fast._sort_in(DECODER.decode(text))
+                fast._sort_in(structs.DECODER.decode(text))
             return fast
         except (ValueError, _UnknownLayoutError):
             pass
@@ -145,9 +131,9 @@ class TimelineColumns:
 
     def _add(self, piece: bytes) -> None:
         try:
-            events = DECODER.decode(piece)
+            events = structs.DECODER.decode(piece)
         except ValueError:
-            decoded = list(one_by_one(piece, one_event))
+            decoded = list(one_by_one(piece, structs.one_event))
             events = [event for event in decoded if event is not DAMAGED]
             self.damaged += len(decoded) - len(events)
         self._sort_in(events)
@@ -172,9 +158,9 @@ class TimelineColumns:
                 self._metadata(event)
             else:
                 self.skipped[kind.__struct_config__.tag] += 1
-        if COLLECTION_ALIAS in durations:
-            durations[COLLECTION] += durations.pop(COLLECTION_ALIAS)
-        for category in [lane for lane in durations if isinstance(lane, str) and lane not in LANE_MEMBERS]:
+        if structs.COLLECTION_ALIAS in durations:
+            durations[COLLECTION] += durations.pop(structs.COLLECTION_ALIAS)
+        for category in [lane for lane in durations if isinstance(lane, str) and lane not in structs.LANE_MEMBERS]:
             for call in durations.pop(category):
                 durations[call.pid].append(call)
         self.damaged += len(durations.pop(None, ())) + len(counters.pop(None, ()))
@@ -192,8 +178,8 @@ class TimelineColumns:
     def _argument_members(self, lane: Lane) -> tuple[str, ...]:
         """Members of ``args`` that the events of a lane can have."""
         if isinstance(lane, str):
-            return LANE_MEMBERS[lane]
-        return PROCESS_MEMBERS.get(self.process_names.get(lane, ""), DEVICE_MEMBERS)
+            return structs.LANE_MEMBERS[lane]
+        return structs.PROCESS_MEMBERS.get(self.process_names.get(lane, ""), structs.DEVICE_MEMBERS)
 
     def _metadata(self, event: Metadata) -> None:
         args = event.args
@@ -245,7 +231,7 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
         yield memoryview(buffer)
 
 
-def _column(name: str, values: Sequence[Any], dtype: type[pl.DataType], mend: Callable[[Any], Any]) -> pl.Series:
+def _typed_column(name: str, values: Sequence[Any], dtype: type[pl.DataType], mend: Callable[[Any], Any]) -> pl.Series:
     """Values as a column; where one is of another type, what ``mend`` makes of each."""
     try:
         return pl.Series(name, values, dtype=dtype)
@@ -255,22 +241,22 @@ def _column(name: str, values: Sequence[Any], dtype: type[pl.DataType], mend: Ca
 
 
 def _integer_column(name: str, values: Sequence[Any]) -> pl.Series:
-    return _column(name, values, pl.Int64, to_integer)
+    return _typed_column(name, values, pl.Int64, structs.to_integer)
 
 
 def _text_column(name: str, values: Sequence[Any]) -> pl.Series:
-    names: pl.Series = _column(name, values, pl.String, lambda value: value if isinstance(value, str) else None).cast(NAME)
+    names: pl.Series = _typed_column(name, values, pl.String, lambda value: value if isinstance(value, str) else None).cast(NAME)
     return names
 
 
 def _printed_column(name: str, values: Sequence[Any]) -> pl.Series:
     """Ids of arrows, and points in time in us, as text, whether they are written as numbers or as text."""
-    return _column(name, values, pl.String, lambda value: str(value) if isinstance(value, (int, str)) else None)
+    return _typed_column(name, values, pl.String, lambda value: str(value) if isinstance(value, (int, str)) else None)
 
 
 def _number_column(name: str, values: Sequence[Any]) -> pl.Series:
     """Numbers, also those written as text."""
-    return _column(name, values, pl.Float64, lambda value: None if value is None else str(value).strip())
+    return _typed_column(name, values, pl.Float64, lambda value: None if value is None else str(value).strip())
 
 
 _NO_ARGS = DurationArgs()
@@ -290,7 +276,7 @@ def _duration_frame(events: list[Duration], members: Iterable[str]) -> pl.DataFr
             values = list(map(operator.attrgetter(member), all_args))
             # a lane has few of the members, and a column of nulls costs as much as one of values
             if values.count(None) != len(values):
-                make: Callable[[str, Sequence[Any]], pl.Series] = _integer_column if member in INTEGERS else _text_column
+                make: Callable[[str, Sequence[Any]], pl.Series] = _integer_column if member in structs.INTEGERS else _text_column
                 columns.append(make(member, values))
     return pl.DataFrame(columns)
 

@@ -19,28 +19,28 @@ _MARK_KINDS = {**{kind: kind for kind in MARK_KINDS}, MARKER_EX: MARKER}
 _LAYER_PREFIX = rf"^({'|'.join(LAYERS)})@(.+)$"
 
 
-def host_tables(found: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[str, pl.DataFrame]:
+def host_tables(events: Mapping[str, pl.DataFrame], health: HealthLog) -> dict[str, pl.DataFrame]:
     """Raw tables of the host.
 
     Args:
-        found: category (see ``formats.trace_view``) -> its events, with start_ns and end_ns; ``calls`` those of CANN,
+        events: category (see ``formats.trace_view``) -> its events, with start_ns and end_ns; ``calls`` those of CANN,
             ``others`` of processes that are none of the known, ``forward`` and ``backward`` the two ends of arrows,
             ``threads`` the names of threads.
         health: gets what does not fit together.
     """
-    tables = {"threads": found["threads"]}
+    tables = {"threads": events["threads"]}
     for category, table, make in (
         (OPERATOR, "ops", _operator_calls),
         (COLLECTION, "gc", _garbage_collections),
         ("calls", "api", _cann_calls),
         ("others", "marks", _user_marks),
     ):
-        if found[category].height:
-            tables[table] = make(found[category])
-    if found[PYTHON].height:
-        tables["python"] = _python_calls(found[PYTHON], health)
-    tables["task_queue"] = _task_queue(found[ENQUEUE], found[DEQUEUE], health)
-    tables["flows"] = _flow_arrows(found["forward"], found["backward"], FORWARD_BACKWARD, health)
+        if events[category].height:
+            tables[table] = make(events[category])
+    if events[PYTHON].height:
+        tables["python"] = _python_calls(events[PYTHON], health)
+    tables["task_queue"] = _task_queue(events[ENQUEUE], events[DEQUEUE], health)
+    tables["flows"] = _flow_arrows(events["forward"], events["backward"], FORWARD_BACKWARD, health)
     return tables
 
 

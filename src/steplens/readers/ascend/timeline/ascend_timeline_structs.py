@@ -12,8 +12,7 @@ import msgspec
 from steplens.formats import trace_view
 from steplens.formats.kineto import OPERATOR, OPERATOR_MEMBERS, PYTHON, PYTHON_MEMBERS
 from steplens.readers.common import json_decoder
-from steplens.readers.common.event_decoder import clean_json_text
-from steplens.readers.common.trace_events import ArrowEvent, CallEvent, NamedEvent, event_decoders
+from steplens.readers.common.event_decoder import ArrowEvent, CallEvent, NamedEvent, clean_json_text, event_decoders
 
 COLLECTION_ALIAS = "gc"
 

@@ -13,8 +13,7 @@ from typing import Any
 import polars as pl
 
 from steplens.readers.common.ascend_csv_file import read_table
-from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.common.side_files import read_json
+from steplens.readers.common.side_files import add_findings, read_json
 from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.readers.mindspore import minddata, mindspore_host
 from steplens.readers.mindspore.device_logs.legacy_device import step_tables

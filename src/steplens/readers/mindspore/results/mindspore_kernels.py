@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.common.errors import InputError
 from steplens.readers.common.ascend_csv_file import complete_rows, has_required_columns, read_table
-from steplens.readers.common.milliseconds import ms_text_ns
+from steplens.readers.common.microseconds import ms_text_ns
 from steplens.readers.mindspore.device_logs import legacy_hwts
 from steplens.readers.mindspore.device_logs.legacy_device import core_kernels
 from steplens.readers.mindspore.device_logs.legacy_framework import kernel_columns

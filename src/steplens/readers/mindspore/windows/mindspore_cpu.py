@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.readers.common.ascend_csv_file import complete_rows, has_required_columns, read_table
-from steplens.readers.common.milliseconds import ms_text_ns
+from steplens.readers.common.microseconds import ms_text_ns
 from steplens.readers.mindspore.legacy_files import read_up_to
 from steplens.trace.health import (
     ERROR,

@@ -21,8 +21,7 @@ from steplens.formats.mindspore import FILES
 from steplens.formats.mindspore import PIPELINE_FILE as PIPELINE_FILE
 from steplens.formats.mindspore import RAW_DIRECTORY as RAW_DIRECTORY
 from steplens.formats.mindspore import WINDOW_FILE as WINDOW_FILE
-from steplens.readers.common.recorded_findings import add_findings
-from steplens.readers.common.side_files import read_json
+from steplens.readers.common.side_files import add_findings, read_json
 from steplens.readers.common.trace_rows import meta_rows, source_rows
 from steplens.readers.mindspore import minddata
 from steplens.readers.mindspore.folders import list_children, nothing_to_read
