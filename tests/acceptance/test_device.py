@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.cluster.arrivals import arrivals
-from steplens.analysis.step_trace.step_choice import step_parts
+from steplens.analysis.step_trace.step_trace import step_parts
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.analysis.tools.overlap import merge_intervals
 from steplens.run import Run

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steplens.analysis.step_trace.step_choice import step_parts
-from steplens.analysis.step_trace.step_trace import averages, step_trace
+from steplens.analysis.step_trace.step_trace import averages, step_parts, step_trace
 
 from .samples import opened, table
 

@@ -6,6 +6,7 @@ misjudged something, and nobody should rest on either.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -109,11 +110,6 @@ def _report_differences(table: str, pairs: Iterable[_Pair], *unsafe: str, other:
     return [finding(CONTRADICTED, WARNING, different.height, message, *unsafe)]
 
 
-def _computed_steps(trace: Trace) -> pl.DataFrame:
-    """The steps as the format of these files defines their times."""
-    return ascend_step_times(_with_steps(trace), whole_trace_without_steps=True)
-
-
 def _with_steps(trace: Trace) -> Trace:
     """The trace, with the steps that its tasks name where nothing else names them: a list of kernels without a timeline."""
     tables = {name: frame for name in ("kernels", "communication") if (frame := trace.lazy(name)) is not None}
@@ -130,7 +126,9 @@ def _with_steps(trace: Trace) -> Trace:
 def _of_steps(trace: Trace, name: str, stored: pl.DataFrame) -> Iterator[_Pair]:
     if results.STEP not in stored.columns or (results.DEVICE in stored.columns and stored[results.DEVICE].n_unique() > 1):
         return
-    computed = {row["step"]: row for row in _computed_steps(trace).iter_rows(named=True)}
+    # as the format of these files defines their times
+    computed_steps = ascend_step_times(_with_steps(trace), whole_trace_without_steps=True)
+    computed = {row["step"]: row for row in computed_steps.iter_rows(named=True)}
     for row in stored.iter_rows(named=True):
         step = _parse_number(row[results.STEP])
         computed_row = computed.get(None if step is None else int(step))
@@ -174,11 +172,9 @@ def _of_collectives(trace: Trace, database: pl.DataFrame) -> Iterator[_Pair]:
 def _of_types(trace: Trace, stored: pl.DataFrame) -> Iterator[_Pair]:
     if not {results.OP_TYPE, results.TOTAL_TIME} <= set(stored.columns):
         return
-    stored_of: dict[str, float] = {}
-    for row in stored.iter_rows(named=True):
-        stored_of[str(row[results.OP_TYPE])] = stored_of.get(str(row[results.OP_TYPE]), 0.0) + (
-            _parse_number(row[results.TOTAL_TIME]) or 0.0
-        )
+    stored_of: dict[str, float] = defaultdict(float)
+    for type_, time in stored.select(results.OP_TYPE, results.TOTAL_TIME).iter_rows():
+        stored_of[str(type_)] += _parse_number(time) or 0.0
     computing = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
     # tasks of a CPU lie in one another, and count with their own time
     length = pl.coalesce("self_ns", pl.col("end_ns") - pl.col("start_ns")).sum() / 1000

@@ -219,10 +219,7 @@ def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[
     saved = min(waiting, max(facts.step_ns - without, 0.0), verdict.stage_ns * batches / verdict.workers)
     if saved < least_share * facts.step_ns:
         return
-    evidence = [
-        Evidence("waiting_for_workers", waiting, "ns", facts.numbers, (name_of(verdict),)),
-        *stage_evidence(verdict),
-    ]
+    evidence = [Evidence("waiting_for_workers", waiting, "ns", facts.numbers, (name_of(verdict),)), *stage_evidence(verdict)]
     yield facts.make_finding(
         loader_slow_collate.name, evidence, Saving(saved / 2, saved, saved), confidence=0.85, part="data_wait_ns"
     )

@@ -76,10 +76,7 @@ def _optimizer_intervals(facts: Facts) -> Intervals:
     calls = facts.starting_with(_OPTIMIZER)
     ranges = [
         merged(rows)
-        for rows in (
-            calls.filter(pl.col("name") != OPTIMIZER_CLOSURE),
-            calls.filter(pl.col("name") == OPTIMIZER_CLOSURE),
-        )
+        for rows in (calls.filter(pl.col("name") != OPTIMIZER_CLOSURE), calls.filter(pl.col("name") == OPTIMIZER_CLOSURE))
     ]
     return subtract(*ranges)
 

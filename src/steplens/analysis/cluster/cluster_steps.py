@@ -33,12 +33,7 @@ _ANALYSED = {
     "collective_alone_ns": "collective_communication_alone_time",
 }
 #: part -> its column (counts of 10 ns) in the source's means of the step trace
-_MEANS = {
-    "total_ns": "total",
-    "interval_ns": "iteration_interval",
-    "forward_backward_ns": "fp_and_bp",
-    "tail_ns": "tail",
-}
+_MEANS = {"total_ns": "total", "interval_ns": "iteration_interval", "forward_backward_ns": "fp_and_bp", "tail_ns": "tail"}
 _TICK_NS = 10
 _AVERAGE = "-"
 
@@ -121,10 +116,7 @@ def _from_tasks(trace: Trace) -> pl.DataFrame:
     period = pl.col("period_ns")
     incomplete = sorted(incomplete_steps(trace))
     return parts.filter("recorded", pl.col("computing_ns") > 0, ~pl.col("step").is_in(incomplete)).select(
-        "step",
-        *alone,
-        computation_ns=period - pl.col("communication_alone_ns"),
-        stage_ns=period - pl.col("receive_alone_ns"),
+        "step", *alone, computation_ns=period - pl.col("communication_alone_ns"), stage_ns=period - pl.col("receive_alone_ns")
     )
 
 

@@ -258,11 +258,11 @@ def _step_around(time_ns: pl.Series, steps: pl.DataFrame) -> pl.Series:
 
 
 def _time_ratios() -> dict[str, pl.Expr]:
-    return {f"{part}_ratio": _rounded_share(pl.col(f"{part}_ms"), pl.col("transit_ms")) for part in ("wait", "synchronization")}
-
-
-def _rounded_share(part: pl.Expr, rest: pl.Expr) -> pl.Expr:
-    return pl.when(part + rest < _SHORTEST_MS).then(0.0).otherwise(part / (part + rest)).round(4)
+    sums = {part: pl.col(f"{part}_ms") + pl.col("transit_ms") for part in ("wait", "synchronization")}
+    return {
+        f"{part}_ratio": pl.when(total < _SHORTEST_MS).then(0.0).otherwise(pl.col(f"{part}_ms") / total).round(4)
+        for part, total in sums.items()
+    }
 
 
 def _bandwidth_gbps() -> pl.Expr:

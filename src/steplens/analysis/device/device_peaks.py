@@ -56,17 +56,8 @@ _FLOAT32 = ("float", "float32", "DT_FLOAT")
 
 def _make_peak(name: str, float32: float | None, tf32: float | None, half: float | None, memory_gb: float | None) -> DevicePeak:
     """Figures in 10**12 FLOP/s and 10**9 bytes/s."""
-    return DevicePeak(
-        name,
-        _scale_figure(float32, _TERA),
-        _scale_figure(tf32, _TERA),
-        _scale_figure(half, _TERA),
-        _scale_figure(memory_gb, _GIGA),
-    )
-
-
-def _scale_figure(value: float | None, unit: int) -> float | None:
-    return None if value is None else value * unit
+    figures = ((float32, _TERA), (tf32, _TERA), (half, _TERA), (memory_gb, _GIGA))
+    return DevicePeak(name, *(None if value is None else value * unit for value, unit in figures))
 
 
 #: the first pattern found in the product's name decides, without letter case; more exact ones come first

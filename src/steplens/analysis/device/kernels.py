@@ -32,12 +32,7 @@ def op_statistic(trace: Trace) -> pl.DataFrame:
     rows = (
         trace.required("kernels")
         .group_by(pl.col("type"), pl.col("core"))
-        .agg(
-            count=pl.len().cast(pl.Int64),
-            total_ns=duration.sum(),
-            min_ns=duration.min(),
-            max_ns=duration.max(),
-        )
+        .agg(count=pl.len().cast(pl.Int64), total_ns=duration.sum(), min_ns=duration.min(), max_ns=duration.max())
         .collect()
     )
     total = int(rows["total_ns"].sum() or 0)

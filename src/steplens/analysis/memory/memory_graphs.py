@@ -35,16 +35,11 @@ def memory_graphs(trace: Trace) -> pl.DataFrame:
 
     Source: MindSpore's ``memory_usage_<rank>.pb``.
     """
-    nodes, tensors = _read_source_table(trace, "memory_nodes", _NODES), _read_source_table(trace, "memory_tensors", _TENSORS)
     rows: list[dict[str, Any]] = []
     for row in _read_source_table(trace, "memory_graphs", _GRAPHS).iter_rows(named=True):
-        nodes_of_graph = _rows_of_graph(nodes, row["graph"])
-        curve = _memory_curve(
-            _tensor_lives(_rows_of_graph(tensors, row["graph"]), nodes_of_graph.height),
-            row["static_bytes"],
-            nodes_of_graph.height,
-        )
-        names = nodes_of_graph["name"].to_list()
+        nodes, tensors = _nodes_and_tensors(trace, row["graph"])
+        curve = _memory_curve(_tensor_lives(tensors, nodes.height), row["static_bytes"], nodes.height)
+        names = nodes["name"].to_list()
         points = {
             f"{point}_node": names.index(row[f"{point}_name"]) if row[f"{point}_name"] in names else None
             for point in ("forward", "backward")
@@ -52,10 +47,10 @@ def memory_graphs(trace: Trace) -> pl.DataFrame:
         peak = int(curve.argmax()) if len(curve) else None
         rows.append(
             {
-                **{name: row[name] for name in ("graph", "capacity_bytes", "static_bytes", "forward_name", "backward_name")},
+                **row,
                 **points,
-                "nodes": nodes_of_graph.height,
-                "tensors": _rows_of_graph(tensors, row["graph"]).height,
+                "nodes": nodes.height,
+                "tensors": tensors.height,
                 "peak_bytes": int(curve[peak]) if peak is not None else row["static_bytes"],
                 "peak_node": peak,
             }
@@ -70,10 +65,8 @@ def graph_curve(trace: Trace, graph: int) -> Int64Array:
         ValueError: there is no such graph; the message says which there are.
     """
     static = _static_bytes(trace, graph)
-    count = _rows_of_graph(_read_source_table(trace, "memory_nodes", _NODES), graph).height
-    return _memory_curve(
-        _tensor_lives(_rows_of_graph(_read_source_table(trace, "memory_tensors", _TENSORS), graph), count), static, count
-    )
+    nodes, tensors = _nodes_and_tensors(trace, graph)
+    return _memory_curve(_tensor_lives(tensors, nodes.height), static, nodes.height)
 
 
 def graph_tensors(trace: Trace, graph: int) -> pl.DataFrame:
@@ -86,9 +79,8 @@ def graph_tensors(trace: Trace, graph: int) -> pl.DataFrame:
         ValueError: there is no such graph.
     """
     _static_bytes(trace, graph)
-    count = _rows_of_graph(_read_source_table(trace, "memory_nodes", _NODES), graph).height
-    lives = _tensor_lives(_rows_of_graph(_read_source_table(trace, "memory_tensors", _TENSORS), graph), count)
-    return lives.select(cast_columns(TENSORS))
+    nodes, tensors = _nodes_and_tensors(trace, graph)
+    return _tensor_lives(tensors, nodes.height).select(cast_columns(TENSORS))
 
 
 def tensors_at(tensors: pl.DataFrame, node: int) -> pl.DataFrame:
@@ -117,8 +109,10 @@ def _read_source_table(trace: Trace, name: str, schema: Mapping[str, pl.DataType
     )
 
 
-def _rows_of_graph(table: pl.DataFrame, graph: int) -> pl.DataFrame:
-    return table.filter(pl.col("graph") == graph)
+def _nodes_and_tensors(trace: Trace, graph: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    tables = (_read_source_table(trace, "memory_nodes", _NODES), _read_source_table(trace, "memory_tensors", _TENSORS))
+    nodes, tensors = (table.filter(pl.col("graph") == graph) for table in tables)
+    return nodes, tensors
 
 
 def _tensor_lives(tensors: pl.DataFrame, nodes: int) -> pl.DataFrame:

@@ -48,11 +48,7 @@ def runs(trace: Trace, level: str = OPERATOR, types: Sequence[str] = ()) -> pl.D
             duration = pl.col("end_ns") - pl.col("start_ns")
         plain = pl.col("name").cast(pl.String)
         shape_runs = source.select(
-            "step",
-            name=plain,
-            type=plain,
-            duration_ns=duration,
-            shapes=pl.col("input_shapes").cast(pl.String),
+            "step", name=plain, type=plain, duration_ns=duration, shapes=pl.col("input_shapes").cast(pl.String)
         ).collect()
     if types:
         shape_runs = shape_runs.filter(pl.col("type").is_in(list(types)))

@@ -130,10 +130,7 @@ def _group_modules(trace: Trace, counted: pl.Expr) -> pl.DataFrame:
         trace.required("ops")
         .filter(pl.col("module").is_not_null(), counted)
         .group_by("module")
-        .agg(
-            (pl.col("scope") == SCOPE_MODULE).sum().cast(pl.Int64).alias("calls"),
-            pl.col("self_ns", "device_self_ns").sum(),
-        )
+        .agg((pl.col("scope") == SCOPE_MODULE).sum().cast(pl.Int64).alias("calls"), pl.col("self_ns", "device_self_ns").sum())
         .select(pl.col("module").cast(pl.String).alias("name"), "calls", "self_ns", "device_self_ns")
         .collect()
     )

@@ -8,8 +8,15 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.step_trace.step_choice import step_parts
-from steplens.analysis.step_trace.step_trace import NamedPoints, StepAverages, averages, points_of, step_collectives, step_trace
+from steplens.analysis.step_trace.step_trace import (
+    NamedPoints,
+    StepAverages,
+    averages,
+    points_of,
+    step_collectives,
+    step_parts,
+    step_trace,
+)
 from steplens.trace.schema import COLLECTIVE, KIND_COMPUTE
 from steplens.trace.trace import Trace
 

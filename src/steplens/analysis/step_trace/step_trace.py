@@ -267,12 +267,26 @@ def step_collectives(trace: Trace) -> pl.DataFrame:
     return recorded.join(mine, on=["step", "model_id"], how="semi", nulls_equal=True)
 
 
-def averages(
-    trace: Trace,
-    *,
-    steps: pl.DataFrame | None = None,
-    collectives: pl.DataFrame | None = None,
-) -> StepAverages:
+def step_parts(source: Trace | pl.DataFrame, step: int) -> dict[str, Any]:
+    """The row of ``step_trace`` of one step.
+
+    Args:
+        source: one rank, or its ``step_trace`` where the caller has it.
+        step: its number.
+
+    Raises:
+        ValueError: the run has no such step; the message says which it has.
+    """
+    table = source if isinstance(source, pl.DataFrame) else step_trace(source)
+    step_row = table.filter(pl.col("step") == step)
+    if not step_row.height:
+        steps = table["step"]
+        steps_text = f"steps {steps[0]} to {steps[-1]}" if table.height else "no steps"
+        raise ValueError(f"there is no step {step}; the run has {steps_text}")
+    return step_row.row(0, named=True)
+
+
+def averages(trace: Trace, *, steps: pl.DataFrame | None = None, collectives: pl.DataFrame | None = None) -> StepAverages:
     """Averages of the step trace over the steps that all figures of a run are of (``chosen_steps``).
 
     Stamps are never averaged: times of collectives count from the start of their own step, and only steps that have a

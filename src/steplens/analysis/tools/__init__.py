@@ -1,1 +1,1 @@
-"""What analyses share: intervals, groups, names, order, source lines."""
+"""What analyses share: intervals, groups, names, order, source lines, the columns of tables, what is worked out once."""

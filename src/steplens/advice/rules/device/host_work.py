@@ -69,9 +69,7 @@ def dynamic_shapes(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     tasks = matching_rows(facts.computing, _DYNAMIC, "state")
     if tasks.is_empty() or matching_rows(facts.computing, _STATIC, "state").height:
         return
-    evidence = [
-        Evidence("dynamic_tasks", tasks.height / facts.steps.height, "count", steps_of(tasks), top_values(tasks, "type")),
-    ]
+    evidence = [Evidence("dynamic_tasks", tasks.height / facts.steps.height, "count", steps_of(tasks), top_values(tasks, "type"))]
     calls = matching_rows(facts.runtime, _PREPARATION)
     idle = facts.idle_during(calls) if calls.height else 0.0
     if calls.height:

@@ -24,16 +24,9 @@ _VECTOR_CORES = ("AI_VECTOR_CORE", "MIX_AIV")
 _TYPE_SHARE, _TYPE_NS = 0.01, 1_000_000_000
 _LARGE_BYTES = 100 << 20
 _BYTES = {
-    "INT8": 1,
-    "UINT8": 1,
-    "BOOL": 1,
-    "FLOAT": 4,
-    "FLOAT32": 4,
-    "INT32": 4,
-    "UINT32": 4,
-    "DOUBLE": 8,
-    "INT64": 8,
-    "UINT64": 8,
+    **dict.fromkeys(("INT8", "UINT8", "BOOL"), 1),
+    **dict.fromkeys(("FLOAT", "FLOAT32", "INT32", "UINT32"), 4),
+    **dict.fromkeys(("DOUBLE", "INT64", "UINT64"), 8),
 }
 #: float16, bfloat16 and whatever else is not listed
 _OTHER_BYTES = 2
@@ -177,10 +170,7 @@ def attention_performance(facts: Facts) -> Iterator[Finding]:
         return
     backward = pl.col("type").cast(pl.String).str.contains("(?i)grad")
     slow = pl.concat(
-        [
-            tasks_below_limits(tasks.filter(~backward), _FORWARD),
-            tasks_below_limits(tasks.filter(backward), _BACKWARD),
-        ]
+        [tasks_below_limits(tasks.filter(~backward), _FORWARD), tasks_below_limits(tasks.filter(backward), _BACKWARD)]
     )
     yield from _slow_or_awkward(facts, attention_performance.name, tasks, slow, _is_awkward_attention)
 
