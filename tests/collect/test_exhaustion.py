@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from steplens import BlackBox, profile, schedule, tensorboard_trace_handler
-from steplens.collect.common import exception_text, spare_files
+from steplens.collect.common import exception_text
 from steplens.collect.pytorch import kineto, saving
 from steplens.common import partial, rundir
 from steplens.common.errors import InputError
@@ -83,8 +83,7 @@ def test_no_files_when_a_window_is_saved(train, look, capfd):
 
 
 def test_no_files_and_none_kept(train, look, capfd, monkeypatch):
-    monkeypatch.setattr(spare_files, "_COUNT", 0)
-    monkeypatch.setattr(kineto.KinetoSession, "_spare_files", lambda self: None)
+    monkeypatch.setattr(kineto.KinetoSession, "_keeps_spare_files", False)
     with profile(schedule=ONE_WINDOW, on_trace_ready=handler()) as prof:
         train(1, prof)
         train(1)
