@@ -157,9 +157,10 @@ def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: b
             "nothing was recorded: no process of the command left word that it imported PyTorch; that takes PyTorch 2.5 or newer "
             "in an environment that has steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
-    elif recorded.vanished:
+    elif vanished := recorded.vanished:
+        processes = f"process{'es' if len(vanished) > 1 else ''} {', '.join(map(str, vanished))}"
         write_message(
-            f"nothing was recorded: {_list_processes(recorded.vanished)} took steps and left no word of how many, as one does "
+            f"nothing was recorded: {processes} took steps and left no word of how many, as one does "
             "that is killed, ends by os._exit or still runs"
         )
     elif recorded.steps == 0:
@@ -173,10 +174,6 @@ def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: b
             f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
             f"{needed}; let it run longer or lower --wait and --warmup"
         )
-
-
-def _list_processes(processes: list[int]) -> str:
-    return f"process{'es' if len(processes) > 1 else ''} {', '.join(map(str, processes))}"
 
 
 def _steps_before_window(needed: int, order: Order) -> int:
