@@ -22,7 +22,7 @@ PLACES = (
     "readers/common/run_info.py",
     "readers/common/side_files.py",
     "readers/steplens_run/run_directory.py",
-    "rundir.py",
+    "common/rundir.py",
     "common/links.py",
 )
 #: stands for what is put into a sentence
@@ -32,7 +32,7 @@ VALUE = "…"
 _LEAST_WORDS = 3
 _WORD = re.compile(r"[(\"'`;]*[A-Za-z][\w'.-]*[….,:;)\"'`]*")
 #: descriptions of options say what they do, and are no messages
-_DESCRIBING = ("Option", "Argument")
+_DESCRIBING = ("Option", "Argument", "optional_parameter")
 
 
 def sentences() -> dict[str, list[str]]:

@@ -186,11 +186,22 @@ def make_command() -> Any:
         ),
     ]
     when = "When to record"
-    keep = "Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers."
-    ends = "What ends a step: Optimizer.step, or the next call of the model where nothing is trained."
     parameters += [
-        optional_parameter("black_box", _BlackBox, when, keep),
-        command_parameter("step_on", _StepOn, typer.Option(_StepOn.optimizer, help=ends, rich_help_panel=when)),
+        optional_parameter(
+            "black_box",
+            _BlackBox,
+            when,
+            "Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers.",
+        ),
+        command_parameter(
+            "step_on",
+            _StepOn,
+            typer.Option(
+                _StepOn.optimizer,
+                help="What ends a step: Optimizer.step, or the next call of the model where nothing is trained.",
+                rich_help_panel=when,
+            ),
+        ),
     ]
     excluded = {"dir_name"}  # --out
     for option in options.OPTIONS:
