@@ -32,7 +32,7 @@ VALUE = "…"
 _LEAST_WORDS = 3
 _WORD = re.compile(r"[(\"'`;]*[A-Za-z][\w'.-]*[….,:;)\"'`]*")
 #: descriptions of options say what they do, and are no messages
-_DESCRIBING = ("Option", "Argument")
+_DESCRIBING = ("Option", "Argument", "optional_parameter")
 
 
 def sentences() -> dict[str, list[str]]:

@@ -55,8 +55,11 @@ def test_a_pytorch_without_kineto(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not checks["CPU operators"].available and checks["CPU operators"].detail == "this PyTorch was built without Kineto"
 
 
-def test_an_export_command_that_is_not_there() -> None:
-    check = doctor._check_msprof(None)
+def test_an_export_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = {"problem": "", "symbols": {}, "options": {}, "library": "libmsprofiler.so", "features": None}
+    monkeypatch.setattr(doctor, "_run_probe", lambda module, what: library)
+    monkeypatch.setattr(doctor.shutil, "which", lambda command: None)
+    (check,) = [check for check in doctor.check_ascend() if check.name == "msprof"]
     assert not check.available and check.detail.startswith("not on PATH: device data is exported for the analysis by a machine")
 
 

@@ -124,7 +124,8 @@ def check_ascend() -> Iterator[Check]:
         yield Check("Ascend NPU", False, "no Ascend software is installed: no CANN, no msprof command, no torch_npu")
     else:
         yield from _check_npu(probed, plug_in)
-        yield _check_msprof(command)
+        why = "not on PATH: device data is exported for the analysis by a machine that has it"
+        yield Check("msprof", command is not None, command or why, "" if command else "source CANN's set_env.sh")
 
 
 def check_mindspore() -> Iterator[Check]:
@@ -171,11 +172,6 @@ def _check_npu(probed: dict[str, Any], plug_in: str | None) -> Iterator[Check]:
         return
     for option, works in probed["options"].items():
         yield Check(f"NPU {option}", works, "offered by this CANN" if works else "not offered by this CANN")
-
-
-def _check_msprof(command: str | None) -> Check:
-    why = "not on PATH: device data is exported for the analysis by a machine that has it"
-    return Check("msprof", command is not None, command or why, "" if command else "source CANN's set_env.sh")
 
 
 def _run_probe(module: str, what: str) -> dict[str, Any]:

@@ -94,12 +94,7 @@ def _start_progress() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TimeElapsedColumn(),
-    )
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(binary_units=True), TimeElapsedColumn()
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     progress.start()
     return progress

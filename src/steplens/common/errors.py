@@ -1,9 +1,10 @@
-"""The error classes of steplens, for bad input, bad command lines and its own defects; and paths that lead nowhere."""
+"""The error classes of steplens: one for bad input, one for bad command lines, one for its own defects while it reads."""
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
+
+from steplens.common.links import dead_link
 
 #: characters of a foreign error's text in a sentence
 _LONGEST = 300
@@ -50,24 +51,6 @@ class DefectError(InputError):
         what = what if len(what) <= _LONGEST else what[: _LONGEST - 3] + "..."
         remedy = "Please report it to its makers, or remove that package" if package else "Please report it"
         super().__init__(path, f"could not be {action}: {what}; this is a defect of {package or 'steplens'}", remedy)
-
-
-def dead_link(path: Path) -> tuple[Path, str] | None:
-    """What is the matter with the first part of ``path`` that is a link without an end; None where no part is."""
-    for part in (*reversed(path.parents), path):
-        try:
-            if not part.is_symlink():
-                continue
-            part.stat()
-        except RuntimeError:
-            # of pathlib, before Python 3.13
-            return part, "is a link that leads round in circles"
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                return part, "is a link that leads round in circles"
-            if error.errno in (errno.ENOENT, errno.ENOTDIR):
-                return part, "is a link to a place that does not exist"
-    return None
 
 
 def check_exists(path: Path) -> None:

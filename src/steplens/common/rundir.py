@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.common import partial
-from steplens.common.errors import dead_link
+from steplens.common.links import dead_link
 
 DIRECTORY_MODE = 0o750
 FILE_MODE = 0o640

@@ -182,8 +182,7 @@ def ask_address(asker: InProcessClient, values: Values, shown: OpenedRun, path: 
     within = re.findall(r"\{(\w+)\}", path_of_run)
     replies = []
     count = 0
-    for query in parameter_combinations(path_parameters, values):
-        count += 1
+    for count, query in enumerate(parameter_combinations(path_parameters, values), 1):
         if count > _MOST:
             continue
         place = path_of_run.format(**{name: query.pop(name) for name in within})

@@ -18,7 +18,7 @@ import msgspec
 
 from steplens.common.errors import SteplensError
 from steplens.common.worker_processes import SharedTasks, serve_tasks
-from steplens.report import answers, plans, shapes, strategy, tables, timeline
+from steplens.report import answers, plans, shapes, tables, timeline
 from steplens.report.answers import AddressAnswers, Values
 from steplens.report.ask import InProcessClient
 from steplens.report.parts import LeftOut, Parts
@@ -128,7 +128,7 @@ _KINDS: dict[str, Callable[[Collector, OpenedRun, Any, Parts], None]] = {
         report.asker, run, trace, report.windows[run.id], parts
     ),
     "plans": lambda _, run, __, parts: plans.collect_memory_plans(run, parts),
-    "strategy": lambda _, run, __, parts: strategy.collect_stage_operators(run, parts),
+    "strategy": lambda _, run, __, parts: plans.collect_stage_operators(run, parts),
     "shapes": lambda _, run, trace, parts: shapes.collect_shape_changes(run, trace, parts),
     "table": lambda report, run, table, parts: tables.collect_table(
         report.asker, run, table, report.windows[run.id], report.rows, parts

@@ -117,14 +117,7 @@ def _compare_parts(before: Side, after: Side) -> list[dict[str, Any]]:
 
 
 def _compare_by_name(both: Sequence[OpenedRun], statistics: Callable[..., pl.DataFrame], calls: str, time: str) -> pl.DataFrame:
-    """Names with calls and time of two runs per step, the largest change first; what a run has none of counts as 0.
-
-    Args:
-        both: the runs, the earlier one first.
-        statistics: of a trace and steps of it, a row per name.
-        calls: its column of counts.
-        time: its column of times.
-    """
+    """Names with calls and time of two runs per step, the largest change first; what a run has none of counts as 0."""
     before, after = (run.frame(("compare", statistics), partial(_per_step, run.run, statistics, calls, time)) for run in both)
     renamed = {"calls": "before_calls", time: f"before_{time}", "calls_after": "after_calls", f"{time}_after": f"after_{time}"}
     joined = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(renamed)

@@ -150,6 +150,9 @@ def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: b
         write_message(f"{directory} {_why_lost(directory).rstrip('.')}")
     if recorded.directories or recorded.lost or recorded.events:
         return
+    # after how many steps a window is open that stays: without a wait the schedule begins behind the first step
+    waits = order.schedule.get("skip_first", 0) + order.schedule.get("wait", 0)
+    before_window = needed if waits else int(order.schedule.get("warmup", 0)) + 1
     if any(answer.get("failed") for answer in recorded.processes):
         write_message("nothing was recorded")
     elif command and not recorded.processes:
@@ -157,32 +160,23 @@ def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: b
             "nothing was recorded: no process of the command left word that it imported PyTorch; that takes PyTorch 2.5 or newer "
             "in an environment that has steplens and without TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
-    elif recorded.vanished:
+    elif vanished := recorded.vanished:
+        processes = f"process{'es' if len(vanished) > 1 else ''} {', '.join(map(str, vanished))}"
         write_message(
-            f"nothing was recorded: {_list_processes(recorded.vanished)} took steps and left no word of how many, as one does "
+            f"nothing was recorded: {processes} took steps and left no word of how many, as one does "
             "that is killed, ends by os._exit or still runs"
         )
     elif recorded.steps == 0:
         write_message(f"nothing was recorded, because {_NO_STEP[order.step_on]}")
     elif order.black_box is not None:
         write_message(f"nothing was recorded: nothing happened in {recorded.steps} {_STEPS[order.step_on]}")
-    elif recorded.steps >= _steps_before_window(needed, order):
+    elif recorded.steps >= before_window:
         write_message("nothing was recorded: no window was opened and kept; messages of the profiler above say why")
     else:
         write_message(
             f"nothing was recorded: the script took {recorded.steps} {_STEPS[order.step_on]} and recording begins after "
             f"{needed}; let it run longer or lower --wait and --warmup"
         )
-
-
-def _list_processes(processes: list[int]) -> str:
-    return f"process{'es' if len(processes) > 1 else ''} {', '.join(map(str, processes))}"
-
-
-def _steps_before_window(needed: int, order: Order) -> int:
-    """After how many steps a window is open that stays; without a wait the schedule begins behind the first step."""
-    waits = order.schedule.get("skip_first", 0) + order.schedule.get("wait", 0)
-    return needed if waits else int(order.schedule.get("warmup", 0)) + 1
 
 
 def move_directories(directories: list[Path], target: str) -> list[Path]:

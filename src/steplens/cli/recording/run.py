@@ -186,14 +186,28 @@ def make_command() -> Any:
         ),
     ]
     when = "When to record"
-    keep = "Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers."
-    ends = "What ends a step: Optimizer.step, or the next call of the model where nothing is trained."
     parameters += [
-        optional_parameter("black_box", _BlackBox, when, keep),
-        command_parameter("step_on", _StepOn, typer.Option(_StepOn.optimizer, help=ends, rich_help_panel=when)),
+        optional_parameter(
+            "black_box",
+            _BlackBox,
+            when,
+            "Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers.",
+        ),
+        command_parameter(
+            "step_on",
+            _StepOn,
+            typer.Option(
+                _StepOn.optimizer,
+                help="What ends a step: Optimizer.step, or the next call of the model where nothing is trained.",
+                rich_help_panel=when,
+            ),
+        ),
     ]
     excluded = {"dir_name"}  # --out
-    parameters += [_option_parameter(option) for option in options.OPTIONS if option.cli and option.name not in excluded]
+    for option in options.OPTIONS:
+        if option.cli and option.name not in excluded:
+            default = SCHEDULE_DEFAULTS.get(option.name, option.default) if option.group == options.SCHEDULE else None
+            parameters.append(option_parameter(option, _PANELS[option.group], default))
 
     def command(**values: Any) -> None:
         explicit = getattr(values.pop("context").command, "explicit", False)
@@ -211,8 +225,3 @@ def make_command() -> Any:
     nothing: steplens run --step-on forward predict.py
     """
     return generated_command(command, parameters)
-
-
-def _option_parameter(option: options.Option) -> inspect.Parameter:
-    default = SCHEDULE_DEFAULTS.get(option.name, option.default) if option.group == options.SCHEDULE else None
-    return option_parameter(option, _PANELS[option.group], default)

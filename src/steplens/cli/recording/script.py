@@ -55,15 +55,11 @@ def run_script(script: str, arguments: list[str], module: bool) -> None:
         sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.realpath(script))
     if module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)
-    elif _is_source(script):
+    elif os.path.isfile(script) and not script.endswith(".pyc") and not zipfile.is_zipfile(script):
+        # source text; Python also runs compiled files, archives and folders
         _run_source(script)
     else:
         runpy.run_path(script, run_name="__main__")
-
-
-def _is_source(script: str) -> bool:
-    """Whether ``script`` is a file of source text; Python also runs compiled files, archives and folders."""
-    return os.path.isfile(script) and not script.endswith(".pyc") and not zipfile.is_zipfile(script)
 
 
 def _run_source(script: str) -> None:

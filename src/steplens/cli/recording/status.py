@@ -133,8 +133,8 @@ def show_request(out: Console, id: str, found: list[Participant]) -> None:
     for item, request in requests:
         who = f"rank {item.rank} " if item.rank >= 0 else ""
         out.print(plain(f"  {who}pid {item.process.pid}: {request_text(item, request)}"), soft_wrap=True)
-    warnings = [text for _, request in requests for text in _strings_of_list(request.get("warnings"))]
-    for warning in dict.fromkeys(warnings):
+    lists = [texts for _, request in requests if isinstance(texts := request.get("warnings"), list)]
+    for warning in dict.fromkeys(text for texts in lists for text in texts if isinstance(text, str)):
         out.print(plain(f"  {warning}", "yellow"), soft_wrap=True)
 
 
@@ -165,7 +165,3 @@ def _is_analysed(request: Any) -> bool:
     if not isinstance(result, str) or not result or "\0" in result:
         return False
     return (Path(result) / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).is_file()
-
-
-def _strings_of_list(value: Any) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

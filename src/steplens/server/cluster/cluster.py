@@ -186,10 +186,10 @@ def trace_of_rank(chosen: OpenedRun, rank: int) -> int:
     Raises:
         Refusal: the run has no such rank (404).
     """
-    for number, trace in enumerate(chosen.run.traces):
-        if trace.rank == rank:
-            return number
-    raise Refusal(404, f"the run has no rank {rank}", "rank", "GET ./ranks lists them")
+    ranks = [trace.rank for trace in chosen.run.traces]
+    if rank not in ranks:
+        raise Refusal(404, f"the run has no rank {rank}", "rank", "GET ./ranks lists them")
+    return ranks.index(rank)
 
 
 def job_of(chosen: OpenedRun) -> Job:
