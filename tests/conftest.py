@@ -32,11 +32,6 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     captures_marker.mark(items)
-    for item in items:
-        if item.get_closest_marker("real_clock"):
-            # Between two readings of a clock a busy machine may do anything: one recording of three has to agree. A wrong figure
-            # is wrong in all three, and what ran again is in the summary of the tests.
-            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 def pytest_runtest_setup() -> None:

@@ -362,9 +362,29 @@ def recorded_events(result: Path) -> list[Event]:
     return complete_events(path)
 
 
+#: for how long all threads of a program were ready to run so far, and had no processor, ns
+WAITED = """
+from contextlib import suppress
+from pathlib import Path
+
+def waited_ns():
+    waited = 0
+    for thread in Path("/proc/self/task").iterdir():
+        # a thread may have ended meanwhile, and not every system counts
+        with suppress(OSError, IndexError):
+            waited += int((thread / "schedstat").read_text().split()[1])
+    return waited
+"""
+
+
+def unexplained(told: list[int], own: list[int], waited: list[int]) -> float:
+    """By how much (ns) a figure usually differs from the program's own, beyond what the program waited for a processor."""
+    differences = [abs(one - other) for one, other in zip(told, own, strict=True)]
+    return statistics.median(max(difference - held_up, 0) for difference, held_up in zip(differences, waited, strict=True))
+
+
 LATE = """
 import json, os, time
-from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -378,14 +398,21 @@ rank = dist.get_rank()
 model = DistributedDataParallel(nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 batches = iter(DataLoader(TensorDataset(torch.randn(4096, 256), torch.randn(4096, 256)), batch_size=128))
-extra, steps = torch.randn(300, 300), []
+extra, steps, ready = torch.randn(300, 300), [], [0]
+
+def gradient_is_ready(_):
+    ready[0] = time.perf_counter_ns()
+
+for parameter in model.parameters():
+    parameter.register_post_accumulate_grad_hook(gradient_is_ready)
 with steplens.profile(
     schedule=steplens.schedule(skip_first=4, wait=0, warmup=2, active=12, repeat=1),
     on_trace_ready=steplens.tensorboard_trace_handler("result"),
 ) as prof:
     for _ in range(18):
+        waited = waited_ns()
         begin = time.perf_counter_ns()
-        while time.perf_counter_ns() < begin + 60_000_000 * rank:
+        while time.perf_counter_ns() < begin + 120_000_000 * rank:
             extra = torch.tanh(torch.mm(extra, extra))
         late = time.perf_counter_ns()
         batch, target = next(batches)
@@ -393,7 +420,9 @@ with steplens.profile(
         loss = nn.functional.mse_loss(model(batch), target)
         backward = time.perf_counter_ns()
         loss.backward()
-        steps.append({"late": late - begin, "forward": backward - forward, "backward": time.perf_counter_ns() - backward})
+        end = time.perf_counter_ns()
+        # from the last gradient on the one bucket is averaged
+        steps.append({"late": late - begin, "both": end - forward, "sync": end - ready[0], "waited": waited_ns() - waited})
         optimizer.step()
         optimizer.zero_grad()
         prof.step()
@@ -405,28 +434,31 @@ os._exit(0)
 
 
 @pytest.mark.slow
-@pytest.mark.real_clock
 def test_a_rank_that_comes_late_is_named_with_what_it_does(tmp_path: Path) -> None:
     """Matrix products on rank 1 in front of its loader: once they were "forward", and no rank was slow.
 
     17 ms of them were measured; here they take longer than what else a busy machine does to a step.
     """
-    result = train(tmp_path, LATE, ranks=2)
+    result = train(tmp_path, WAITED + LATE, ranks=2)
     run = steplens.open(result)
     rows = {rank: run.steps().filter(rank=rank).sort("step").to_dicts() for rank in (0, 1)}
+    own = {rank: {key: [step[key] for step in measured(tmp_path, rank)] for key in measured(tmp_path)[0]} for rank in (0, 1)}
+    late = statistics.median(own[1]["late"])
     for rank in (0, 1):
         assert len(rows[rank]) == len(measured(tmp_path, rank)) == 12
-        own = measured(tmp_path, rank)
-        # a busy machine may let a thread wait between two readings: the usual step tells, and the two phases together
-        both = statistics.median(row["forward_ns"] + row["backward_ns"] for row in rows[rank])
-        assert both == pytest.approx(statistics.median(step["forward"] + step["backward"] for step in own), rel=0.2, abs=2 * MS)
-        extra = statistics.median(row["between_ns"] for row in rows[rank])
-        assert extra == pytest.approx(statistics.median(step["late"] for step in own), rel=0.2, abs=2 * MS)
-        usual = statistics.median(row["forward_ns"] for row in rows[rank])
-        assert usual < 0.5 * max(step["late"] for step in measured(tmp_path, 1))
-    waited = statistics.median(row["gradient_sync_ns"] for row in rows[0])
-    late = statistics.median(own["late"] for own in measured(tmp_path, 1))
-    assert waited > 0.3 * late
+        told = {
+            "both": [row["forward_ns"] + row["backward_ns"] for row in rows[rank]],
+            "late": [row["between_ns"] for row in rows[rank]],
+            "sync": [row["gradient_sync_ns"] for row in rows[rank]],
+        }
+        for name, figures in told.items():
+            # at the end of backward two threads hand over to each other
+            noise = 5 * MS if name == "sync" else 2 * MS
+            assert unexplained(figures, own[rank][name], own[rank]["waited"]) <= max(
+                0.2 * statistics.median(own[rank][name]), noise
+            )
+        assert statistics.median(row["forward_ns"] for row in rows[rank]) < 0.5 * late
+    assert statistics.median(row["gradient_sync_ns"] for row in rows[0]) > 0.3 * late
     found = run.verdict()
     assert (found.kind, found.rank) == (RANK, 1)
     assert "Waiting for rank 1: it holds the others up by" in said(result)
@@ -438,7 +470,6 @@ def test_a_rank_that_comes_late_is_named_with_what_it_does(tmp_path: Path) -> No
 
 CLOSURE = """
 import json, logging, time, warnings
-from pathlib import Path
 import lightning, torch
 import torch.optim.adam as adam
 from torch import nn
@@ -470,7 +501,9 @@ class Net(lightning.LightningModule):
         timed("backward", loss.backward)()
     def optimizer_step(self, epoch, batch, optimizer, closure):
         steps.append({})
+        waited = waited_ns()
         timed("step", optimizer.step)(closure=closure)
+        steps[-1]["waited"] = waited_ns() - waited
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
@@ -486,11 +519,10 @@ Path("measured_0.json").write_text(json.dumps(steps[4:12]))
 
 
 @pytest.mark.slow
-@pytest.mark.real_clock
 def test_the_closure_of_an_optimizer_is_no_part_of_it(tmp_path: Path) -> None:
     """Lightning runs forward and backward inside of ``Adam.step``: once "saves 56.5 %", of which Adam takes few."""
     pytest.importorskip("lightning")
-    result = train(tmp_path, CLOSURE)
+    result = train(tmp_path, WAITED + CLOSURE)
     run = steplens.open(result)
     steps = run.steps().sort("step")
     whole = sum(call["dur"] * 1000 for call in recorded_events(result) if call["name"] == "Optimizer.step#Adam.step")
@@ -500,7 +532,8 @@ def test_the_closure_of_an_optimizer_is_no_part_of_it(tmp_path: Path) -> None:
     # Lightning's Python between the two of its closure is of either
     most = sum(step["step"] - step["forward"] - step["backward"] for step in own)
     ours = steps["optimizer_ns"].sum()
-    assert 0.9 * least <= ours <= 1.1 * most
+    waited = sum(step["waited"] for step in own)
+    assert 0.9 * least - waited <= ours <= 1.1 * most + waited
     assert ours < 0.5 * whole
     for finding in of_rule(advise(run), "single_tensor_optimizer"):
         assert finding.saving is not None

@@ -89,6 +89,8 @@ def process_cli(tmp_path: Path) -> Cli:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     """A folder with ``result``: three steps of a real script, recorded with shapes, memory and modules, and analysed."""
 
+    pytest.importorskip("torch")
+
     def make(folder: Path) -> None:
         cli = Cli(folder)
         cli.write("train.py", TRAIN)

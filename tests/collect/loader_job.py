@@ -31,20 +31,38 @@ def wait(seconds: float) -> None:
         time.sleep(seconds)
 
 
+def waited_ns() -> int:
+    """For how long this thread was ready to run so far, and had no processor; 0 where the system does not count."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
 class Log:
-    """What a worker did, by its own clock: appended to a file per process."""
+    """What a worker did, by its own clock: appended to a file per process.
+
+    Each line is what it was, when it began and ended, and how long its thread had waited for a processor by then. That is read
+    inside of what is timed, so that what reading costs counts as what was done.
+    """
 
     handles: ClassVar[dict[int, int]] = {}
 
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def write(self, what: str, begin: int, end: int) -> None:
+    def begin(self) -> tuple[int, int]:
+        """Something begins: the time, and what the thread had waited."""
+        return time.time_ns(), waited_ns() if self.path else 0
+
+    def end(self, what: str, begun: tuple[int, int]) -> None:
+        """It is over."""
         if self.path:
             process = os.getpid()
             if process not in self.handles:
                 self.handles[process] = os.open(f"{self.path}.{process}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.write(self.handles[process], f"{what} {begin} {end}\n".encode())
+            waited = waited_ns()
+            os.write(self.handles[process], f"{what} {begun[0]} {time.time_ns()} {begun[1]} {waited}\n".encode())
 
 
 class Samples(Dataset[torch.Tensor]):
@@ -59,7 +77,7 @@ class Samples(Dataset[torch.Tensor]):
         return int(self.job["batches"]) * BATCH
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        begin = time.time_ns()
+        begun = self.log.begin()
         wait(self.job.get("fetch", 0.0))
         fault, at = self.job.get("fault"), index == BATCH * 3 + 1
         if fault == "raise" and at:
@@ -71,7 +89,7 @@ class Samples(Dataset[torch.Tensor]):
         if fault == "hang" and at:
             time.sleep(600)
         sample = torch.full((2,), float(index))
-        self.log.write("fetch", begin, time.time_ns())
+        self.log.end("fetch", begun)
         return self.transform(sample) if self.transform is not None else sample
 
 
@@ -83,11 +101,11 @@ class Transform:
         self.log = Log(job.get("log", ""))
 
     def __call__(self, sample: torch.Tensor) -> torch.Tensor:
-        begin = time.time_ns()
+        begun = self.log.begin()
         wait(self.job["transform"])
         if self.job.get("fault") == "transform" and float(sample[0]) == BATCH * 3 + 1:
             raise KeyError("no such colour")
-        self.log.write("transform", begin, time.time_ns())
+        self.log.end("transform", begun)
         return sample
 
 
@@ -129,12 +147,12 @@ class Collate:
         self.log = Log(job.get("log", ""))
 
     def __call__(self, samples: Any) -> Any:
-        begin = time.time_ns()
+        begun = self.log.begin()
         wait(self.job.get("collate", 0.0))
         if self.job.get("fault") == "collate" and float(samples[0][0]) == BATCH * 3:
             raise RuntimeError("shapes differ")
         batch = torch.stack(samples) if isinstance(samples, list) else samples
-        self.log.write("collate", begin, time.time_ns())
+        self.log.end("collate", begun)
         return batch
 
 
@@ -158,13 +176,13 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
         worker_init_fn=Started() if workers else None,
         **{"batch_size": BATCH, **more},
     )
-    found: dict[str, Any] = {"batches": [], "waits": []}
+    found: dict[str, Any] = {"batches": [], "waits": [], "waited": []}
     torch.set_num_threads(1)
 
     def epoch(step: Any = None) -> None:
         iterator = iter(loader)
         while True:
-            begin = time.time_ns()
+            begin, waited = time.time_ns(), waited_ns()
             try:
                 batch = next(iterator)
             except StopIteration:
@@ -172,7 +190,9 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
             except Exception:
                 found["seconds"] = (time.time_ns() - begin) / 1e9
                 raise
+            waited = waited_ns() - waited
             found["waits"].append([begin, time.time_ns()])
+            found["waited"].append(waited)
             found["batches"].append(float(batch.sum()))
             wait(job.get("step", 0.0))
             if step is not None:

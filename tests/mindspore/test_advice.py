@@ -15,21 +15,31 @@ from steplens.advice.registry import built_in_rules
 from .conftest import run_program
 from .programs import NETWORK
 
-#: seconds that a batch takes to make, and that the rest of a step takes
-SLOW_BATCH_S, WORK_S = 0.4, 0.02
-#: so often a training is run, at most, where the machine holds up a pipeline that keeps up
-ATTEMPTS = 3
-#: a loop that never waits for its batch so long (ns) was not held up
-HELD_UP_NS = 5_000_000
+#: seconds that a slow batch takes to make, and that the rest of a step takes
+SLOW_BATCH_S, WORK_S = 0.2, 0.02
 
 #: the rules about data pipelines
 PIPELINE = {rule.name for rule in built_in_rules() if rule.judge.__module__.startswith("steplens.advice.rules.pipeline")}
-#: steps 4 to 15 of 18; prints what lay between each two of them, by the loop's own clock
+#: steps 4 to 15 of 18; prints what lay between each two of them, by the loop's own clock. Whether the loop waits for its batches
+#: is no matter of luck, however busy the machine is: a slow batch is begun when the step before it has ended, and a training
+#: whose batches take no time begins when all of them have been made
 TRAIN = """
+import threading
 from steplens.mindspore import Profiler
 mode("pynative")
 batch_s, work_s = map(float, sys.argv[1:3])
-waited = []
+asked = threading.Semaphore(1)
+waited, had = [], []
+
+class Samples:
+    def __len__(self):
+        return 36
+    def __getitem__(self, number):
+        if batch_s and number % 2 == 0:
+            asked.acquire()
+        time.sleep(batch_s / 2)
+        had.append(number)
+        return np.full([8], number, np.float32), np.array(number % 2, np.int32)
 
 class Window(ms.Callback):
     def __init__(self):
@@ -40,6 +50,10 @@ class Window(ms.Callback):
         step = run_context.original_args().cur_step_num
         if 4 < step < 16:
             waited.append(time.perf_counter_ns() - self.ended)
+        if step == 1 and not batch_s:
+            until = time.monotonic() + 120
+            while len(had) < 36 and time.monotonic() < until:
+                time.sleep(0.01)
         if step == 4:
             self.profiler.start()
         time.sleep(work_s)
@@ -47,19 +61,18 @@ class Window(ms.Callback):
         if run_context.original_args().cur_step_num == 15:
             self.profiler.stop()
         self.ended = time.perf_counter_ns()
+        asked.release()
 
 trained = model()
 trained.train(1, pipeline(3), dataset_sink_mode=False)
-if batch_s:
-    # while the profiler starts, on a busy machine, a slow pipeline would make all batches in advance
-    ds.config.set_prefetch_size(1)
+data = ds.GeneratorDataset(Samples(), ["data", "label"], shuffle=False, num_parallel_workers=1).batch(2)
 window = Window()
-trained.train(1, pipeline(18, delay_s=batch_s), callbacks=[window], dataset_sink_mode=False)
+trained.train(1, data, callbacks=[window], dataset_sink_mode=False)
 window.profiler.analyse()
 print(json.dumps(waited))
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 
 def trained(folder: Path, batch_s: float) -> tuple[list[int], Advice]:
@@ -70,23 +83,20 @@ def trained(folder: Path, batch_s: float) -> tuple[list[int], Advice]:
 
 def test_a_slow_generator_is_named_and_priced(tmp_path: Path) -> None:
     """What the same run would not have waited, had it got its batches as the healthy one usually gets them."""
-    for attempt in range(ATTEMPTS):
-        slow_ns, slow = trained(tmp_path / f"slow{attempt}", SLOW_BATCH_S)
-        if statistics.median(slow_ns) > SLOW_BATCH_S / 2 * 1e9:
-            break
-    else:
-        pytest.skip(f"the machine is too busy: batches made every {SLOW_BATCH_S} s wait for the training")
+    slow_ns, slow = trained(tmp_path / "slow", SLOW_BATCH_S)
+    assert min(slow_ns) > SLOW_BATCH_S * 1e9
     found = {finding.rule: finding for finding in slow.findings}
     assert {"iteration_interval", "slow_generator", "data_processing"} <= set(found)
     assert {found[name].level for name in ("iteration_interval", "slow_generator", "data_processing")} == {"high"}
-    for attempt in range(ATTEMPTS):
-        healthy_ns, healthy = trained(tmp_path / f"healthy{attempt}", 0)
-        gained = statistics.mean(slow_ns) - statistics.median(healthy_ns)
-        saving = found["iteration_interval"].saving
-        assert saving is not None and saving.likely_ns == pytest.approx(gained, rel=0.3)
-        blamed = [finding.id for finding in healthy.findings if finding.level != "low" and finding.rule in PIPELINE]
-        if not blamed and "data_pipeline_healthy" in {finding.rule for finding in healthy.findings}:
-            return
-        # a busy machine holds up any pipeline: then the loop has waited for it
-        assert max(healthy_ns) > HELD_UP_NS, blamed
-    pytest.skip(f"the machine is too busy: without a delay the loop still waited {healthy_ns} ns")
+    healthy_ns, healthy = trained(tmp_path / "healthy", 0)
+    saving = found["iteration_interval"].saving
+    assert saving is not None
+    assert saving.likely_ns == pytest.approx(statistics.mean(slow_ns) - statistics.median(healthy_ns), rel=0.3)
+    told = {finding.rule: finding for finding in healthy.findings}
+    assert "data_pipeline_healthy" in told
+    blamed = {rule for rule, finding in told.items() if finding.level != "low" and rule in PIPELINE}
+    # a batch that is there takes long to get where the machine is busy: then that, and no more than the loop waited
+    assert blamed <= {"iteration_interval"}
+    for rule in blamed:
+        promised = told[rule].saving
+        assert promised is not None and promised.likely_ns <= statistics.mean(healthy_ns)

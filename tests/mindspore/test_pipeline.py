@@ -19,7 +19,7 @@ from steplens.trace.trace import Trace
 
 from .conftest import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = pytest.mark.slow
 
 BEGIN = """
 import gc

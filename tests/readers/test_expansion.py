@@ -313,7 +313,7 @@ def test_every_file_is_decompressed_within_bounds() -> None:
     for path in sorted(source.rglob("*.py")):
         text = path.read_text()
         modules = {module for module, _ in (*DECOMPRESSORS, *OPENERS)}
-        if path == source / "expansion.py" or not any(module in text for module in modules):
+        if path == source / "common" / "expansion.py" or not any(module in text for module in modules):
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

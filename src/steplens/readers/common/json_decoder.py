@@ -35,7 +35,8 @@ class Decoder(Generic[Value]):
             value = self._decode(text)
         except RecursionError:
             raise TooDeepError from None
-        except (ValueError, ArithmeticError) as error:
+        # older versions of msgspec have errors that are no ValueError
+        except (ValueError, ArithmeticError, msgspec.MsgspecError) as error:
             raise UnreadableJsonError(str(error)) from None
         if self._is_any:
             check_levels(value)

@@ -264,7 +264,7 @@ class ArgsDecoder(Generic[_Args]):
                     mended[field.name] = (
                         Raw(msgspec.json.encode(value)) if field.type is Raw else msgspec.convert(value, field.type, strict=False)
                     )
-                except ValueError:
+                except (ValueError, msgspec.ValidationError):
                     continue
         return self.kind(**mended)
 
