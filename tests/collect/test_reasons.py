@@ -262,8 +262,8 @@ def test_a_pytorch_that_records_no_other_threads(monkeypatch):
         monkeypatch.setattr(other_profilers, name, lambda *session: None)
     monkeypatch.setattr(kineto_arguments.child_threads, "needs_all_threads", lambda with_stack: True)
     health = Health()
-    settings = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False)
-    options = SimpleNamespace(settings=settings, _health=health, _thread_options=dict, _profiler_arguments=dict)
+    settings = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False, switches={}, activities=())
+    options = SimpleNamespace(settings=settings, _health=health, _profiler_arguments=dict)
     kineto_arguments.KinetoArguments._new_kineto(options, SimpleNamespace(trace_id=""))
     assert [finding["message"] for finding in health.take()] == ["This version of PyTorch cannot record child threads."]
 
