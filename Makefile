@@ -13,10 +13,16 @@ MINDSPORE := .bench/mindspore
 MINDSPORE_SETUP := $(MINDSPORE)/.setup-done
 MINDINSIGHT := .bench/mindinsight
 MINDINSIGHT_SETUP := $(MINDINSIGHT)/.setup-done
+OLDEST := .bench/oldest
+OLDEST_SETUP := $(OLDEST)/.setup-done
+# the lowest Python that pyproject.toml allows: in PATH, or the newest one of pyenv
+PYTHON_OLDEST ?= $(shell command -v python3.10 >/dev/null && python3.10 -c "import sys; print(sys.executable)" 2>/dev/null || \
+	ls -d $(HOME)/.pyenv/versions/3.10.*/bin/python3.10 2>/dev/null | tail -n 1)
+
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-long test-without-captures bench lint clean
+.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-long test-without-captures test-oldest bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
@@ -24,6 +30,7 @@ help:
 	@echo "make test-long  what is long by nature: programs trained in many rounds, endurance, properties with other examples each time"
 	@echo "make test-fast  the tests that take no more than a few seconds each"
 	@echo "make test-without-captures  the tests that can use the shared captures, as they run where there are none"
+	@echo "make test-oldest  what needs no framework, with Python 3.10 and the lowest versions that pyproject.toml allows"
 	@echo "make lint       ruff, mypy --strict, import-linter; of the pages tsc, eslint, prettier"
 	@echo "make web        build the pages of steplens view"
 	@echo "make web-types  the types of the pages anew, after a model of the server changed"
@@ -55,6 +62,28 @@ test-fast: $(SETUP)
 
 test-without-captures: $(SETUP) pages
 	STEPLENS_SHARED_DATA= $(BIN)/python -m pytest -n 2 --dist worksteal -m "captures and not long"
+
+# No PyTorch, no captures: what needs either is left out.
+test-oldest:
+	@if test -z "$(PYTHON_OLDEST)"; then \
+		echo "There is no Python 3.10 here, neither in PATH nor of pyenv: nothing is tested with the lowest versions." >&2; \
+	else \
+		$(MAKE) --no-print-directory $(OLDEST_SETUP) && \
+		STEPLENS_SHARED_DATA= PYTHONPATH=$(CURDIR)/src $(OLDEST)/bin/python -m pytest -n 2 --dist worksteal -q -p no:cacheprovider \
+			-m "not slow and not long" $(OLDEST_TESTS); \
+	fi
+
+# a module that imports PyTorch cannot be among them
+OLDEST_TESTS := tests/formats tests/trace tests/readers tests/analysis tests/advice tests/writers tests/cli \
+	--ignore tests/readers/test_mapped_memory.py --ignore tests/advice/test_unfused_operators.py
+
+$(OLDEST_SETUP): pyproject.toml tools/lowest_versions.py
+	mkdir -p .bench
+	test -x $(OLDEST)/bin/python || $(PYTHON_OLDEST) -m venv $(OLDEST)
+	$(OLDEST)/bin/python tools/lowest_versions.py host remote > $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python -m pip install --quiet --requirement $(OLDEST)/requirements.txt \
+		"pytest>=8" "pytest-xdist>=3.6" "hypothesis>=6.100" "protobuf>=5"
+	touch $@
 
 lint: $(SETUP)
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ import os
 import random
 import sqlite3
 import struct
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -171,7 +172,9 @@ def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
     """SQLite quotes it in its message, which Python then cannot decode."""
     path = make(tmp_path / "a.db", "CREATE TABLE T (a INTEGER)")
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE T", b"CREA\xff\xff TABLE T"))
-    with pytest.raises(InputError, match=r"is damaged .*malformed database schema"):
+    # the UnicodeDecodeError of Python 3.10 has nothing of the message
+    words = "malformed database schema" if sys.version_info >= (3, 11) else ""
+    with pytest.raises(InputError, match=rf"is damaged .*{words}"):
         SqliteFile(path, HealthLog())
 
 

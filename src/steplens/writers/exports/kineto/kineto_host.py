@@ -64,7 +64,8 @@ def _write_steps(twin: Twin) -> None:
         return
     twin.calls(
         steps,
-        pl.format(f',\n{{{{"ph":"X","cat":"{kineto.ANNOTATION}","name":"{STEP_PREFIX}{{}}","pid":', "id"),
+        # not pl.format: only since some version of polars it takes two braces for one
+        pl.concat_str(pl.lit(f',\n{{"ph":"X","cat":"{kineto.ANNOTATION}","name":"{STEP_PREFIX}'), "id", pl.lit('","pid":')),
         pl.col("pid").fill_null(twin.pid),
         pl.col("tid").fill_null(twin.pid),
         ',"args":{',
