@@ -35,7 +35,6 @@ _ANALYSED = {
 #: part -> its column (counts of 10 ns) in the source's means of the step trace
 _MEANS = {"total_ns": "total", "interval_ns": "iteration_interval", "forward_backward_ns": "fp_and_bp", "tail_ns": "tail"}
 _TICK_NS = 10
-_AVERAGE = "-"
 
 
 @once_per_run

@@ -53,7 +53,6 @@ _OPERATION = re.compile("|".join(_OPERATIONS))
 _NO_LETTER = re.compile(r"[^a-z]")
 _ALGORITHM = re.compile(r"(RING|TREE|COLLNET_?(?:DIRECT|CHAIN)?|NVLS_?(?:TREE)?|PAT)_(LL128|LL|SIMPLE)")
 _ANNOTATION = "nccl:"
-_CALL = "record_param_comms"
 
 _METADATA = ("operation", "elements", "dtype", "group", "group_size", "source", "destination")
 _COLLECTIVE_DECODER = json_decoder.Decoder[CollectiveArgs](CollectiveArgs)
