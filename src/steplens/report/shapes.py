@@ -8,7 +8,7 @@ import polars as pl
 
 from steplens.analysis.operators import dynamic_shape
 from steplens.report.parts import Parts
-from steplens.server import shapes
+from steplens.server.operators import shapes
 from steplens.server.runs import OpenedRun
 
 LEVELS: tuple[Literal["operator", "kernel"], ...] = ("operator", "kernel")

@@ -9,12 +9,13 @@ from fastapi.routing import APIRoute
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from steplens.server import advice, captures, compare, download, flops, overview, search, session, shapes, step_trace
+from steplens.server import advice, captures, compare, download, overview, search, session, step_trace
 from steplens.server.cluster import cluster, communication, links, marey, strategy
 from steplens.server.http import error_answers, pages, tickets
 from steplens.server.http.errors import Refusal
 from steplens.server.http.security import Guard
 from steplens.server.memory import memory, memory_plans
+from steplens.server.operators import flops, shapes
 from steplens.server.pipeline import pipeline, pipeline_batches, processors
 from steplens.server.runs import RunLibrary
 from steplens.server.tables import table_routes

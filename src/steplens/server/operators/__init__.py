@@ -1,0 +1,1 @@
+"""Arithmetic and changing shapes of operators."""
