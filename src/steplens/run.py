@@ -238,15 +238,15 @@ class Run:
         return self._answer_table("links")
 
     def communication_times(self) -> pl.DataFrame:
-        """Times of every communication operation; see ``analysis.cluster.communication.communication_times``."""
+        """Times of every communication operation; see ``analysis.cluster.measured_communication.communication_times``."""
         return self._answer_table("communication_times")
 
     def communication_bandwidth(self) -> pl.DataFrame:
-        """Bandwidth by transport and packet size; see ``analysis.cluster.communication.communication_bandwidth``."""
+        """Bandwidth by transport and packet size; see ``analysis.cluster.measured_communication.communication_bandwidth``."""
         return self._answer_table("communication_bandwidth")
 
     def communication_matrix(self) -> pl.DataFrame:
-        """Operations of each link that tell most; see ``analysis.cluster.communication.communication_matrix``."""
+        """Operations of each link that tell most; see ``analysis.cluster.measured_communication.communication_matrix``."""
         return self._answer_table("communication_matrix")
 
     def ranks(self) -> pl.DataFrame:

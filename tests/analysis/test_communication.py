@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.analysis.cluster.communication import (
+from steplens.analysis.cluster.measured_communication import (
     bandwidth_totals,
     communication_bandwidth,
     communication_matrix,

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.analysis.cluster.communication import group_hash
+from steplens.analysis.cluster.measured_communication import group_hash
 from steplens.trace.trace import Trace
 
 from . import runs

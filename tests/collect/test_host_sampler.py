@@ -17,7 +17,7 @@ import pytest
 
 import steplens
 from steplens import HostSystem, _ExperimentalConfig, profile, schedule, tensorboard_trace_handler
-from steplens.collect.host import host_sampler, host_sampling, osrt
+from steplens.collect.host import host_sampling, host_sampling_process, osrt
 
 torch = pytest.importorskip("torch")
 psutil = pytest.importorskip("psutil")
@@ -299,7 +299,7 @@ def test_a_killed_sampler_is_said_and_costs_nothing_else(look):
 
 
 def test_a_sampler_that_hangs_is_ended(look, monkeypatch):
-    monkeypatch.setattr(host_sampler, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(host_sampling_process, "_PATIENCE_S", 0.1)
     with profile(on_trace_ready=handler(), experimental_config=_ExperimentalConfig(host_sys=["mem"])) as prof:
         process = sampler_of(prof)
         process.send_signal(signal.SIGSTOP)
@@ -312,7 +312,7 @@ TRAINING = """
 import sys, time
 from pathlib import Path
 from steplens.collect.common.health import Health
-from steplens.collect.host.host_sampler import HostSampler
+from steplens.collect.host.host_sampling_process import HostSampler
 from steplens.common.options import HostSystem
 sampler = HostSampler([HostSystem(name) for name in sys.argv[1].split(",")], Path("."), Health())
 sampler._process.stdout.readline()

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.cluster.communication import group_hash
+from steplens.analysis.cluster.measured_communication import group_hash
 from steplens.common import rundir
 from steplens.formats.ascend_database import PROFILER_TABLES
 from steplens.trace.trace import Trace

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steplens.analysis.cluster.communication import group_hash
+from steplens.analysis.cluster.measured_communication import group_hash
 from steplens.trace.schema import SCOPE_MODULE
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import TIME_BASE_UNIT_NS, NothingToWriteError, Output, time_base_ns

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.cluster.arrivals import arrivals
-from steplens.analysis.cluster.communication import communication_times, is_measured
+from steplens.analysis.cluster.measured_communication import communication_times, is_measured
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.cluster.communication import communication_times, link_transfers
+from steplens.analysis.cluster.measured_communication import communication_times, link_transfers
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.parallel import by_rank
 from steplens.analysis.tools.schemas import cast_columns, table_schema

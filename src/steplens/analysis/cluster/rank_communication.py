@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps
-from steplens.analysis.cluster.communication import communication_times, link_transfers
 from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication_operations, transfer_rate
 from steplens.analysis.cluster.links import communication_costs, link_means, links
+from steplens.analysis.cluster.measured_communication import communication_times, link_transfers
 from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace

@@ -9,7 +9,7 @@ from typing import TypeVar
 from steplens.collect.common import exception_text, log
 from steplens.collect.common.health import ERROR, Health
 from steplens.collect.common.recording_settings import RecordingSettings
-from steplens.collect.host.host_sampler import HostSampler
+from steplens.collect.host.host_sampling_process import HostSampler
 from steplens.collect.loaders.loader import LoaderWindow
 from steplens.collect.marks import marks
 from steplens.collect.marks.automatic_marks import AutomaticMarks

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.cluster.communication import elapsed_times, group_hash, is_measured, operation_type
+from steplens.analysis.cluster.measured_communication import elapsed_times, group_hash, is_measured, operation_type
 from steplens.formats.ascend_terms import NO_NUMBER
 from steplens.trace.schema import RECEIVE
 from steplens.writers.common.output import NPU, Output, device_kind, has_rows, step_exists
@@ -96,7 +96,7 @@ def is_unmeasured(output: Output) -> bool:
 
 
 def unmeasured_times(output: Output) -> pl.DataFrame:
-    """``analysis.cluster.communication.elapsed_times`` with names and numbers of groups as the clients call them."""
+    """``analysis.cluster.measured_communication.elapsed_times`` with names and numbers of groups as the clients call them."""
     calls = named_communication(output)
     return elapsed_times(output.trace).with_columns(calls["client_name"].alias("name"), calls["group_number"].alias("group"))
 

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.analysis.cluster.communication import TOTAL, communication_bandwidth, communication_matrix, communication_times
+from steplens.analysis.cluster.measured_communication import (
+    TOTAL,
+    communication_bandwidth,
+    communication_matrix,
+    communication_times,
+)
 from steplens.formats import ascend_database as layout
 from steplens.formats.ascend_results import LOCAL, OPERATION_TIMES, STEP_PARTS, STEP_PREFIX
 from steplens.writers.common.communication_names import is_unmeasured, own_links, unmeasured_times

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.cluster.communication import (
+from steplens.analysis.cluster.measured_communication import (
     TOTAL,
     bandwidth_totals,
     communication_bandwidth,
@@ -57,7 +57,7 @@ def write_times(output: Output, path: Path) -> None:
 
 
 def write_matrix(output: Output, path: Path) -> None:
-    """Write communication_matrix.json: the operations of each link that ``analysis.cluster.communication`` selects."""
+    """Write communication_matrix.json: the operations of each link that ``analysis.cluster.measured_communication`` selects."""
     rows = communication_matrix(output.trace)
     if rows.is_empty():
         _write_own_links(output, path)
