@@ -73,11 +73,10 @@ test-oldest:
 			-m "not slow and not long" $(OLDEST_TESTS); \
 	fi
 
-# A module that imports PyTorch cannot be among them, nor what asks for a csv module that reads NUL (of Python 3.11), or for the
-# words of a newer typer on a missing option.
+# A module that imports PyTorch cannot be among them, nor what asks for a csv module that reads NUL (of Python 3.11).
 OLDEST_TESTS := tests/formats tests/trace tests/readers tests/analysis tests/advice tests/writers tests/cli \
 	--ignore tests/readers/test_mapped_memory.py --ignore tests/advice/test_unfused_operators.py \
-	--deselect tests/writers/test_csv.py::test_any_text_survives_the_csv --deselect "tests/cli/test_export.py::test_bad_input[arguments1-Missing option '--to']"
+	--deselect tests/writers/test_csv.py::test_any_text_survives_the_csv
 
 $(OLDEST_SETUP): pyproject.toml tools/lowest_versions.py
 	mkdir -p .bench
