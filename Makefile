@@ -22,7 +22,7 @@ PYTHON_OLDEST ?= $(shell command -v python3.10 >/dev/null && python3.10 -c "impo
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-long test-without-captures test-oldest bench lint clean
+.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-long test-without-captures test-oldest coverage bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-fast  the tests that take no more than a few seconds each"
 	@echo "make test-without-captures  the tests that can use the shared captures, as they run where there are none"
 	@echo "make test-oldest  what needs no framework, with Python 3.10 and the lowest versions that pyproject.toml allows"
+	@echo "make coverage   how much of the code the quick tests run in their own process, with a floor that does not fall"
 	@echo "make lint       ruff, mypy --strict, import-linter; of the pages tsc, eslint, prettier"
 	@echo "make web        build the pages of steplens view"
 	@echo "make web-types  the types of the pages anew, after a model of the server changed"
@@ -62,6 +63,9 @@ test-fast: $(SETUP)
 
 test-without-captures: $(SETUP) pages
 	STEPLENS_SHARED_DATA= $(BIN)/python -m pytest -n 2 --dist worksteal -m "captures and not long"
+
+coverage: $(SETUP) pages
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not long" --cov --cov-report=term
 
 # No PyTorch, no captures: what needs either is left out.
 test-oldest:
