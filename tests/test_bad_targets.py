@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,12 @@ def test_an_output_on_a_full_disk(full: Path, tmp_path: Path, file: result.Outpu
     trace = ascend_run(source_tables=passed_on())
     output = Output(trace, time_base_ns(trace), LEVEL1)
     failures: list[str] = []
-    here = result._write_one(file, output, tmp_path / file.name_for(trace), lambda name, error: failures.append(name))
+    here = result.write_file(
+        tmp_path / file.name_for(trace), partial(file.write, output), lambda name, error: failures.append(name)
+    )
     assert here.status == result.DONE, here
     name = file.name_for(trace)
-    status = result._write_one(file, output, full / name, lambda name, error: failures.append(name))
+    status = result.write_file(full / name, partial(file.write, output), lambda name, error: failures.append(name))
     assert status.status == result.FAILED and failures == [name]
     assert re.search(FULL, status.reason)
     assert [path.name for path in full.iterdir()] == ["filler"]

@@ -17,8 +17,8 @@ from steplens.collect.pytorch import saving
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
-    monkeypatch.setattr(path_creator.ProfPathCreator, "_folder", None)
-    monkeypatch.setattr(path_creator.ProfPathCreator, "_worker_name", None)
+    monkeypatch.setattr(path_creator.ProfPathCreator, "folder", None)
+    monkeypatch.setattr(path_creator.ProfPathCreator, "worker_name", None)
     monkeypatch.setattr(paths, "_warned", set())
 
 
