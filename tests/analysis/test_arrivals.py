@@ -276,8 +276,12 @@ def trained(folder: Path, ranks: int, slow: int) -> tuple[Run, list[list[int]], 
     return steplens.open(folder / "out"), [own for own, _ in recorded], [delayed for _, delayed in recorded]
 
 
+#: jobs of more ranks than a small machine has processors
+LONG = pytest.mark.long
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "slow"), [(2, 1), (4, 2), (2, -1), (4, -1)])
+@pytest.mark.parametrize(("ranks", "slow"), [(2, 1), pytest.param(4, 2, marks=LONG), (2, -1), pytest.param(4, -1, marks=LONG)])
 def test_a_delay_inside_backward_of_a_real_job(tmp_path: Path, ranks: int, slow: int) -> None:
     """The rank that sleeps is named, and none of equal ones, unless the ranks' own clocks say that the machine made it so."""
     pytest.importorskip("torch")

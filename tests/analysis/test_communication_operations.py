@@ -183,8 +183,9 @@ os._exit(0)
 """
 
 
+# jobs of more ranks than a small machine has processors are long
 @pytest.mark.slow
-@pytest.mark.parametrize(("ranks_", "slow"), [(2, 1), (4, 2)])
+@pytest.mark.parametrize(("ranks_", "slow"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.long)])
 def test_a_delay_of_20_ms_in_a_real_job(tmp_path: Path, ranks_: int, slow: int) -> None:
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
@@ -233,9 +234,11 @@ def test_a_delay_of_20_ms_in_a_real_job(tmp_path: Path, ranks_: int, slow: int) 
         assert matrix[rank, slow] > 0.8 * sum(waited)
     table = run.ranks()
     assert table["rank"].to_list() == list(range(ranks_))
-    for rank, trace in ((trace.rank, trace) for trace in run.traces):
+    # the steps are chosen for the job: one that a single rank would leave out as its warm-up is left out of all
+    chosen = run.steps().filter("chosen")
+    for rank in range(ranks_):
         own = table.filter(pl.col("rank") == rank).row(0, named=True)
-        times = steplens.open(trace.source.parent.parent if trace.source.is_file() else trace.source).steps().filter("chosen")
+        times = chosen.filter(pl.col("rank") == rank)
         assert own["steps"] == times.height
         for part in PARTS:
             assert own[part] == pytest.approx(times[part].median())

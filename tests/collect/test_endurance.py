@@ -78,7 +78,8 @@ with steplens.BlackBox("box", keep_steps=2, on_slow_step=False, analyse_flag=Fal
 )
 
 
-@pytest.mark.parametrize("what", ["windows", "black_box"])
+# a thousand windows of a whole profiler are long; the box takes the same way with less
+@pytest.mark.parametrize("what", [pytest.param("windows", marks=pytest.mark.long), "black_box"])
 def test_a_thousand_windows_take_no_memory(look, tmp_path, what):
     done = look.python(MEMORY, what, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -98,7 +99,8 @@ def processes_of(folder):
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+# one moment of many is enough for every change
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_kill_leaves_closed_windows_and_no_process(tmp_path, seed):
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     process = subprocess.Popen(

@@ -204,7 +204,8 @@ def without_pids(text):
         {"fault": "collate"},
         {"fault": "kill", "workers": 2},
         {"fault": "exit", "workers": 2, "persistent": True, "before": 0},
-        {"fault": "hang", "workers": 2, "options": {"timeout": 6}},
+        # waits for PyTorch's own time limit, twice
+        pytest.param({"fault": "hang", "workers": 2, "options": {"timeout": 6}}, marks=[pytest.mark.slow, pytest.mark.long]),
     ],
     ids=lambda job: "-".join(map(str, job.values())),
 )

@@ -26,7 +26,7 @@ TOLERANCE, NOTHING_NS = 0.05, 1_500_000
 #: between the last gradient and the end of backward two threads hand over to each other, and four ranks share two cores
 HANDING_OVER_NS = 5_000_000
 
-#: inference and validation: only the module's own call says what is forward
+#: only the module's own call says what is forward
 NEEDS_MODULES = {"validation", "inference"}
 CASES = ["plain", "accumulation", "several_losses", "checkpointing", "closure", "validation", "inference"]
 
@@ -71,11 +71,16 @@ def assert_phases(trace: Trace, folder: Path, rank: int = 0) -> None:
     assert not wrong, "; ".join(wrong)
 
 
-@pytest.mark.parametrize("with_modules", [False, True], ids=["as it is", "with modules"])
-@pytest.mark.parametrize("case", CASES)
+# every loop with modules; without them one, and the others, which are recorded alike, in `make test-long`
+@pytest.mark.parametrize(
+    ("case", "with_modules"),
+    [
+        *((case, True) for case in CASES),
+        ("plain", False),
+        *(pytest.param(case, False, marks=pytest.mark.long) for case in CASES if case not in {"plain", *NEEDS_MODULES}),
+    ],
+)
 def test_phases(case: str, with_modules: bool, tmp_path: Path) -> None:
-    if case in NEEDS_MODULES and not with_modules:
-        pytest.skip("nothing in such a capture says what is forward")
     train(case, tmp_path, with_modules=with_modules)
     trace = traces(tmp_path)[0]
     assert_phases(trace, tmp_path)
