@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -13,9 +12,6 @@ from hypothesis import HealthCheck, settings
 
 from . import captures_marker, shared_data
 from .once import once, run_program, session_folder, torchrun
-
-# Two threads that wake each other for tables of a few rows take longer than one, and give equal rows in any order.
-os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
 ANY_TIME = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

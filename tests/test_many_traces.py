@@ -313,7 +313,8 @@ def test_a_report_of_several_processes_is_the_same(
     # what other processes made and does not fit is left out, and said to be
     assert sum(len(zlib.compress(part, 6)) for name, part in small.parts.items() if name != "report") <= 200_000
     assert {"answers/0", "bodies/0"} < set(small.parts) < set(shared.parts)
-    assert {"size", "rows"} <= {one["why"] for one in small.json("report")["left_out"]}
+    # whether one of those that do fit is cut to its first rows is a matter of their sizes
+    assert "size" in {one["why"] for one in small.json("report")["left_out"]}
     assert {one["why"] for one in shared.json("report")["left_out"]} == {"rows"}
 
 

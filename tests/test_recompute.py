@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -180,3 +183,19 @@ def test_a_capture_that_contradicts_its_events_ends_with_3(tmp_path: Path, file:
     assert [comparison.name for comparison in result.comparison if comparison.matters] == [file]
     assert "contradicted_figures" in {finding.check for finding in result.findings}
     assert offline.exit_code([result]) == 3
+
+
+@pytest.mark.slow
+def test_a_machine_with_one_processor_writes_the_same(tmp_path: Path) -> None:
+    """Polars takes other ways where it has one thread."""
+    capture = shared("ascend_pytorch", "text_level1", "rank0_ascend_pt")
+    folders = []
+    for threads in ("1", "2"):
+        output = tmp_path / threads
+        command = [sys.executable, "-m", "steplens", "analyse", str(capture), "--recompute", "--output", str(output)]
+        environment = {**os.environ, "POLARS_MAX_THREADS": threads}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert "[ERROR]" not in done.stderr, done.stderr
+        folders.append(next(output.glob("*/ASCEND_PROFILER_OUTPUT")))
+    one, two = ({file.name: file.read_bytes() for file in folder.iterdir() if file.suffix == ".csv"} for folder in folders)
+    assert one == two and {"npu_module_mem.csv", "kernel_details.csv"} <= set(one)

@@ -27,7 +27,8 @@ def write(output: Output, path: Path) -> None:
         render_distinct(rows["name"], guard_formula).alias(COMPONENT),
         microseconds_text(pl.col("time_ns") - output.base_ns).alias(TIMESTAMP),
         to_megabytes(pl.col("bytes")).alias(f"{TOTALS['reserved']}(MB)"),
-        pl.format("NPU:{}", "device").alias("Device"),
+        # not pl.format, which panics beside a series of texts where polars has one thread (polars 2.1)
+        (pl.lit("NPU:") + pl.col("device").cast(pl.String)).alias("Device"),
     )
     write_csv(table, path)
 
