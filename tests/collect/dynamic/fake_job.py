@@ -47,7 +47,10 @@ class FakeCapture:
         time.sleep(self._form.save_s)
         assert self.directory is not None
         self.directory.mkdir(parents=True)
-        (self.directory / "steps.json").write_text(json.dumps([self.begun, self.ended, self._form.rank]))
+        # whoever waits for the file finds it whole
+        written = self.directory / "steps.part"
+        written.write_text(json.dumps([self.begun, self.ended, self._form.rank]))
+        written.rename(self.directory / "steps.json")
         self._open = False
         return Outcome(self.directory)
 
