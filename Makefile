@@ -31,7 +31,7 @@ help:
 	@echo "make test-fast  the tests that take no more than a few seconds each"
 	@echo "make test-without-captures  the tests that can use the shared captures, as they run where there are none"
 	@echo "make test-oldest  what needs no framework, with Python 3.10 and the lowest versions that pyproject.toml allows"
-	@echo "make coverage   how much of the code the quick tests run in their own process, with a floor that does not fall"
+	@echo "make coverage   how much of readers, tables, analyses, advice and writers their unit tests run, with a floor that does not fall"
 	@echo "make lint       ruff, mypy --strict, import-linter; of the pages tsc, eslint, prettier"
 	@echo "make web        build the pages of steplens view"
 	@echo "make web-types  the types of the pages anew, after a model of the server changed"
@@ -64,8 +64,12 @@ test-fast: $(SETUP)
 test-without-captures: $(SETUP) pages
 	STEPLENS_SHARED_DATA= $(BIN)/python -m pytest -n 2 --dist worksteal -m "captures and not long"
 
-coverage: $(SETUP) pages
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not long" --cov --cov-report=term
+# Recording, the server and the commands work in processes that a measurement does not see, so they are not among these.
+COVERED := formats trace readers analysis advice writers
+
+coverage: $(SETUP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not long" --cov-report=term \
+		$(COVERED:%=--cov=steplens.%) $(COVERED:%=tests/%)
 
 # No PyTorch, no captures: what needs either is left out.
 test-oldest:
