@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.advice import Advice, Finding, advise
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.run import Run
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["advice"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "advice")
 
 
 class SavingShown(BaseModel):

@@ -41,13 +41,13 @@ def create_api(library: RunLibrary) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        generate_unique_id_function=lambda route: route.name,
     )
     app.state.library = library
     app.state.tickets = tickets.Tickets()
     error_answers.register(app)
     for router in ROUTERS:
-        app.include_router(router)
+        # not include_router, which makes the models of every address anew for each application
+        app.router.routes.extend(router.routes)
     return app
 
 

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from steplens.server.http.errors import PROBLEMS, Refusal, path_text
+from steplens.server.http.errors import Refusal, path_text
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 
-router = APIRouter(prefix="/api/runs/{run}/captures", tags=["live"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/captures", "live")
 
 #: requests of one process that are told, the newest
 _MOST_REQUESTS = 20

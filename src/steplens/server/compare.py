@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.advice.compare import compare as compare_advice
@@ -17,12 +17,13 @@ from steplens.analysis.steps.times import chosen_step_times
 from steplens.run import Run
 from steplens.server import advice, overview
 from steplens.server.advice import FindingShown
-from steplens.server.http.errors import PROBLEMS, path_text
+from steplens.server.http.errors import path_text
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Runs
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 
-router = APIRouter(prefix="/api/compare", tags=["compare"], responses=PROBLEMS)
+router = create_router("/api/compare", "compare")
 
 _Number = Annotated[int, Query(ge=0, le=1 << 31)]
 

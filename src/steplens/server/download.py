@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.requests import FAR, Chosen, Moment, TraceNumber, attachment_headers
 from steplens.server.runs import OpenedRun
 from steplens.trace.window import trace_window
@@ -21,7 +22,7 @@ from steplens.writers.exports.export import export
 from steplens.writers.exports.merged import Member, write_merged
 from steplens.writers.exports.subject import list_subjects
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["download"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "download")
 
 #: format -> how its file ends
 _ENDINGS = {"chrome": ".json.gz", "kineto": ".json.gz", "speedscope": ".json.gz", "pprof": ".pb.gz", "stacks": ".txt"}

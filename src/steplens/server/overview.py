@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, with_config
 from typing_extensions import NotRequired, TypedDict
 
@@ -17,14 +17,15 @@ from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, path_text
+from steplens.server.http.errors import path_text
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, json_response
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.schema import KIND_COMPUTE
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["overview"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "overview")
 
 _TOP = 10
 #: types of tasks; more are on the page of the device tasks

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.analysis.device.api import FRAMEWORK
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.server import advice
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import tables
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.trace import Trace
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["search"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "search")
 
 #: table -> its column of counts, and that of the time by which hits are ordered
 _SEARCHED = {

@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 import time
 
-from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.advice.texts import LANGUAGES
-from steplens.server.http.errors import PROBLEMS, Problem, path_text
+from steplens.server.http.errors import Problem, path_text
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Living, Runs
 from steplens.server.runs import OpenedRun, State, file_states
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__
 
-router = APIRouter(prefix="/api", tags=["session"], responses=PROBLEMS)
+router = create_router("/api", "session")
 
 
 class Progress(BaseModel):

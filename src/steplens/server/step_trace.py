@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.analysis.step_trace.step_figure import Row, step_figure
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, not_found
+from steplens.server.http.errors import not_found
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, TraceNumber
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["steps"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "steps")
 
 #: segments of one row that are sent, the longest ones
 _MOST = 2000

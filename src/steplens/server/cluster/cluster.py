@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, with_config
 from typing_extensions import TypedDict
 
@@ -13,12 +13,13 @@ from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_m
 from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/cluster", tags=["cluster"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/cluster", "cluster")
 
 StepNumber = Annotated[int | None, Query(ge=0, le=1 << 62, description="number of the step; the mean over steps without it")]
 StageNumber = Annotated[int | None, Query(ge=1, le=1 << 31, description="only ranks of this pipeline stage, from 1")]

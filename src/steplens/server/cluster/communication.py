@@ -6,16 +6,15 @@ from functools import partial
 from typing import Any
 
 import polars as pl
-from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.analysis.cluster.arrivals import slow_rank
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.tables import columns, tables
 from steplens.trace.building.checks.ranks import recorded_ranks
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["communication"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "communication")
 
 
 class SlowRank(BaseModel):

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.rank_communication import cost_steps, operation_links, rank_costs, rank_edges, rank_operations
 from steplens.server.cluster.cluster import Job, Limit, Offset, StageNumber, StepNumber, job_of, trace_of_rank
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/communication", tags=["communication"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/communication", "communication")
 
 RankNumber = Annotated[int, Query(ge=0, le=1 << 31)]
 _End = Annotated[int | None, Query(ge=0, le=1 << 31)]

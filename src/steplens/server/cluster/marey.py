@@ -6,18 +6,19 @@ from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
 from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.requests import FAR, Chosen
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/marey", tags=["marey"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/marey", "marey")
 
 _MOST_STEPS = 20_000
 _STEP = Annotated[int, Query(ge=0, le=1 << 62, description="number of the step")]

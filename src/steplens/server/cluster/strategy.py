@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.strategy import collapse_scopes, stage_operators, stages, transfers
 from steplens.common import json_text
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/strategy", tags=["strategy"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/strategy", "strategy")
 
 Stage = Annotated[int, Query(ge=1, le=1 << 31, description="pipeline stage, from 1")]
 _MOST_TRANSFERS = 1000

@@ -6,10 +6,10 @@ import secrets
 import time
 from collections.abc import Callable
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 
 #: where a ticket is shown
 AT = "/tickets/"
@@ -21,7 +21,7 @@ _VALID_S = 60.0
 #: tickets that wait to be shown; the oldest goes for a new one
 _MOST = 64
 
-router = APIRouter(prefix="/api/tickets", tags=["download"], responses=PROBLEMS)
+router = create_router("/api/tickets", "download")
 
 
 class Tickets:

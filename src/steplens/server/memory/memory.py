@@ -6,16 +6,16 @@ from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_overview import memory_overview
 from steplens.analysis.step_trace.step_trace import step_trace
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, Moment, TraceNumber, json_response
 from steplens.server.tables import columns, tables
 
-router = APIRouter(prefix="/api/runs/{run}/memory", tags=["memory"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/memory", "memory")
 
 #: steps whose points are sent
 _MOST_STEPS = 5000

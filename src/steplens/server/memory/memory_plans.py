@@ -6,16 +6,17 @@ from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import BaseModel
 
 from steplens.analysis.memory.memory_graphs import graph_curve, graph_tensors, memory_graphs, tensors_at
-from steplens.server.http.errors import PROBLEMS, not_found
+from steplens.server.http.errors import not_found
+from steplens.server.http.routing import create_router
 from steplens.server.memory import curves
 from steplens.server.requests import Chosen, Points, TraceNumber
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/memory/graphs", tags=["memory"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/memory/graphs", "memory")
 
 _REMEDY = "GET /api/runs/{run}/memory/graphs lists them"
 GraphNumber = Annotated[int, Path(ge=0, le=1 << 53, description="one of GET /api/runs/{run}/memory/graphs")]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_tree import flop_tree
 from steplens.analysis.operators.rank_flops import operator_work, work_of
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, TraceNumber
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["operators"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "operators")
 
 #: nodes that are sent, from the whole down
 _MOST_NODES = 3000

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.analysis.operators import dynamic_shape
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, TraceNumber
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/shapes", tags=["shapes"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/shapes", "shapes")
 
 #: types whose runs are shown together
 _MOST_TYPES = 20

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.pipeline_flow import Place, recorded_places
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.memory import curves
 from steplens.server.requests import Chosen, Points, TraceNumber
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/pipeline", "pipeline")
 
 
 class Operation(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.advice import Finding
@@ -16,12 +16,13 @@ from steplens.analysis.data_loading.pipeline_queues import operation_name, pipel
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, not_found
+from steplens.server.http.errors import not_found
+from steplens.server.http.routing import create_router
 from steplens.server.memory import curves
 from steplens.server.requests import Chosen, Points, TraceNumber
 from steplens.server.tables import columns
 
-router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/pipeline", "pipeline")
 
 #: how long an operation waits for the advice about it
 _PATIENCE_S = 1.0

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle
 from steplens.server.http import documented
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.memory import curves
 from steplens.server.requests import Chosen, Points, TraceNumber
 
-router = APIRouter(prefix="/api/runs/{run}/pipeline", tags=["pipeline"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/pipeline", "pipeline")
 
 #: series in one answer
 _MOST = 400

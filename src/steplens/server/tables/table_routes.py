@@ -6,17 +6,18 @@ import itertools
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi import Query as Parameter
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
 
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, attachment_headers, json_response
 from steplens.server.tables import query, tables
 from steplens.server.tables.query import Query, TablePage
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["tables"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "tables")
 
 TableName = Annotated[str, Path(pattern="^[a-z_]{1,64}$", description="one of GET /api/runs/{run}/tables")]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from starlette.responses import Response
 
-from steplens.server.http.errors import PROBLEMS, Refusal
+from steplens.server.http.errors import Refusal
+from steplens.server.http.routing import create_router
 from steplens.server.memory import curves
 from steplens.server.requests import Chosen, Moment, Points, TraceNumber, json_response
 from steplens.server.runs import OpenedRun
@@ -16,7 +17,7 @@ from steplens.server.timeline import counters, details, flows, models, search, t
 from steplens.server.timeline.counters import Series
 from steplens.timeline.layout import Lane, Timeline
 
-router = APIRouter(prefix="/api/runs/{run}/timeline", tags=["timeline"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}/timeline", "timeline")
 
 Lanes = Annotated[
     str | None, Query(pattern=r"^\d{1,9}(,\d{1,9})*$", description="numbers of lanes, separated by commas; all by default")
