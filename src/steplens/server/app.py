@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
@@ -29,14 +32,29 @@ AREAS = (
     session, captures, overview, step_trace, advice, table_routes, timeline_routes, memory, memory_plans, flops, shapes, pipeline,
     pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare, download, tickets,
 )  # fmt: skip
+_TITLE = "steplens view"
+
 ROUTERS: tuple[APIRouter, ...] = tuple(area.router for area in AREAS)
+
+
+class Api(FastAPI):
+    """An application whose OpenAPI document is made once in a process: all of them have the same addresses."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document; who asks for it must not change it."""
+        return _describe_addresses()
+
+
+@functools.cache
+def _describe_addresses() -> dict[str, Any]:
+    return get_openapi(title=_TITLE, version=session.VERSION, routes=[route for router in ROUTERS for route in router.routes])
 
 
 def create_api(library: RunLibrary) -> FastAPI:
     """Everything that is answered about some runs, for whoever may ask: without the guard and without pages."""
     # no /docs: it would load its scripts from elsewhere
-    app = FastAPI(
-        title="steplens view",
+    app = Api(
+        title=_TITLE,
         version=session.VERSION,
         docs_url=None,
         redoc_url=None,
