@@ -50,6 +50,9 @@ $(SETUP): pyproject.toml
 demo: $(SETUP) pages
 	$(BIN)/python examples/demo.py
 
+# set, it would have each of the processes that tests start compile all modules anew
+test test-long test-fast: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
 	@if test -f $(WEB_SETUP); then $(MAKE) --no-print-directory web-test; else echo "vitest is left out: there is no Node.js"; fi
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,10 @@ import pytest
 import steplens
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
-
-from steplens.integrations.huggingface import SteplensCallback  # noqa: E402
+# importing them takes seconds, in every worker that collects this module
+for name in ("transformers", "accelerate"):
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"needs {name}", allow_module_level=True)
 
 from .conftest import COMPARED, Data, Recorded, network  # noqa: E402
 
@@ -33,6 +34,10 @@ class Model(torch.nn.Module):  # type: ignore[misc]
 
 
 def train(folder: Path, *, epochs: int, accumulate: int = 1, **options: Any) -> Any:
+    import transformers
+
+    from steplens.integrations.huggingface import SteplensCallback
+
     handler = steplens.tensorboard_trace_handler(folder, analyse_flag=False)
     callback = SteplensCallback(on_trace_ready=handler, **options)
     model = Model()

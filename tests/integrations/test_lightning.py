@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import subprocess
 import sys
 import warnings
@@ -14,34 +16,44 @@ import pytest
 import steplens
 
 torch = pytest.importorskip("torch")
-lightning = pytest.importorskip("lightning.pytorch")
-
-from steplens.integrations.lightning import SteplensCallback  # noqa: E402
+if importlib.util.find_spec("lightning") is None:
+    pytest.skip("needs Lightning", allow_module_level=True)
 
 from .conftest import COMPARED, Recorded, loader, network  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
 
-class Module(lightning.LightningModule):  # type: ignore[misc]
-    def __init__(self, fails_at: int = -1) -> None:
-        super().__init__()
-        self.network = network()
-        self.fails_at = fails_at
+@functools.cache
+def module_class() -> Any:
+    """Made when a test asks for it: every worker that collects this module would import Lightning, which takes 3 s."""
+    import lightning.pytorch as lightning
 
-    def training_step(self, batch: Any, number: int) -> Any:
-        if number == self.fails_at:
-            raise RuntimeError("out of luck")
-        return torch.nn.functional.mse_loss(self.network(batch["x"]), batch["labels"])
+    class Module(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self, fails_at: int = -1) -> None:
+            super().__init__()
+            self.network = network()
+            self.fails_at = fails_at
 
-    def validation_step(self, batch: Any, number: int) -> None:
-        self.network(batch["x"])
+        def training_step(self, batch: Any, number: int) -> Any:
+            if number == self.fails_at:
+                raise RuntimeError("out of luck")
+            return torch.nn.functional.mse_loss(self.network(batch["x"]), batch["labels"])
 
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
+        def validation_step(self, batch: Any, number: int) -> None:
+            self.network(batch["x"])
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    return Module
 
 
 def fit(folder: Path, *, epochs: int, module: Any = None, accumulate: int = 1, **options: Any) -> Any:
+    import lightning.pytorch as lightning
+
+    from steplens.integrations.lightning import SteplensCallback
+
     handler = steplens.tensorboard_trace_handler(folder, analyse_flag=False)
     callback = SteplensCallback(on_trace_ready=handler, **options)
     with warnings.catch_warnings():
@@ -57,7 +69,7 @@ def fit(folder: Path, *, epochs: int, module: Any = None, accumulate: int = 1, *
             accumulate_grad_batches=accumulate,
             num_sanity_val_steps=2,
         )
-        trainer.fit(module or Module(), loader(), loader())
+        trainer.fit(module or module_class()(), loader(), loader())
     return callback
 
 
@@ -113,7 +125,12 @@ def test_accumulated_batches_are_one_step(tmp_path: Path, plain: Any) -> None:
 
 def test_an_exception_keeps_the_window(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="out of luck"):
-        fit(tmp_path, epochs=1, module=Module(fails_at=6), schedule=steplens.schedule(wait=2, warmup=0, active=90, repeat=1))
+        fit(
+            tmp_path,
+            epochs=1,
+            module=module_class()(fails_at=6),
+            schedule=steplens.schedule(wait=2, warmup=0, active=90, repeat=1),
+        )
     assert Recorded(tmp_path).steps["step"].to_list()[:4] == [2, 3, 4, 5]
 
 

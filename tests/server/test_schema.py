@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from .conftest import DEADLINE_S, TOKEN, Client, Start, sample
 
 #: made-up requests per address, and per address of which these met nothing that exists
-EXAMPLES = 30
+EXAMPLES = 12
 MORE_EXAMPLES = 400
 _OF_RUN = "GET /api/runs/{run}/"
 #: these want names that nobody makes up, or a training or plan that the runs lack
