@@ -162,7 +162,7 @@ Make = Callable[..., Held]
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """No other process helps: whether one is started depends on how busy the machine is, and each reads the run again.
 
     That a report is the same with them is said in tests/test_many_traces.py.
@@ -178,7 +178,7 @@ def make(static: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
 
     def made(*paths: Path, **options: Any) -> Held:
         target = tmp_path_factory.mktemp("report") / "report.html"
-        with _alone():
+        with alone():
             write_report(list(paths), target, Options(**options), lambda _: None, static)
         return Held(target)
 
@@ -191,7 +191,7 @@ def made_once(static: Path, secret_run: Path, tmp_path_factory: pytest.TempPathF
 
     def made(name: str, **options: Any) -> Held:
         def write(folder: Path) -> None:
-            with _alone():
+            with alone():
                 write_report([secret_run], folder / "report.html", Options(rows=100_000, **options), lambda _: None, static)
 
         return Held(once(tmp_path_factory, f"report-{name}", write) / "report.html")
