@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,23 +161,55 @@ class Held:
 Make = Callable[..., Held]
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """No other process helps: whether one is started depends on how busy the machine is, and each reads the run again.
+
+    That a report is the same with them is said in tests/test_many_traces.py.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEPLENS_WORKER", "1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def make(static: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Makes the report of some paths."""
 
     def made(*paths: Path, **options: Any) -> Held:
         target = tmp_path_factory.mktemp("report") / "report.html"
-        write_report(list(paths), target, Options(**options), lambda _: None, static)
+        with alone():
+            write_report(list(paths), target, Options(**options), lambda _: None, static)
         return Held(target)
 
     return made
 
 
 @pytest.fixture(scope="session")
-def plain(make: Make, secret_run: Path) -> Held:
-    return make(secret_run, rows=100_000)
+def made_once(static: Path, secret_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Makes a report of the training, by its name once for all workers; with every row."""
+
+    def made(name: str, **options: Any) -> Held:
+        def write(folder: Path) -> None:
+            with alone():
+                write_report([secret_run], folder / "report.html", Options(rows=100_000, **options), lambda _: None, static)
+
+        return Held(once(tmp_path_factory, f"report-{name}", write) / "report.html")
+
+    return made
 
 
 @pytest.fixture(scope="session")
-def redacted(make: Make, secret_run: Path) -> Held:
-    return make(secret_run, rows=100_000, redact=True)
+def plain(made_once: Make) -> Held:
+    return made_once("plain")
+
+
+@pytest.fixture(scope="session")
+def redacted(made_once: Make) -> Held:
+    return made_once("redacted", redact=True)
+
+
+@pytest.fixture(scope="session")
+def redacted_again(made_once: Make) -> Held:
+    """The same once more, with a step that is chosen."""
+    return made_once("redacted-again", redact=True, step=3)

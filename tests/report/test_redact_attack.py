@@ -190,7 +190,7 @@ def test_no_form_is_left_in_a_report_of_a_run_full_of_them(make: Make, tmp_path:
     trace = run / "KINETO" / "trace.json"
     # what a device is called is no user's word
     trace.write_text(json.dumps({**json.loads(trace.read_text()), "deviceProperties": [{"id": 0, "name": "A100"}]}))
-    assert SECRET.encode() in make(run).everything()
+    assert SECRET.encode() in make(run, rows=20).everything()
     held = make(run, rows=100_000, redact=True)
     left = {name for name, data in held.parts.items() if b"9secret" in data.lower()}
     assert left == set()

@@ -40,6 +40,18 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace of three calls, for what does not depend on what is reported."""
+    calls = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 1000 + 10 * number, "dur": 5, "args": {}}
+        for number in range(3)
+    ]
+    path = tmp_path_factory.mktemp("small") / "small.pt.trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": calls}))
+    return path
+
+
+@pytest.fixture(scope="module")
 def held(make: Make, sampled: Path) -> Held:
     return make(sampled)
 
@@ -159,17 +171,17 @@ def test_tables_are_cut_and_say_so(make: Make, sampled: Path, library: RunLibrar
     assert any(body["why"] == "rows" for body in told.values())
 
 
-def test_what_does_not_fit_is_left_out_and_named(make: Make, sampled: Path, held: Held) -> None:
+def test_what_does_not_fit_is_left_out_and_named(make: Make, sampled: Path, small: Path, held: Held) -> None:
     size = sum(len(base64.b64decode(data)) for _, data in parts_of(held))
-    small = make(sampled, limit_bytes=size // 2)
-    assert sum(len(base64.b64decode(data)) for name, data in parts_of(small) if name != b"report") <= size // 2
-    told = small.json("report")["left_out"]
+    half = make(sampled, limit_bytes=size // 2)
+    assert sum(len(base64.b64decode(data)) for name, data in parts_of(half) if name != b"report") <= size // 2
+    told = half.json("report")["left_out"]
     assert any(one["why"] == "size" for one in told)
-    missing = set(held.parts) - set(small.parts)
+    missing = set(held.parts) - set(half.parts)
     tables = {name.split("/")[2] for name in missing if name.startswith("table/")}
     assert tables <= {one["name"] for one in told if one["what"] == "table"}
     with pytest.raises(SteplensError, match="--limit"):
-        make(sampled, limit_bytes=1000)
+        make(small, limit_bytes=1000)
 
 
 def parts_of(one: Held) -> list[tuple[bytes, bytes]]:
@@ -201,17 +213,17 @@ def test_the_default_window_is_the_step_of_median_length(secret_run: Path, plain
     assert chosen["start_ns"] < step["start_ns"] and chosen["end_ns"] > step["start_ns"] + step["duration_ns"]
 
 
-def test_a_step_or_a_span_can_be_chosen(make: Make, secret_run: Path) -> None:
-    step = make(secret_run, step=3).json("report")["windows"][0]
+def test_a_step_or_a_span_can_be_chosen(make: Make, secret_run: Path, small: Path, redacted_again: Held) -> None:
+    step = redacted_again.json("report")["windows"][0]
     assert step["step"] == 3 and not step["median"]
-    span = make(secret_run, span_ns=(1_000_000, 2_500_000)).json("report")["windows"][0]
+    span = make(small, span_ns=(1_000_000, 2_500_000)).json("report")["windows"][0]
     assert (span["start_ns"], span["end_ns"], span["step"]) == (1_000_000, 2_500_000, None)
     with pytest.raises(InputError, match="no complete step 99"):
         make(secret_run, step=99)
 
 
 def test_a_window_outside_the_run_shows_boxes_only(make: Make, sampled: Path) -> None:
-    far = make(sampled, span_ns=(1 << 60, (1 << 60) + 1000))
+    far = make(sampled / "rank0.json.gz", span_ns=(1 << 60, (1 << 60) + 1000))
     assert far.json("timeline/0/0")["levels"] == 1
     assert far.json("details/0/0")["tables"] == {}
 
@@ -245,13 +257,13 @@ def test_wrong_command_lines_are_told(
     assert says in told and "Traceback" not in told
 
 
-def test_a_file_that_cannot_be_written_is_told(make: Make, sampled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_is_told(make: Make, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(rundir, "write_bytes", full)
     with pytest.raises(InputError, match="cannot be written: No space left on device"):
-        make(sampled)
+        make(small)
 
 
 def test_pages_that_are_not_built_are_told(tmp_path: Path, static: Path) -> None:
@@ -269,8 +281,8 @@ def test_an_unreadable_run_is_told(make: Make, tmp_path: Path) -> None:
         make(tmp_path / "broken.json")
 
 
-def test_several_runs_are_compared(make: Make, sampled: Path, secret_run: Path) -> None:
-    both = make(sampled, secret_run, rows=5)
+def test_several_runs_are_compared(make: Make, sampled: Path, small: Path) -> None:
+    both = make(sampled / "rank0.json.gz", small, rows=5)
     assert [run["run"] for run in both.json("session")["runs"]] == [0, 1]
     assert set(both.json("compare")) == {"compare?after=1&before=0", "compare?after=0&before=1"}
     assert len(both.json("report")["windows"]) == 2

@@ -34,7 +34,9 @@ PAGES = (
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
+    "--disable-software-rasterizer", "--disable-extensions", "--num-raster-threads=1",
 )  # fmt: skip
+LIGHT = "return document.documentElement.dataset.theme !== 'dark'"
 #: a busy machine may take long for a page
 DEADLINE_S = 120
 
@@ -63,11 +65,14 @@ class Site:
 
     def open(self, address: str) -> None:
         """Go to an address of the pages, and wait until the page is there."""
-        self.script("delete document.body.dataset.ready; location.hash = arguments[0]", address)
-        self.until("return document.body.dataset.ready !== undefined", f"{address} is shown")
+        assert self.waits(scripts.OPENED, address), f"{address} is not shown: {self.text('body')[:1500]}"
 
     def script(self, code: str, *arguments: Any) -> Any:
         return self.driver.execute_script(code, *arguments)
+
+    def waits(self, code: str, *arguments: Any) -> Any:
+        """What a script answers that waits in the page itself, as long as its last argument says: not as long as the driver."""
+        return self.driver.execute_async_script(code, *arguments, DEADLINE_S * 900)
 
     def until(self, code: str, what: str, *arguments: Any) -> Any:
         """Wait until a script answers something true."""
@@ -79,19 +84,17 @@ class Site:
 
     def settle(self) -> None:
         """Wait until the page is as it stays: answers and tiles are there, it waits to do nothing more, and is painted."""
-        deadline = time.monotonic() + DEADLINE_S
-        before: object = None
-        while (now := self.script(scripts.STATE)) != before or now is None:
-            assert time.monotonic() < deadline, f"the page does not settle: {self.text('main')[:500]}"
-            before = now
-            time.sleep(0.1)
-            self.driver.execute_async_script(scripts.PAINTED)
+        assert self.waits(scripts.SETTLED), f"the page does not settle: {self.text('main')[:500]}"
 
     def language(self, code: str) -> None:
         """Choose a language in the header, and wait until the page is shown in it."""
         self.script("delete document.body.dataset.ready")
         self.script(scripts.PICK, "zh", code)
         self.until("return document.body.dataset.ready !== undefined", f"the page is there in {code}")
+
+    def spoken(self) -> str:
+        """The language that the pages are in."""
+        return str(self.script("return document.documentElement.lang"))
 
     def theme(self, name: str) -> None:
         """Choose the colours in the header."""
@@ -177,14 +180,14 @@ def served(paths: Sequence[Path]) -> Iterator[int]:
         thread.join(timeout=10)
 
 
-def visit(driver: Any, port: int) -> Site:
-    """The first page of a server in a browser that was never there: opened with the token, in English and light colours."""
+def visit(driver: Any, port: int, page: str = "") -> Site:
+    """A page, by default the first, in a browser that was never there: opened with the token, in English and light colours."""
     site = Site(driver, port)
     driver.get("about:blank")
     driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": site.address, "storageTypes": "all"})
     driver.get_log("browser")
     driver.get_log("performance")
-    driver.get(f"{site.address}/?token={TOKEN}")
+    driver.get(f"{site.address}/?token={TOKEN}{page}")
     site.until("return document.querySelector('main')?.childElementCount > 0", "the first page is there")
     return site
 
@@ -199,16 +202,58 @@ def browse(driver: Any) -> Iterator[Callable[[Sequence[Path]], Site]]:
 
 
 @pytest.fixture(scope="session")
-def port_of_two_ranks(run_of_two_ranks: Path) -> Iterator[int]:
-    """One server of the run for all tests that change nothing in it."""
-    with served([run_of_two_ranks]) as port:
+def ports() -> Iterator[Callable[[Sequence[Path]], int]]:
+    """One server of the same runs for all tests that change nothing in them: they are opened once."""
+    with contextlib.ExitStack() as servers:
+        ports: dict[tuple[Path, ...], int] = {}
+
+        def port(paths: Sequence[Path]) -> int:
+            if (key := tuple(paths)) not in ports:
+                ports[key] = servers.enter_context(served(paths))
+            return ports[key]
+
         yield port
 
 
 @pytest.fixture
-def site(driver: Any, port_of_two_ranks: int) -> Iterator[Site]:
-    shown = visit(driver, port_of_two_ranks)
-    shown.until("return document.body.dataset.ready !== undefined", "the run is open")
-    yield shown
+def look(driver: Any, ports: Callable[[Sequence[Path]], int]) -> Iterator[Callable[[Sequence[Path]], Site]]:
+    """Shows runs that the test does not change, by a server that other tests use, too."""
+    yield lambda paths: visit(driver, ports(paths))
     # what it still asks for is not asked beside the next test
     driver.get("about:blank")
+
+
+@pytest.fixture
+def site(driver: Any, ports: Callable[[Sequence[Path]], int], run_of_two_ranks: Path) -> Iterator[Site]:
+    """A page of the run of two ranks that takes little to show: tests open the one that they are about."""
+    shown = visit(driver, ports([run_of_two_ranks]), "#/0/health")
+    shown.until("return document.body.dataset.ready !== undefined", "the run is open")
+    yield shown
+    driver.get("about:blank")
+
+
+@pytest.fixture(scope="session")
+def kept_site(driver: Any, ports: Callable[[Sequence[Path]], int], run_of_two_ranks: Path) -> Callable[[], Site]:
+    """The same without loading the pages anew where the test before looked at them, too."""
+    kept = Site(driver, ports([run_of_two_ranks]))
+
+    def get() -> Site:
+        # a test that failed may leave other colours
+        if driver.current_url.startswith(f"{kept.address}/#") and kept.script(LIGHT):
+            kept.console()
+            kept.requests()
+            return kept
+        visited = visit(driver, ports([run_of_two_ranks]), "#/0/health")
+        visited.until("return document.body.dataset.ready !== undefined", "the run is open")
+        return visited
+
+    return get
+
+
+@pytest.fixture
+def same_site(kept_site: Callable[[], Site]) -> Site:
+    """For tests of one page after the other: in English, light and as large as ever."""
+    shown = kept_site()
+    if shown.spoken() != "en":
+        shown.language("en")
+    return shown

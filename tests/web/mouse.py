@@ -61,13 +61,25 @@ def drag(site: Site, selector: str, start: Place, end: Place, *, key: str | None
     actions.perform()
 
 
-def wheel(site: Site, selector: str, place: Place, delta: int) -> None:
-    """Turn the wheel over a place; negative is away from the user."""
-    element = seen(site, selector)
+def is_over(site: Site, selector: str, place: Place) -> bool:
+    """Move the mouse over a chart that is in sight; whether it shows there that something can be clicked."""
+    x, y = _in_window(site, site.driver.find_element("css selector", selector), place)
+    site.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
+    return bool(
+        site.script("return getComputedStyle(document.elementFromPoint(arguments[0], arguments[1])).cursor === 'pointer'", x, y)
+    )
+
+
+def _in_window(site: Site, element: Any, place: Place) -> tuple[int, int]:
     box = site.script(
         "const box = arguments[0].getBoundingClientRect(); return [box.left, box.top, box.width, box.height]", element
     )
-    x, y = round(box[0] + place[0] * box[2]), round(box[1] + place[1] * box[3])
+    return round(box[0] + place[0] * box[2]), round(box[1] + place[1] * box[3])
+
+
+def wheel(site: Site, selector: str, place: Place, delta: int) -> None:
+    """Turn the wheel over a place; negative is away from the user."""
+    x, y = _in_window(site, seen(site, selector), place)
     site.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
     event = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": delta}
     site.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)

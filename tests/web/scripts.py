@@ -18,6 +18,8 @@ COUNT_ANSWERS = """
 {
   const SOON_MS = 500;
   const [later, never] = [window.setTimeout.bind(window), window.clearTimeout.bind(window)];
+  // for the tests, whose waiting is nothing that the page does
+  window.later = later;
   window.soon = new Set();
   window.setTimeout = (what, after = 0, ...given) => {
     const number = later((...told) => { window.soon.delete(number); what(...told); }, after, ...given);
@@ -41,10 +43,6 @@ COUNT_ANSWERS = """
     }
   }
 }"""
-#: waits until what was asked for is painted, however long the next pictures of the screen take
-PAINTED = """
-const done = arguments[arguments.length - 1];
-requestAnimationFrame(() => requestAnimationFrame(() => done(true)))"""
 #: what changes while a page is being filled; null while something is on its way
 STATE = """
 if (document.body.dataset.ready === undefined || window.unanswered || window.soon.size) return null;
@@ -52,18 +50,43 @@ if (document.querySelector('.timeline-view[data-waiting="true"]')) return null;
 const main = document.querySelector('main');
 if ([...main.querySelectorAll('.grid-table td')].some(one => one.innerText === '…')) return null;
 return `${location.hash} ${main.querySelectorAll('*').length} ${main.innerText.length}`"""
+#: waits until the page is as it stays, which is looked at again once it is painted, however long the next pictures of the screen
+#: take; answers whether it is. In the page, because a question from outside every moment takes the processor that the page needs.
+SETTLED = f"""
+const [limit, done] = arguments;
+const state = () => {{{STATE}}};
+const begin = performance.now();
+const look = before => {{
+  const now = state();
+  if (now !== null && now === before) done(true);
+  else if (performance.now() - begin > limit) done(false);
+  else window.later(() => requestAnimationFrame(() => requestAnimationFrame(() => look(now))), 100);
+}};
+look(undefined)"""
+#: goes to an address, and waits until its page is there; answers whether it is
+OPENED = """
+const [address, limit, done] = arguments;
+const data = document.body.dataset;
+delete data.ready;
+location.hash = address;
+const ends = window.later(() => end(false), limit);
+const end = is => { changes.disconnect(); clearTimeout(ends); done(is); };
+const changes = new MutationObserver(() => data.ready !== undefined && end(true));
+changes.observe(document.body, {attributes: true});
+if (data.ready !== undefined) end(true)"""
 #: chooses from the list of the header that has a value
 PICK = """
 const list = [...document.querySelectorAll('header.top select')].find(
   one => [...one.options].some(option => option.value === arguments[0]));
 list.value = arguments[1];
 list.dispatchEvent(new Event('change'))"""
-#: runs axe, which was put into the page; answers what is wrong
+#: runs axe, which was put into the page, with these rules only, or all but some; answers what is wrong
 AXE = """
-const [rules, done] = [arguments[0], arguments[arguments.length - 1]];
-const runOnly = rules ? {type: 'rule', values: rules}
+const [only, without, done] = arguments;
+const runOnly = only ? {type: 'rule', values: only}
   : {type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']};
-axe.run(document, {runOnly, resultTypes: ['violations']}).then(
+const rules = Object.fromEntries((without ?? []).map(rule => [rule, {enabled: false}]));
+axe.run(document, {runOnly, rules, resultTypes: ['violations']}).then(
   found => done(found.violations.flatMap(one => one.nodes.map(
     node => `${one.id}: ${node.target.join(' ')}: ${node.html.slice(0, 160)}: ${node.failureSummary.slice(0, 300)}`))),
   error => done([String(error)]))"""
@@ -80,11 +103,18 @@ WATCH_FOCUS = """
 const tabbable = 'a[href], button, select, input, summary, textarea, [tabindex="0"]';
 const shown = one => one.checkVisibility({visibilityProperty: true}) && !one.disabled && !one.closest('[inert]');
 const told = one => `${one.tagName} ${one.className} ${one.getAttribute('aria-label') ?? one.textContent.slice(0, 60)}`;
-window.focused = {seen: new Set(), wrong: [], last: null, count: 0};
+window.focused = {seen: new Set(), wrong: [], last: null, count: 0, ended: false};
 window.expected = [...document.querySelectorAll(tabbable)].filter(one => shown(one) && !one.closest('.grid-table'));
+const watching = new AbortController();
+const ended = () => { window.focused.ended = true; watching.abort(); };
+// nothing had the focus when the key came: it had been led out
+const nothing = () => document.activeElement === document.body || document.activeElement === null;
+document.addEventListener('keydown', () => nothing() && ended(), {capture: true, signal: watching.signal});
 document.addEventListener('focusin', event => {
   const {target} = event;
   const log = window.focused;
+  // by way of the browser, not from another place of the page: it was led out, and comes in again
+  if (log.count && event.relatedTarget === null && target.matches('.skip')) return ended();
   log.count++;
   log.seen.add(target);
   const style = getComputedStyle(target);
@@ -98,9 +128,9 @@ document.addEventListener('focusin', event => {
     log.wrong.push(`out of order: ${told(target)} after ${told(log.last)}`);
   }
   log.last = target;
-});
+}, {signal: watching.signal});
 document.querySelector('.skip').focus()"""
-FOCUS_ENDED = "return document.activeElement === document.body || document.activeElement === null"
+FOCUS_ENDED = "return window.focused.ended"
 FOCUS_REPORT = """
 const told = one => `${one.tagName} ${one.className} ${one.getAttribute('aria-label') ?? one.textContent.slice(0, 60)}`;
 return {count: window.focused.count, wrong: window.focused.wrong,

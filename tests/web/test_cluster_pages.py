@@ -31,10 +31,15 @@ def recorded(job: Path) -> Run:
     return steplens.open(job)
 
 
+@pytest.fixture(scope="module")
+def strategy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_strategy(tmp_path_factory.mktemp("parallel") / "strategy")
+
+
 @pytest.fixture
-def pages(browse: Callable[[Sequence[Path]], Site], job: Path, tmp_path: Path) -> Iterator[Site]:
+def pages(look: Callable[[Sequence[Path]], Site], job: Path, strategy: Path) -> Iterator[Site]:
     propose = shared("mindspore", "cluster_propose")
-    site = browse([job, propose, write_strategy(tmp_path / "strategy")])
+    site = look([job, propose, strategy])
     site.until(scripts.READY, "the first run is open")
     site.until(scripts.ALL_OPEN, "all runs are open")
     yield site
@@ -108,7 +113,7 @@ def test_heat_maps_colour_each_rank_and_lead_to_it(pages: Site) -> None:
     assert pages.script(code) == [0.3, 0.3, 0.95, 0.95]
     choose(pages, "Granularity", "0.02")
     assert pages.script(code) == [0.32, 0.32, 0.98, 0.98]
-    assert "granularity=0.02" in pages.driver.current_url
+    pages.until("return location.hash.includes('granularity=0.02')", "the address keeps the granularity")
     choose(pages, "Figure", "step_time")
     assert pages.count(".heat-square") == 4
     pages.open(f"#/{RECORDED}/ranks?heat=memory_peak")
@@ -284,7 +289,7 @@ def test_two_runs_lead_to_their_own_pages(pages: Site) -> None:
     pages.until(f"return location.hash.includes('before={PROPOSE}')", "they are swapped")
 
 
-def test_pages_of_one_rank_say_what_is_missing(pages: Site, browse: Callable[[Sequence[Path]], Site]) -> None:
+def test_pages_of_one_rank_say_what_is_missing(pages: Site) -> None:
     pages.open(f"#/{PROPOSE}/strategy")
     assert "No parallel strategy was recorded." in pages.text("main")
     assert pages.count(".menu a[href$='/strategy']") == 0
@@ -302,6 +307,6 @@ def test_pages_of_several_runs_and_of_a_strategy_break_no_rule(pages: Site, axe:
         pages.settle()
         for colours in ("light", "dark"):
             pages.theme(colours)
-            found += [f"{address}, {colours}: {one}" for one in pages.driver.execute_async_script(scripts.AXE, None)]
+            found += [f"{address}, {colours}: {one}" for one in pages.driver.execute_async_script(scripts.AXE, None, None)]
     pages.theme("light")
     assert found == []

@@ -139,11 +139,9 @@ def test_a_point_of_a_single_run_shows_its_shapes(site: Site) -> None:
     # the first run lies at the left edge of the plot, between the axis and its longest one
     before = "return document.querySelectorAll('main [aria-live] table').length"
     assert site.script(before) == 0
-    for height in range(30, size["height"] - 40, 4):
-        if site.script(before):
-            break
-        mouse.click(site, picture, (70 / size["width"], height / size["height"]))
-        site.settle()
+    heights = (height / size["height"] for height in range(30, size["height"] - 40, 4))
+    point = next(place for height in heights if mouse.is_over(site, picture, place := (70 / size["width"], height)))
+    mouse.click(site, picture, point)
     row = site.until("return document.querySelector('main [aria-live] tbody tr')?.innerText", "the shapes of a run")
     assert row.split("\t")[0] == str(min(steps))
     assert once in row
@@ -358,8 +356,8 @@ def test_a_window_of_the_ranks_is_dragged(site: Site) -> None:
     assert site.console() == []
 
 
-def test_a_bar_of_the_queues_chooses_its_operation(browse: Callable[[Sequence[Path]], Site]) -> None:
-    site = browse([shared("mindspore", "run_2")])
+def test_a_bar_of_the_queues_chooses_its_operation(look: Callable[[Sequence[Path]], Site]) -> None:
+    site = look([shared("mindspore", "run_2")])
     site.until(scripts.READY, "the run is open")
     site.open("#/0/pipeline?view=processing")
     found = site.script(scripts.ASK, "pipeline?trace=0")["operations"]

@@ -46,7 +46,8 @@ CONTENT = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_the_run_without_errors_or_foreign_requests(site: Site, page: str) -> None:
+def test_a_page_shows_the_run_without_errors_or_foreign_requests(same_site: Site, page: str) -> None:
+    site = same_site
     site.open(f"#/0/{page}")
     any_of = page in ("advice", "health")
     site.until(scripts.ANY_SHOWN if any_of else scripts.ALL_SHOWN, f"{page} has its content", CONTENT[page])
@@ -160,6 +161,7 @@ def test_events_are_counted_not_dropped(site: Site) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(site: Site, theme: str) -> None:
+    site.open("#/0/overview")
     site.script("localStorage.setItem('steplens.theme', arguments[0])", theme)
     site.driver.refresh()
     site.until(scripts.READY, "the page is there")
@@ -169,6 +171,7 @@ def test_text_stands_out_from_its_ground(site: Site, theme: str) -> None:
 
 
 def test_the_other_language_is_complete_and_kept(site: Site) -> None:
+    site.open("#/0/overview")
     site.script("localStorage.setItem('steplens.language', 'zh')")
     site.driver.refresh()
     site.until(scripts.READY, "the page is there")

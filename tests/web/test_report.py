@@ -12,6 +12,7 @@ import pytest
 
 from steplens.report.write import Options, write_report
 
+from ..report.conftest import alone
 from . import scripts
 from .conftest import Site
 from .strategy_files import HOSTILE, LAYERS, write_strategy
@@ -73,8 +74,15 @@ def show(driver: Any) -> Show:
 @pytest.fixture(scope="module")
 def report_file(run_of_two_ranks: Path, driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report([run_of_two_ranks], path, Options(), lambda _: None)
+    with alone():
+        write_report([run_of_two_ranks], path, Options(), lambda _: None)
     return path
+
+
+@pytest.fixture
+def one_rank(run_of_two_ranks: Path) -> Path:
+    """For what another rank adds nothing to."""
+    return min(run_of_two_ranks.glob("*_ascend_pt"))
 
 
 def test_every_page_is_there_without_a_server(show: Show, report_file: Path) -> None:
@@ -149,11 +157,10 @@ def test_tables_filter_and_sort_the_rows_that_are_there(show: Show, report_file:
     assert report.console() == []
 
 
-def test_shapes_and_a_strategy_are_in_a_report_without_names(
-    show: Show, run_of_two_ranks: Path, driver: Any, tmp_path: Path
-) -> None:
+def test_shapes_and_a_strategy_are_in_a_report_without_names(show: Show, one_rank: Path, driver: Any, tmp_path: Path) -> None:
     path = tmp_path / "redacted.html"
-    write_report([run_of_two_ranks, write_strategy(tmp_path / "job")], path, Options(redact=True), lambda _: None)
+    with alone():
+        write_report([one_rank, write_strategy(tmp_path / "job")], path, Options(redact=True), lambda _: None)
     report = show(path)
     report.open("#/0/shapes")
     assert report.count("main .problem") == 0 and report.count("main canvas, main svg") >= 2
@@ -182,9 +189,10 @@ def test_shapes_and_a_strategy_are_in_a_report_without_names(
     assert report.console() == [] and report.foreign() == []
 
 
-def test_it_opens_in_a_language_and_in_dark_colours(show: Show, run_of_two_ranks: Path, driver: Any, tmp_path: Path) -> None:
+def test_it_opens_in_a_language_and_in_dark_colours(show: Show, one_rank: Path, driver: Any, tmp_path: Path) -> None:
     path = tmp_path / "zh.html"
-    write_report([run_of_two_ranks], path, Options(language="zh", rows=50), lambda _: None)
+    with alone():
+        write_report([one_rank], path, Options(language="zh", rows=50), lambda _: None)
     report = show(path)
     assert report.text("h1") == "总览"
     report.script("localStorage.setItem('steplens.theme', 'dark')")

@@ -35,9 +35,9 @@ list.dispatchEvent(new Event('change'))"""
 
 
 @pytest.fixture
-def sample(browse: Callable[[Sequence[Path]], Site]) -> Callable[[str], Site]:
+def sample(look: Callable[[Sequence[Path]], Site]) -> Callable[[str], Site]:
     def show(name: str) -> Site:
-        site = browse([shared("mindspore", name)])
+        site = look([shared("mindspore", name)])
         site.until(scripts.READY, "the run is open")
         return site
 

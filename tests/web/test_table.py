@@ -43,8 +43,8 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def table(browse: Callable[[Sequence[Path]], Site], long_run: Path) -> Site:
-    site = browse([long_run])
+def table(look: Callable[[Sequence[Path]], Site], long_run: Path) -> Site:
+    site = look([long_run])
     site.until(scripts.READY, "the run is open")
     site.open(TABLE)
     site.settle()
