@@ -93,16 +93,32 @@ class Run:
 
         Args:
             name: of an analysis, which is the name of the method here that gives it, or of one of its groups, such as
-                ``operators_by_shape``.
+                ``operators_by_shape``; or of a recorded table, such as ``marks``, ``recorded_`` in front where an analysis has
+                its name.
             by: one of its groups; None is the first.
 
         Raises:
             ValueError: there is no such table or group; the message names similar ones.
         """
-        from steplens.analysis.catalogue import find_analysis
+        from steplens.analysis.catalogue import check_table, find_analysis, recorded_table
 
+        check_table(name, by)
+        if (recorded := recorded_table(name)) is not None:
+            return self._recorded_rows(recorded)
         analysis, group = find_analysis(name)
         return analysis(self, by if by is not None else group)
+
+    def _recorded_rows(self, name: str) -> pl.DataFrame:
+        """A recorded table of all traces; one that was not recorded has no rows."""
+        empty = pl.LazyFrame(schema=SCHEMA[name])
+        frames = [empty if (frame := trace.lazy(name)) is None else frame for trace in self.traces]
+        if len(frames) == 1:
+            return frames[0].collect()
+        told_apart = [
+            frame.with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(path.name))
+            for frame, trace, path in zip(frames, self.traces, self.paths, strict=True)
+        ]
+        return pl.concat(told_apart, how="diagonal_relaxed").collect()
 
     def _answer_table(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
         from steplens.analysis.catalogue import find_analysis
@@ -389,22 +405,19 @@ class Run:
         return unsafe(self.health(), conclusion, least=least)
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Answer a SQL query over the tables (``ops``, ``kernels``, ``steps`` ...); several traces add a ``rank`` column.
+        """Answer a SQL query over the recorded tables (``ops``, ``kernels``, ``steps`` ...) and the answers (``operators`` ...).
+
+        Several traces add the columns ``rank`` and ``window`` to recorded tables; see ``analysis.queries.answer_query``.
 
         Raises:
             InputError: the query is wrong; the message says where.
         """
-        context = pl.SQLContext()
-        for name in SCHEMA:
-            frames = [(trace.rank, frame) for trace in self.traces if (frame := trace.lazy(name)) is not None]
-            if len(self.traces) == 1 and frames:
-                context.register(name, frames[0][1])
-            elif frames:
-                context.register(name, pl.concat([frame.with_columns(rank=pl.lit(rank)) for rank, frame in frames]))
+        from steplens.analysis.queries import QueryError, answer_query
+
         try:
-            return context.execute(query, eager=True)
-        except pl.exceptions.PolarsError as error:
-            raise InputError(self.path, f"cannot answer the query: {error}") from error
+            return answer_query(self, query)
+        except QueryError as error:
+            raise InputError(self.path, error.problem, error.remedy) from error
 
 
 def peak_by_category(trace: Trace) -> pl.DataFrame:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress
 from steplens.cli.summary.summary import verdict_row
 from steplens.cli.text.text import print_json
@@ -26,11 +28,15 @@ class Language(str, enum.Enum):
 
 
 def advise(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Anything: a run directory, a trace file, a folder of them.")],
-    since: Annotated[Path | None, typer.Option(help="An earlier run: say what was cured and what was really saved.")] = None,
-    rules: Annotated[Path | None, typer.Option(help="Folder of rules of your own, a Python file each; they are run.")] = None,
-    language: Annotated[Language, typer.Option(help="Language of the texts.")] = Language.en,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    path: InputPath,
+    since: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="An earlier run: say what was cured and what was really saved.")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of rules of your own, a Python file each; they are run.")
+    ] = None,
+    language: Annotated[Language, typer.Option(metavar="LANGUAGE", help="Language of the texts: en or zh.")] = Language.en,
+    as_json: Json = False,
 ) -> None:
     """Say what to change in the training in PATH, most valuable first.
 
@@ -69,6 +75,7 @@ def advise(
         advise_text.show_advice(advice, words)
         if change is not None:
             advise_text.show_change(change, words)
+        say_next(next_commands(path))
     keep_timelines(run)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from steplens.cli.text.text import clean
 from steplens.readers.common import reading
+from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -27,6 +28,7 @@ _QUIET_S = 0.5
 
 def open_with_progress(path: Path) -> Run:
     """``steplens.open``, with a bar on a terminal while a large file is read."""
+    refuse_hopeless(path)
     import steplens
 
     with show_progress():

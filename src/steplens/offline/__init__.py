@@ -14,7 +14,7 @@ from pathlib import Path
 
 from steplens.collect.common import log, paths
 from steplens.common import rundir
-from steplens.common.errors import InputError, check_exists
+from steplens.common.errors import InputError, check_readable
 from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code
@@ -63,7 +63,7 @@ def analyse(
     """
     top = Path(profiler_path)
     paths.warn_if_unusual(top, "profiler_path")
-    check_exists(top)
+    check_readable(top)
     folder = None if output is None else Path(output)
     exports = _export_types(export_type)
     jobs = _list_jobs(top, exports, force=force or recompute, recompute=recompute, output=folder)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steplens.cli.line.arguments import InputPath, Json
 from steplens.cli.opening import keep_timelines, open_with_progress
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
@@ -45,10 +46,12 @@ class By(str, enum.Enum):
 
 
 def summary(
-    path: Annotated[Path, typer.Argument(help="A run directory, a folder of them, or a trace file.", show_default=False)],
-    by: Annotated[By, typer.Option(help="What operators are grouped by.")] = By.name,
-    top: Annotated[int, typer.Option(min=1, help="How many operators to show, largest self time first.")] = 10,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    path: InputPath,
+    by: Annotated[
+        By, typer.Option(metavar="GROUP", help="What operators are grouped by: name, shape, stack or module.")
+    ] = By.name,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators to show, largest self time first.")] = 10,
+    json: Json = False,
 ) -> None:
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
     try:
@@ -189,9 +192,10 @@ def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]],
 def next_commands(found: Summary, by: str) -> list[str]:
     """What to try after this summary, most useful first."""
     path = shlex.quote(found.path)
-    commands = [f"steplens analyse {path}"] if found.unfinished else []
+    commands = [f"steplens view {path}"]
+    commands += [f"steplens analyse {path}"] if found.unfinished else []
     commands += [f"steplens advise {path}"] if found.advice else []
     commands += [f"steplens summary {path} --by {kind}" for kind in _GROUP_COLUMNS if kind in found.recorded and kind != by]
     if len(found.recorded) == 1:
         commands.append("steplens run --record-shapes --with-modules --profile-memory SCRIPT, which records more")
-    return commands[:2]
+    return commands[:3]
