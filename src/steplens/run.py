@@ -5,6 +5,7 @@ This is the facade for notebooks and commands: it alone reaches to the readers o
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -430,16 +431,23 @@ def peak_by_category(trace: Trace) -> pl.DataFrame:
     return category_peak(pl.DataFrame(schema=EVENTS) if events is None else events)
 
 
-def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], None] | None = None) -> Run:
+def open_run(
+    path: str | os.PathLike[str],
+    progress: Callable[[int, int, Path], None] | None = None,
+    bytes_progress: Callable[[Path, int, int], None] | None = None,
+) -> Run:
     """Open a run directory, a folder of them, or a trace file that steplens did not write.
 
     Args:
         path: what to open. A folder in which some windows cannot be read opens with the rest; ``health()`` names them.
         progress: told before a trace is read: how many are read already, how many there are, and its path.
+        bytes_progress: told some times a second while a large file is read: which, how many of its bytes were, and how many it
+            has; what told of reading around this call is not told then.
 
     Raises:
         InputError: nothing at ``path`` can be read; the message says why and what to do.
     """
+    from steplens.readers.common import reading
     from steplens.readers.detect import find_traces
     from steplens.readers.many import load_all
 
@@ -448,7 +456,9 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
     unreadable: list[InputError] = []
     unread: list[Unread] = []
     every = find_traces(top, unread)
-    for found, loaded in zip(every, load_all(top, every, progress), strict=True):
+    with reading.told_to(bytes_progress) if bytes_progress is not None else contextlib.nullcontext():
+        all_loaded = load_all(top, every, progress)
+    for found, loaded in zip(every, all_loaded, strict=True):
         if isinstance(loaded, InputError):
             unreadable.append(loaded)
         else:

@@ -11,9 +11,11 @@ import typer
 
 from steplens.cli.line.arguments import InputPath, Json
 from steplens.cli.line.ending import next_commands, say_next
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import verdict_row
 from steplens.cli.text.text import print_json
+from steplens.common.errors import InputError
+from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
     from steplens.advice import Finding
@@ -43,6 +45,11 @@ def advise(
     What holds a step up comes first, and which steps all figures are of. Every finding names the cause, the evidence, and about
     how much shorter a step becomes. What rests on data that the health check calls unsafe is not judged.
     """
+    for needed in (path, since):
+        if needed is not None:
+            refuse_hopeless(needed)
+    if rules is not None and not rules.is_dir():
+        raise InputError(rules, "is no folder of rules", "Name a folder with a Python file per rule")
     from steplens.advice import advise as judge
     from steplens.advice.compare import compare
     from steplens.advice.registry import all_rules, all_texts
@@ -55,8 +62,11 @@ def advise(
     # a rule of the user's own replaces ours of the same name
     judged = tuple({rule.name: rule for rule in (*all_rules(), *user_rules)}.values())
     run = open_with_progress(path)
-    advice = judge(run, judged)
-    change = compare(judge(open_with_progress(since), judged), advice) if since is not None else None
+    earlier = open_with_progress(since) if since is not None else None
+    with show_work("analysing"):
+        run.verdict()
+        advice = judge(run, judged)
+        change = compare(judge(earlier, judged), advice) if earlier is not None else None
     if as_json:
         document: dict[str, Any] = {
             "verdict": verdict_row(run),

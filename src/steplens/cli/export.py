@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from steplens.cli.line.arguments import InputPath, Json, Rank
-from steplens.cli.opening import open_with_progress
+from steplens.cli.opening import open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common.errors import SteplensError
+from steplens.readers.glance import refuse_hopeless
 
 #: some of the traces in a folder could not be read or written
 EXIT_PARTIAL = 3
@@ -77,6 +78,7 @@ def export(
 
     Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read or written.
     """
+    refuse_hopeless(path)
     from steplens.writers.exports.export import export as export_traces
     from steplens.writers.exports.formats import all_formats
 
@@ -84,21 +86,20 @@ def export(
     out = console()
     written: list[Path] = []
 
-    def note_written_file(target: Path) -> None:
-        written.append(target)
-        if not json:
-            out.print(plain(f"{target}: {all_formats()[to].what}"), soft_wrap=True)
-
     notes: list[str] = []
     failed: list[SteplensError] = []
     try:
-        export_traces(
-            run, to, output, rank=rank, metric=metric.value, device=device, on_written=note_written_file, on_note=notes.append
-        )
+        with show_work("writing"):
+            export_traces(
+                run, to, output, rank=rank, metric=metric.value, device=device, on_written=written.append, on_note=notes.append
+            )
     except SteplensError as error:
         if not written:
             raise
         failed.append(error)
+    if not json:
+        for target in written:
+            out.print(plain(f"{target}: {all_formats()[to].what}"), soft_wrap=True)
     notes = [*dict.fromkeys(notes), *(str(error) for error in (*failed, *run.unreadable))]
     if json:
         print_json({"path": str(path), "to": to, "written": [str(target) for target in written], "notes": notes})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from steplens.cli.line.arguments import InputPath, Json
 from steplens.cli.line.ending import next_commands, say_next
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.common.errors import SteplensError
 
@@ -32,8 +32,9 @@ def open_(
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
-    traces = [describe_trace(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
-    health = run.health().to_dicts()
+    with show_work("checking"):
+        traces = [describe_trace(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
+        health = run.health().to_dicts()
     if json:
         unread = [{"path": str(item.path), "reason": item.reason} for item in run.unread]
         answer = {"path": str(path), "traces": traces, "not_read": unread, "health": health}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,26 @@ def show_progress() -> Iterator[None]:
             yield
     finally:
         bar.close()
+
+
+@contextlib.contextmanager
+def show_work(what: str) -> Iterator[None]:
+    """While this lasts, a line on stderr says what is done, if that is a terminal and it takes longer than a moment."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(clean(what))
+    timer = threading.Timer(_QUIET_S, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        # one that fires now has to be through before the line is taken away
+        timer.join()
+        status.stop()
 
 
 def keep_timelines(run: Run) -> None:

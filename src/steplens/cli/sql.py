@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steplens.cli.line.arguments import InputPath, Json, Rank
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.table import SHOWN, answer_rows, check_csv, of_rank
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common.errors import SteplensError
@@ -48,7 +48,8 @@ def answer_sql(
         if query is None:
             _list_tables(run, path, json=json)
             return
-        rows = run.sql(query)
+        with show_work("answering"):
+            rows = run.sql(query)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})

@@ -9,7 +9,7 @@ import typer
 
 from steplens.cli.line.arguments import Json, OptionalPath, Rank
 from steplens.cli.line.ending import next_commands, say_next
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common.errors import InputError, SteplensError
 from steplens.readers.glance import refuse_hopeless
@@ -58,7 +58,8 @@ def table(
         if csv is not None:
             check_csv(csv)
         run = open_with_progress(path)
-        table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank)
+        with show_work("analysing"):
+            table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})

@@ -27,7 +27,7 @@ def print_help(command: Any, ctx: Any) -> None:
 
     out = console()
     width = min(out.width, _WIDEST)
-    out.print(Text.assemble(("Usage: ", "bold"), command.get_usage(ctx).removeprefix("Usage: ")), soft_wrap=True)
+    out.print(Text.assemble(("Usage: ", "bold"), _usage_line(command, ctx)), soft_wrap=True)
     for paragraph in _wrap_paragraphs(command.help or "", width):
         out.print()
         for line in paragraph:
@@ -40,6 +40,16 @@ def print_help(command: Any, ctx: Any) -> None:
         for name, sentence in rows:
             for line in _row_lines(name, sentence, names, width):
                 out.print(line, soft_wrap=True)
+
+
+def _usage_line(command: Any, ctx: Any) -> str:
+    """How the command is called; versions of typer differ in the brackets around names."""
+    words = [ctx.command_path, "[OPTIONS]"]
+    for param in command.get_params(ctx):
+        if param.param_type_name == "argument":
+            name = _argument_name(param)
+            words.append((name if param.required else f"[{name}]") + ("..." if param.nargs != 1 else ""))
+    return " ".join([*words, *(["COMMAND [ARGS]..."] if hasattr(command, "list_commands") else [])])
 
 
 def _wrap_paragraphs(text: str, width: int) -> list[list[str]]:
@@ -80,7 +90,7 @@ def _collect_panels(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
 
 def _argument_name(param: Any) -> str:
     name: str = param.metavar or param.name.upper()
-    return name.replace("[", "").replace("]", "")
+    return name.strip("[].")
 
 
 def _option_name(param: Any) -> str:

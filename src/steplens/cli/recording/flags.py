@@ -60,7 +60,7 @@ def option_parameter(option: options.Option, panel: str, default: Any = None, *,
     panel = NPU_PANEL if option.needs_npu else panel
     text = option.help
     if option.choices:
-        text = f"{text.rstrip('.')}: {', '.join(option.choices)}."
+        text = f"{text} Values: {', '.join(option.choices)}."
     if default is None and option.default not in (None, False):
         text += f" [default: {_default_text(option)}]"
     text = text.replace("[", r"\[")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steplens.cli.line.arguments import InputPath, Json
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
@@ -56,7 +56,8 @@ def summary(
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
     try:
         run = open_with_progress(path)
-        figures = collect_summary(run, path, by.value, top)
+        with show_work("analysing"):
+            figures = collect_summary(run, path, by.value, top)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
