@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steplens.cli.text.text import clean
+from steplens.collect.common import log
+from steplens.common import rundir
 from steplens.readers.common import reading
 from steplens.readers.glance import refuse_hopeless
 
@@ -32,8 +34,26 @@ def open_with_progress(path: Path) -> Run:
     refuse_hopeless(path)
     import steplens
 
+    began = time.time()
     with show_progress():
-        return steplens.open(path)
+        run = steplens.open(path)
+    _say_where_kept(run, began)
+    return run
+
+
+def _say_where_kept(run: Run, began: float) -> None:
+    """Say on a terminal that tables were just put beside captures that steplens did not record."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    folders = set()
+    for source, trace in zip(run.sources, run.traces, strict=True):
+        if trace.kept is not None and not (source.path / rundir.RAW_DIRECTORY).is_dir():
+            with contextlib.suppress(OSError):
+                if trace.kept.stat().st_ctime >= began:
+                    folders.add(trace.kept.parent)
+    for folder in sorted(folders)[:1]:
+        more = f" and {len(folders) - 1} more folders" if len(folders) > 1 else ""
+        log.write_line(f"steplens: tables of what was read are kept in {clean(str(folder))}{more}, so that it opens at once")
 
 
 @contextlib.contextmanager

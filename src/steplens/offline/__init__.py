@@ -80,7 +80,7 @@ def analyse(
 def _list_jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: bool, output: Path | None) -> list[Job]:
     """What is to be done for every run below ``top``: first the ranks of folders that several share, then the others."""
     if top.is_file() and output is None and not recompute:
-        raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")
+        raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --out FOLDER")
     ranks: list[Job] = []
     runs: list[Job] = []
     folder = output or Path(RECOMPUTED)
