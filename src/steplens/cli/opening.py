@@ -49,8 +49,8 @@ def _say_where_kept(run: Run, began: float) -> None:
     for source, trace in zip(run.sources, run.traces, strict=True):
         if trace.kept is not None and not (source.path / rundir.RAW_DIRECTORY).is_dir():
             with contextlib.suppress(OSError):
-                if trace.kept.stat().st_ctime >= began:
-                    folders.add(trace.kept.parent)
+                if trace.kept.folder.stat().st_ctime >= began:
+                    folders.add(trace.kept.folder.parent)
     for folder in sorted(folders)[:1]:
         more = f" and {len(folders) - 1} more folders" if len(folders) > 1 else ""
         log.write_line(f"steplens: tables of what was read are kept in {clean(str(folder))}{more}, so that it opens at once")

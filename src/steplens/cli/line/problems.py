@@ -10,6 +10,8 @@ _WORDS = (
     (r"Value error, ", ""),
     (r"Assertion failed, ", ""),
     (r"Input should be a valid integer.*", "it must be a whole number"),
+    (r"'[^']*' is not a valid integer.*", "it must be a whole number"),
+    (r"'[^']*' is not a valid float.*", "it must be a number"),
     (r"Input should be a valid number.*", "it must be a number"),
     (r"Input should be a finite number.*", "it must be a finite number"),
     (r"Input should be greater than or equal to (\S+)", r"it must be at least \1"),
