@@ -44,7 +44,7 @@ def test_queries(cli: Any, events: list[dict[str, Any]]) -> None:
         ("DROP TABLE ops", "the query begins with DROP"),
         ("SELECT 1; SELECT 2", "the query cannot be answered"),
         ("SELECT name FROM ops WHERE", "the query cannot be answered"),
-        ("-- nothing", "the query is empty"),
+        ("/* nothing */", "the query is empty"),
     ):
         assert sentence in cli.refused("sql", "job", wrong)
 
