@@ -5,6 +5,7 @@ This is the facade for notebooks and commands: it alone reaches to the readers o
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,16 +94,32 @@ class Run:
 
         Args:
             name: of an analysis, which is the name of the method here that gives it, or of one of its groups, such as
-                ``operators_by_shape``.
+                ``operators_by_shape``; or of a recorded table, such as ``marks``, ``recorded_`` in front where an analysis has
+                its name.
             by: one of its groups; None is the first.
 
         Raises:
             ValueError: there is no such table or group; the message names similar ones.
         """
-        from steplens.analysis.catalogue import find_analysis
+        from steplens.analysis.catalogue import check_table, find_analysis, recorded_table
 
+        check_table(name, by)
+        if (recorded := recorded_table(name)) is not None:
+            return self._recorded_rows(recorded)
         analysis, group = find_analysis(name)
         return analysis(self, by if by is not None else group)
+
+    def _recorded_rows(self, name: str) -> pl.DataFrame:
+        """A recorded table of all traces; one that was not recorded has no rows."""
+        empty = pl.LazyFrame(schema=SCHEMA[name])
+        frames = [empty if (frame := trace.lazy(name)) is None else frame for trace in self.traces]
+        if len(frames) == 1:
+            return frames[0].collect()
+        told_apart = [
+            frame.with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(path.name))
+            for frame, trace, path in zip(frames, self.traces, self.paths, strict=True)
+        ]
+        return pl.concat(told_apart, how="diagonal_relaxed").collect()
 
     def _answer_table(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
         from steplens.analysis.catalogue import find_analysis
@@ -389,22 +406,19 @@ class Run:
         return unsafe(self.health(), conclusion, least=least)
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Answer a SQL query over the tables (``ops``, ``kernels``, ``steps`` ...); several traces add a ``rank`` column.
+        """Answer a SQL query over the recorded tables (``ops``, ``kernels``, ``steps`` ...) and the answers (``operators`` ...).
+
+        Several traces add the columns ``rank`` and ``window`` to recorded tables; see ``analysis.queries.answer_query``.
 
         Raises:
             InputError: the query is wrong; the message says where.
         """
-        context = pl.SQLContext()
-        for name in SCHEMA:
-            frames = [(trace.rank, frame) for trace in self.traces if (frame := trace.lazy(name)) is not None]
-            if len(self.traces) == 1 and frames:
-                context.register(name, frames[0][1])
-            elif frames:
-                context.register(name, pl.concat([frame.with_columns(rank=pl.lit(rank)) for rank, frame in frames]))
+        from steplens.analysis.queries import QueryError, answer_query
+
         try:
-            return context.execute(query, eager=True)
-        except pl.exceptions.PolarsError as error:
-            raise InputError(self.path, f"cannot answer the query: {error}") from error
+            return answer_query(self, query)
+        except QueryError as error:
+            raise InputError(self.path, error.problem, error.remedy) from error
 
 
 def peak_by_category(trace: Trace) -> pl.DataFrame:
@@ -417,16 +431,23 @@ def peak_by_category(trace: Trace) -> pl.DataFrame:
     return category_peak(pl.DataFrame(schema=EVENTS) if events is None else events)
 
 
-def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], None] | None = None) -> Run:
+def open_run(
+    path: str | os.PathLike[str],
+    progress: Callable[[int, int, Path], None] | None = None,
+    bytes_progress: Callable[[Path, int, int], None] | None = None,
+) -> Run:
     """Open a run directory, a folder of them, or a trace file that steplens did not write.
 
     Args:
         path: what to open. A folder in which some windows cannot be read opens with the rest; ``health()`` names them.
         progress: told before a trace is read: how many are read already, how many there are, and its path.
+        bytes_progress: told some times a second while a large file is read: which, how many of its bytes were, and how many it
+            has; what told of reading around this call is not told then.
 
     Raises:
         InputError: nothing at ``path`` can be read; the message says why and what to do.
     """
+    from steplens.readers.common import reading
     from steplens.readers.detect import find_traces
     from steplens.readers.many import load_all
 
@@ -435,7 +456,9 @@ def open_run(path: str | os.PathLike[str], progress: Callable[[int, int, Path], 
     unreadable: list[InputError] = []
     unread: list[Unread] = []
     every = find_traces(top, unread)
-    for found, loaded in zip(every, load_all(top, every, progress), strict=True):
+    with reading.told_to(bytes_progress) if bytes_progress is not None else contextlib.nullcontext():
+        all_loaded = load_all(top, every, progress)
+    for found, loaded in zip(every, all_loaded, strict=True):
         if isinstance(loaded, InputError):
             unreadable.append(loaded)
         else:

@@ -84,7 +84,7 @@ def test_device_work_without_steps_is_summed_up_as_a_whole(cli: Any) -> None:
 
 def test_a_trace_file_is_recomputed_into_a_folder_of_its_own(cli: Any) -> None:
     path = cli.trace("rank1.json", gpu_events(step=True), distributedInfo={"rank": 1, "world_size": 2})
-    assert "--output" in cli.refused("analyse", path)
+    assert "--out FOLDER" in cli.refused("analyse", path)
     cli.run("analyse", path, "--recompute")
     folder = cli.folder / "recomputed" / "rank1_ascend_pt"
     assert (folder / "profiler_info_1.json").is_file()

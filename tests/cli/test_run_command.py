@@ -164,7 +164,7 @@ def test_ranks_that_are_killed_keep_the_windows_they_closed(cli: Any) -> None:
 
 
 def test_what_cannot_be_started(cli: Any, tmp_path: Path) -> None:
-    done = cli.run("run", "--", "no-such-program", expect=2)
+    done = cli.run("run", "--", "no-such-program", expect=127)
     assert "no-such-program" in done.stderr
     text = tmp_path / "text"
     text.write_text("#!/no/such/interpreter\n")

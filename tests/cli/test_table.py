@@ -18,7 +18,7 @@ from steplens.cli.text.table_text import show_table
 
 def test_the_list_names_every_table(cli: Any) -> None:
     lines = cli.run("table").stdout.splitlines()
-    assert [line.split()[0] for line in lines[:-1]] == [one.name for one in ANALYSES]
+    assert [line.split()[0] for line in lines[:-2]] == [one.name for one in ANALYSES]
     assert cli.json("table")["tables"][0]["name"] == "steps"
 
 
@@ -81,7 +81,7 @@ def test_names_of_a_trace_are_shown_as_they_are(cli: Any, events: list[dict[str,
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("operatos",), "there is no table 'operatos'; there is operators"),
+        (("operatos",), "there is no table 'operatos'; perhaps 'operators' or"),
         (("operators", "--by", "colour"), "one of name, category, shape"),
         (("waits", "--by", "name"), "it must be left out"),
         (("operators", "--sort", "nothing"), "has no column 'nothing'"),

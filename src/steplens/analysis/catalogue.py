@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from steplens.common import extensions
-from steplens.trace.columns import MOMENT
+from steplens.trace.names import MOMENT, RECORDED_TABLES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -89,10 +89,18 @@ class Analysis:
         Raises:
             ValueError: ``by`` is none of them.
         """
+        self.check_group(by)
+        return self.answer(run, by)
+
+    def check_group(self, by: str | None) -> None:
+        """Whether it has a group of this name.
+
+        Raises:
+            ValueError: it has none.
+        """
         if by is not None and by not in self.groups:
             allowed = f"one of {', '.join(self.groups)}" if self.groups else "left out"
             raise ValueError(f"{self.name} by {by!r}: it must be {allowed}")
-        return self.answer(run, by)
 
     def answer(self, run: TracesOfRun, by: str | None = None, **options: Any) -> pl.DataFrame:
         """The answer for one run; the function itself looks at ``by``.
@@ -140,6 +148,9 @@ def _concat_answers(run: TracesOfRun, function: Callable[[Trace], pl.DataFrame])
         for path, trace in zip(run.paths, run.traces, strict=True)
     )
 
+
+#: before names of recorded tables, most of which an analysis is called like
+RECORDED_PREFIX = "recorded_"
 
 #: in the order of the documentation
 ANALYSES: tuple[Analysis, ...] = (
@@ -275,7 +286,29 @@ def find_analysis(name: str) -> tuple[Analysis, str | None]:
     """
     by_name = _BY_NAME if name in _BY_NAME else _by_name(analyses())
     if name not in by_name:
-        names = [analysis.name for analysis in analyses()]
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or sorted(names)
-        raise ValueError(f"there is no table {name!r}; there is {', '.join(near)}")
+        names = [*by_name, *(name for name in RECORDED_TABLES if name not in by_name)]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+        hint = f"perhaps {' or '.join(map(repr, near))} is meant" if near else "`steplens table` lists them"
+        raise ValueError(f"there is no table {name!r}; {hint}")
     return by_name[name]
+
+
+def recorded_table(name: str) -> str | None:
+    """The recorded table that a name means: that of ``recorded_marks`` and, where no analysis is called so, of ``marks``."""
+    if name.startswith(RECORDED_PREFIX):
+        name = name.removeprefix(RECORDED_PREFIX)
+        return name if name in RECORDED_TABLES else None
+    return name if name in RECORDED_TABLES and name not in _by_name(analyses()) else None
+
+
+def check_table(name: str, by: str | None = None) -> None:
+    """Whether there is such a table, which can be told before any run is read.
+
+    Raises:
+        ValueError: there is no such table or group; the message names similar ones.
+    """
+    if recorded_table(name) is None:
+        analysis, _ = find_analysis(name)
+        analysis.check_group(by)
+    elif by is not None:
+        raise ValueError(f"{name} by {by!r}: it must be left out")

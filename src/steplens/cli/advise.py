@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.ending import next_commands, say_next
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import verdict_row
 from steplens.cli.text.text import print_json
+from steplens.common.errors import InputError
+from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
     from steplens.advice import Finding
@@ -26,17 +30,26 @@ class Language(str, enum.Enum):
 
 
 def advise(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Anything: a run directory, a trace file, a folder of them.")],
-    since: Annotated[Path | None, typer.Option(help="An earlier run: say what was cured and what was really saved.")] = None,
-    rules: Annotated[Path | None, typer.Option(help="Folder of rules of your own, a Python file each; they are run.")] = None,
-    language: Annotated[Language, typer.Option(help="Language of the texts.")] = Language.en,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    path: InputPath,
+    since: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="An earlier run: say what was cured and what was really saved.")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of rules of your own, a Python file each; they are run.")
+    ] = None,
+    language: Annotated[Language, typer.Option(metavar="LANGUAGE", help="Language of the texts: en or zh.")] = Language.en,
+    as_json: Json = False,
 ) -> None:
     """Say what to change in the training in PATH, most valuable first.
 
     What holds a step up comes first, and which steps all figures are of. Every finding names the cause, the evidence, and about
     how much shorter a step becomes. What rests on data that the health check calls unsafe is not judged.
     """
+    for needed in (path, since):
+        if needed is not None:
+            refuse_hopeless(needed)
+    if rules is not None and not rules.is_dir():
+        raise InputError(rules, "is no folder of rules", "Name a folder with a Python file per rule")
     from steplens.advice import advise as judge
     from steplens.advice.compare import compare
     from steplens.advice.registry import all_rules, all_texts
@@ -49,8 +62,11 @@ def advise(
     # a rule of the user's own replaces ours of the same name
     judged = tuple({rule.name: rule for rule in (*all_rules(), *user_rules)}.values())
     run = open_with_progress(path)
-    advice = judge(run, judged)
-    change = compare(judge(open_with_progress(since), judged), advice) if since is not None else None
+    earlier = open_with_progress(since) if since is not None else None
+    with show_work("analysing"):
+        run.verdict()
+        advice = judge(run, judged)
+        change = compare(judge(earlier, judged), advice) if earlier is not None else None
     if as_json:
         document: dict[str, Any] = {
             "verdict": verdict_row(run),
@@ -69,6 +85,7 @@ def advise(
         advise_text.show_advice(advice, words)
         if change is not None:
             advise_text.show_change(change, words)
+        say_next(next_commands(path))
     keep_timelines(run)
 
 

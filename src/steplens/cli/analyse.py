@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common import rundir
+from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
     from steplens.offline import RunResult
@@ -26,12 +28,14 @@ class Export(str, enum.Enum):
 
 
 def analyse(
-    path: Annotated[Path, typer.Argument(help="A run directory, a folder of them, or a trace file.", show_default=False)],
+    path: InputPath,
     max_process_number: Annotated[
-        int | None, typer.Option(min=1, help="How many run directories are analysed at a time; half the cores by default.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many run directories are analysed at a time; half the cores by default."),
     ] = None,
     export_type: Annotated[
-        list[Export] | None, typer.Option(help="Which files are written; as recorded by default. May be given twice.")
+        list[Export] | None,
+        typer.Option(metavar="FORM", help="Which files are written, text or db; as recorded by default. May be given twice."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Analyse again what is complete already.")] = False,
     recompute: Annotated[
@@ -39,9 +43,15 @@ def analyse(
         typer.Option("--recompute", help="Also what holds results only: compute them again and compare with those it holds."),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the results, in place of the runs' own; ./recomputed where one is needed.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Folder for the results, in place of the runs' own; ./recomputed where one is needed.",
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    json: Json = False,
 ) -> None:
     """Write the result files of every recorded run in PATH; what is complete already is left alone.
 
@@ -50,6 +60,7 @@ def analyse(
     Exit code 2 means that no run gave results, 3 that some runs or files could not be written, or that a recomputed figure
     differs from the capture's own by more than 1 % and more than rounding.
     """
+    refuse_hopeless(path)
     from steplens import offline
 
     exports = [kind.value for kind in export_type] if export_type else None
@@ -79,7 +90,7 @@ def _show_results(results: list[RunResult], path: Path) -> None:
         for comparison in result.comparison:
             out.print(plain(f"  {comparison.name}: {_describe_comparison(comparison)}"), soft_wrap=True)
     if any(result.ok for result in results):
-        out.print(plain(f"next: steplens summary {shlex.quote(str(path))}"), soft_wrap=True)
+        say_next(next_commands(path, "summary"))
 
 
 def _describe_comparison(comparison: Comparison) -> str:

@@ -12,10 +12,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from steplens.cli.line.arguments import Json
 from steplens.cli.text.text import console, plain, print_json, size
 from steplens.collect.ascend import installation, library
 from steplens.collect.common import profiler_environment
@@ -46,7 +45,7 @@ class Check:
 
 
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    json: Json = False,
 ) -> None:
     """Say what can be collected on this machine, and why not the rest."""
     checks = [check for group in CHECKS for check in group()]

@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
-from steplens.cli.opening import open_with_progress
+from steplens.cli.line.arguments import InputPath, Json, Rank
+from steplens.cli.opening import open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common.errors import SteplensError
+from steplens.readers.glance import refuse_hopeless
 
 #: some of the traces in a folder could not be read or written
 EXIT_PARTIAL = 3
@@ -28,9 +30,6 @@ class Metric(str, enum.Enum):
     self_cuda_time_total = "self_cuda_time_total"
 
 
-_NAMES = f"<{'|'.join(OFFERED)}>"
-
-
 def _format_name(text: str) -> str:
     """A format of steplens, or of an installed package; those are loaded only where somebody asks for one."""
     if text not in OFFERED:
@@ -43,18 +42,33 @@ def _format_name(text: str) -> str:
 
 
 def export(
-    path: Annotated[Path, typer.Argument(help="Anything: a trace file, a run directory, a folder of them.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", help="The format.", metavar=_NAMES, parser=_format_name, show_default=False)],
+    path: InputPath,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", help=f"The format: {', '.join(OFFERED)}.", metavar="FORMAT", parser=_format_name, show_default=False
+        ),
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File or folder to write; of several traces, and of db and text, a folder for them."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="PATH",
+            help="File or folder to write; of several traces, and of db and text, a folder for them.",
+        ),
     ] = None,
-    rank: Annotated[int | None, typer.Option(help="Only the traces of this rank.")] = None,
-    metric: Annotated[Metric, typer.Option(help="What --to stacks counts.")] = Metric.self_cpu_time_total,
+    rank: Rank = None,
+    metric: Annotated[
+        Metric, typer.Option(metavar="METRIC", help=f"What --to stacks counts: {', '.join(Metric)}.")
+    ] = Metric.self_cpu_time_total,
     device: Annotated[
-        str | None, typer.Option(help="What --to memory shows: cpu, cuda:0 ...; the accelerator, or else the CPU, by default.")
+        str | None,
+        typer.Option(
+            metavar="DEVICE", help="What --to memory shows: cpu, cuda:0 ...; the accelerator, or else the CPU, by default."
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    json: Json = False,
 ) -> None:
     """Write the traces in PATH as files that other tools open.
 
@@ -64,6 +78,7 @@ def export(
 
     Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read or written.
     """
+    refuse_hopeless(path)
     from steplens.writers.exports.export import export as export_traces
     from steplens.writers.exports.formats import all_formats
 
@@ -71,21 +86,20 @@ def export(
     out = console()
     written: list[Path] = []
 
-    def note_written_file(target: Path) -> None:
-        written.append(target)
-        if not json:
-            out.print(plain(f"{target}: {all_formats()[to].what}"), soft_wrap=True)
-
     notes: list[str] = []
     failed: list[SteplensError] = []
     try:
-        export_traces(
-            run, to, output, rank=rank, metric=metric.value, device=device, on_written=note_written_file, on_note=notes.append
-        )
+        with show_work("writing"):
+            export_traces(
+                run, to, output, rank=rank, metric=metric.value, device=device, on_written=written.append, on_note=notes.append
+            )
     except SteplensError as error:
         if not written:
             raise
         failed.append(error)
+    if not json:
+        for target in written:
+            out.print(plain(f"{target}: {all_formats()[to].what}"), soft_wrap=True)
     notes = [*dict.fromkeys(notes), *(str(error) for error in (*failed, *run.unreadable))]
     if json:
         print_json({"path": str(path), "to": to, "written": [str(target) for target in written], "notes": notes})

@@ -7,11 +7,14 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from steplens.cli import advise, analyse, doctor, export, open_, report, table, view
+from steplens import __version__
+from steplens.cli import advise, analyse, doctor, export, open_, report, sql, table, view
+from steplens.cli.line.commands import Command, Commands
+from steplens.cli.line.problems import problem_sentence
 from steplens.cli.recording import run, script, status, trigger
 from steplens.cli.summary import summary
 from steplens.cli.text.text import clean
@@ -30,24 +33,44 @@ _COMMAND_LINE_ERROR: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="steplens",
+    cls=Commands,
     help="Profile deep-learning training, step by step, and see where each step's time went.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run", cls=run.RunCommand, context_settings={"allow_interspersed_args": False})(run.make_command())
-app.command("open")(open_.open_)
-app.command("analyse")(analyse.analyse)
-app.command("export")(export.export)
-app.command("summary")(summary.summary)
-app.command("table")(table.table)
-app.command("advise")(advise.advise)
-app.command("trigger")(trigger.make_command())
-app.command("status")(status.status)
-app.command("doctor")(doctor.doctor)
-app.command("view")(view.view)
-app.command("report")(report.report)
+_RECORD, _LOOK, _FILES = "Record", "Look", "Files for other tools"
+app.command("run", cls=run.RunCommand, context_settings={"allow_interspersed_args": False}, rich_help_panel=_RECORD)(
+    run.make_command()
+)
+app.command("trigger", cls=Command, rich_help_panel=_RECORD)(trigger.make_command())
+app.command("status", cls=Command, rich_help_panel=_RECORD)(status.status)
+app.command("doctor", cls=Command, rich_help_panel=_RECORD)(doctor.doctor)
+app.command("view", cls=Command, rich_help_panel=_LOOK)(view.view)
+app.command("summary", cls=Command, rich_help_panel=_LOOK)(summary.summary)
+app.command("advise", cls=Command, rich_help_panel=_LOOK)(advise.advise)
+app.command("table", cls=Command, rich_help_panel=_LOOK)(table.table)
+app.command("sql", cls=Command, rich_help_panel=_LOOK)(sql.answer_sql)
+app.command("open", cls=Command, rich_help_panel=_LOOK)(open_.open_)
+app.command("report", cls=Command, rich_help_panel=_FILES)(report.report)
+app.command("analyse", cls=Command, rich_help_panel=_FILES)(analyse.analyse)
+app.command("export", cls=Command, rich_help_panel=_FILES)(export.export)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"steplens {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _report_failure("interrupted", EXIT_INTERRUPTED)
     except _COMMAND_LINE_ERROR as error:
-        return _report_failure(error.format_message(), error.exit_code)
+        return _report_failure(problem_sentence(error), error.exit_code)
     return code if isinstance(code, int) else 0
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.ending import next_commands, say_next
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.common.errors import SteplensError
 
@@ -21,8 +19,8 @@ _OF_DEVICE = ("kernels", "communication")
 
 
 def open_(
-    path: Annotated[Path, typer.Argument(help="Anything: a trace file, a run directory, a folder of them.", show_default=False)],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    path: InputPath,
+    json: Json = False,
 ) -> None:
     """Say what PATH holds: captures of PyTorch (CPU, CUDA, ROCm) and of the Ascend PyTorch Profiler, raw or analysed.
 
@@ -34,8 +32,9 @@ def open_(
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
-    traces = [describe_trace(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
-    health = run.health().to_dicts()
+    with show_work("checking"):
+        traces = [describe_trace(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
+        health = run.health().to_dicts()
     if json:
         unread = [{"path": str(item.path), "reason": item.reason} for item in run.unread]
         answer = {"path": str(path), "traces": traces, "not_read": unread, "health": health}
@@ -111,7 +110,7 @@ def _show_traces(run: Run, traces: list[dict[str, Any]], health: list[dict[str, 
         for folder, reason, names in group_by_reason(run.unread):
             out.print(plain(f"  {folder}: {abbreviate_names(names)}: {reason}"), soft_wrap=True)
     show_health(out, health)
-    out.print(plain(f"next: steplens summary {shlex.quote(str(run.path))}"), soft_wrap=True)
+    say_next(next_commands(run.path, "summary"))
 
 
 def _describe_steps(steps: list[int]) -> str:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steplens.cli.text.text import clean
+from steplens.collect.common import log
+from steplens.common import rundir
 from steplens.readers.common import reading
+from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -27,10 +31,29 @@ _QUIET_S = 0.5
 
 def open_with_progress(path: Path) -> Run:
     """``steplens.open``, with a bar on a terminal while a large file is read."""
+    refuse_hopeless(path)
     import steplens
 
+    began = time.time()
     with show_progress():
-        return steplens.open(path)
+        run = steplens.open(path)
+    _say_where_kept(run, began)
+    return run
+
+
+def _say_where_kept(run: Run, began: float) -> None:
+    """Say on a terminal that tables were just put beside captures that steplens did not record."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    folders = set()
+    for source, trace in zip(run.sources, run.traces, strict=True):
+        if trace.kept is not None and not (source.path / rundir.RAW_DIRECTORY).is_dir():
+            with contextlib.suppress(OSError):
+                if trace.kept.folder.stat().st_ctime >= began:
+                    folders.add(trace.kept.folder.parent)
+    for folder in sorted(folders)[:1]:
+        more = f" and {len(folders) - 1} more folders" if len(folders) > 1 else ""
+        log.write_line(f"steplens: tables of what was read are kept in {clean(str(folder))}{more}, so that it opens at once")
 
 
 @contextlib.contextmanager
@@ -45,6 +68,26 @@ def show_progress() -> Iterator[None]:
             yield
     finally:
         bar.close()
+
+
+@contextlib.contextmanager
+def show_work(what: str) -> Iterator[None]:
+    """While this lasts, a line on stderr says what is done, if that is a terminal and it takes longer than a moment."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(clean(what))
+    timer = threading.Timer(_QUIET_S, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        # one that fires now has to be through before the line is taken away
+        timer.join()
+        status.stop()
 
 
 def keep_timelines(run: Run) -> None:

@@ -10,22 +10,26 @@ import typer
 from steplens.cli.advise import Language
 from steplens.cli.shown_runs import Paths, needing_the_extra
 from steplens.cli.text.text import console, plain, size
-from steplens.common.errors import InputError, SteplensError, check_exists
+from steplens.common.errors import InputError, SteplensError
+from steplens.readers.glance import refuse_hopeless
 
 
 def report(
     paths: Paths,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
-    step: Annotated[int | None, typer.Option(help="Show the events of this step.")] = None,
+    output: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The HTML file to write.")] = Path("report.html"),
+    step: Annotated[int | None, typer.Option(metavar="N", help="Show the events of this step.")] = None,
     window: Annotated[
         str | None, typer.Option(metavar="START:END", help="Show the events between these times, ms from the start of the run.")
     ] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Replace paths, host names and names from the program by pseudonyms.")
     ] = False,
-    rows: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows of each table at most.")] = 2000,
-    limit: Annotated[int, typer.Option(min=1, max=1024, help="Size of the data at most, MiB.")] = 32,
-    lang: Annotated[Language | None, typer.Option(help="Language in which it opens; that of the browser by default.")] = None,
+    rows: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="Rows of each table at most.")] = 2000,
+    limit: Annotated[int, typer.Option(min=1, max=1024, metavar="MIB", help="Size of the data at most, MiB.")] = 32,
+    language: Annotated[
+        Language | None,
+        typer.Option(metavar="LANGUAGE", help="Language in which it opens, en or zh; that of the browser by default."),
+    ] = None,
 ) -> None:
     """Write runs as one HTML file: the pages of steplens view with their data, which needs neither steplens nor a network.
 
@@ -35,7 +39,7 @@ def report(
     if step is not None and window is not None:
         raise SteplensError("--step and --window both choose what to show; give one of them")
     for path in paths:
-        check_exists(path)
+        refuse_hopeless(path)
     if output.is_dir():
         raise InputError(output, "is a folder", "Give the file to write, such as -o report.html")
     if not output.absolute().parent.is_dir():
@@ -46,7 +50,7 @@ def report(
 
     out = console()
     span_ns = parse_window(window) if window is not None else None
-    options = Options(step, span_ns, rows, limit << 20, redact, lang.value if lang is not None else None)
+    options = Options(step, span_ns, rows, limit << 20, redact, language.value if language is not None else None)
     with out.status("") as status:
         written = write_report(paths, output, options, lambda what: status.update(plain(what)))
     out.print(plain(f"{output}: {size(written.size_bytes)}", "bold"), soft_wrap=True)

@@ -7,32 +7,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.line.arguments import Json, OptionalPath, Rank
+from steplens.cli.line.ending import next_commands, say_next
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common.errors import InputError, SteplensError
+from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
     import polars as pl
 
     from steplens.run import Run
 
-_SHOWN = 20
+#: rows in the terminal
+SHOWN = 20
 
 
 def table(
-    path: Annotated[
-        Path | None, typer.Argument(help="Anything: a trace file, a run directory, a folder of them.", show_default=False)
+    path: OptionalPath = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Which table; without it the tables are listed.", show_default=False)
     ] = None,
-    name: Annotated[str | None, typer.Argument(help="Which table; without it the tables are listed.", show_default=False)] = None,
-    by: Annotated[str | None, typer.Option(help="What makes a row, where a table has several kinds.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help=f"Only the first rows; {_SHOWN} in the terminal by default.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="GROUP", help="What makes a row, where a table has several kinds.")] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help=f"Only the first rows; {SHOWN} in the terminal by default.")
+    ] = None,
     sort: Annotated[
-        str | None, typer.Option(help="A column to sort by, the largest first; with + in front the smallest.")
+        str | None, typer.Option(metavar="COLUMN", help="A column to sort by, the largest first; with + in front the smallest.")
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="Only these columns, with commas between.")] = None,
-    rank: Annotated[int | None, typer.Option(help="Only the traces of this rank.")] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write a CSV file instead of showing the rows.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    columns: Annotated[str | None, typer.Option(metavar="COLUMNS", help="Only these columns, with commas between.")] = None,
+    rank: Rank = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file instead of showing the rows.")
+    ] = None,
+    json: Json = False,
 ) -> None:
     """Show or export any table of a run: operators, kernels, flops, memory_peak, communication, ranks ...
 
@@ -42,28 +50,104 @@ def table(
     if path is None or name is None:
         _list_tables(json=json)
         return
+    from steplens.analysis.catalogue import recorded_table
+
     try:
-        run = open_with_progress(path)
-        table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank)
+        refuse_hopeless(path)
+        _check_name(name, by)
         if csv is not None:
-            _write_csv(table_rows.head(top) if top else table_rows, csv)
+            check_csv(csv)
+        run = open_with_progress(path)
+        with show_work("analysing"):
+            table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
-    first_rows = table_rows.head(top) if top else table_rows
+    note = "nothing of it was recorded" if recorded_table(name) is not None else ""
+    answer_rows(
+        table_rows, path, {"table": name, "by": by}, f"{name} by {by}" if by else name, top=top, csv=csv, json=json, note=note
+    )
+    keep_timelines(run)
+
+
+def answer_rows(
+    rows: pl.DataFrame,
+    path: Path,
+    asked: dict[str, Any],
+    title: str,
+    *,
+    top: int | None,
+    csv: Path | None,
+    json: bool,
+    note: str = "",
+) -> None:
+    """Show rows in the terminal, as a JSON document or as a CSV file.
+
+    Args:
+        rows: all of them.
+        path: of the run.
+        asked: what was asked, for the document.
+        title: what was asked, for people.
+        top: only so many of the first rows.
+        csv: the file to write instead of showing them.
+        json: print a document.
+        note: what to say in the terminal where there are no rows.
+    """
+    import polars as pl
+
+    rows = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    first_rows = rows.head(top) if top else rows
+    if csv is not None:
+        _write_csv(first_rows, csv)
     if json:
-        types = {column: str(dtype) for column, dtype in table_rows.schema.items()}
-        print_json(
-            {"path": str(path), "table": name, "by": by, "of": table_rows.height, "columns": types, "rows": first_rows.to_dicts()}
-        )
+        types = {column: str(dtype) for column, dtype in rows.schema.items()}
+        print_json({"path": str(path), **asked, "of": rows.height, "columns": types, "rows": first_rows.to_dicts()})
     elif csv is not None:
         console().print(plain(f"{csv}: {first_rows.height} rows"), soft_wrap=True)
     else:
         from steplens.cli.text.table_text import show_table
 
-        show_table(console(), table_rows, top or _SHOWN, f"{name} by {by}" if by else name)
-    keep_timelines(run)
+        show_table(console(), rows, top or SHOWN, title)
+        if not rows.height and note:
+            console().print(plain(note, "dim"), soft_wrap=True)
+        say_next(next_commands(path))
+
+
+def of_rank(run: Run, rank: int | None) -> Run:
+    """The traces of one rank, as a run; the run itself where none is given.
+
+    Raises:
+        InputError: there is no such rank.
+    """
+    from steplens.run import Run
+
+    if rank is None:
+        return run
+    run.trace(rank)
+    own_traces = [(source, trace) for source, trace in zip(run.sources, run.traces, strict=True) if trace.rank == rank]
+    return Run(run.path, own_traces, run.unreadable)
+
+
+def check_csv(path: Path) -> None:
+    """Whether a CSV file may be written there, before anything is read for it.
+
+    Raises:
+        InputError: its folder is not there.
+    """
+    if not path.parent.is_dir():
+        raise InputError(path, "lies in a folder that does not exist", "Make it first")
+    if path.is_dir():
+        raise InputError(path, "is a folder", "Give the file to write")
+
+
+def _check_name(name: str, by: str | None) -> None:
+    from steplens.analysis.catalogue import check_table
+
+    try:
+        check_table(name, by)
+    except ValueError as error:
+        raise SteplensError(str(error)) from error
 
 
 def rows_of_table(
@@ -72,41 +156,37 @@ def rows_of_table(
     """A table of a run, names as text.
 
     Raises:
-        InputError: there is no such table, group, column or rank; the message says what there is.
+        SteplensError: there is no such table, group, column or rank; the message says what there is.
     """
     import polars as pl
 
-    from steplens.run import Run
-
-    if rank is not None:
-        run.trace(rank)
-        own_traces = [(source, trace) for source, trace in zip(run.sources, run.traces, strict=True) if trace.rank == rank]
-        run = Run(run.path, own_traces, run.unreadable)
-    try:
-        found = run.table(name, by)
-    except ValueError as error:
-        raise InputError(run.path, f"cannot be shown like that: {error}", "`steplens table` lists the tables") from error
-    found = found.with_columns(pl.col(pl.Categorical).cast(pl.String))
-    wanted = columns.split(",") if columns is not None else found.columns
-    for column in [*wanted, *([sort.removeprefix("+")] if sort else [])]:
-        if column not in found.columns:
-            raise InputError(run.path, f"has no column {column!r} in {name}", f"Its columns are {', '.join(found.columns)}")
+    run = of_rank(run, rank)
+    _check_name(name, by)
+    rows = run.table(name, by).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    selected = columns.split(",") if columns is not None else rows.columns
+    for column in [*selected, *([sort.removeprefix("+")] if sort else [])]:
+        if column not in rows.columns:
+            raise InputError(run.path, f"has no column {column!r} in {name}", f"Its columns are {', '.join(rows.columns)}")
     if sort:
-        found = found.sort(sort.removeprefix("+"), descending=not sort.startswith("+"), nulls_last=True, maintain_order=True)
-    return found.select(wanted)
+        rows = rows.sort(sort.removeprefix("+"), descending=not sort.startswith("+"), nulls_last=True, maintain_order=True)
+    return rows.select(selected)
 
 
 def _list_tables(*, json: bool) -> None:
-    from steplens.analysis.catalogue import analyses
+    from steplens.analysis.catalogue import RECORDED_PREFIX, analyses, recorded_table
+    from steplens.trace.names import RECORDED_TABLES
 
+    recorded = [name if recorded_table(name) else f"{RECORDED_PREFIX}{name}" for name in RECORDED_TABLES]
     if json:
-        print_json({"tables": [{"name": one.name, "question": one.question, "by": list(one.groups)} for one in analyses()]})
+        tables = [{"name": one.name, "question": one.question, "by": list(one.groups)} for one in analyses()]
+        print_json({"tables": tables, "recorded": recorded})
         return
     out = console()
     width = max(len(one.name) for one in analyses())
     for one in analyses():
         groups = f" (--by {', '.join(one.groups)})" if one.groups else ""
         out.print(plain(f"{one.name.ljust(width)}  {one.question}{groups}"), soft_wrap=True)
+    out.print(plain(f"as recorded: {', '.join(recorded)}"), soft_wrap=True)
     out.print(plain("next: steplens table PATH NAME"), soft_wrap=True)
 
 
@@ -116,8 +196,7 @@ def _write_csv(found: pl.DataFrame, path: Path) -> None:
     from steplens.common import rundir
     from steplens.writers.common import text
 
-    if not path.parent.is_dir():
-        raise InputError(path, "lies in a folder that does not exist", "Make it first")
+    check_csv(path)
     flat: dict[str, Any] = {}
     for column, dtype in found.schema.items():
         if isinstance(dtype, pl.List):

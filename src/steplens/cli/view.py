@@ -9,13 +9,16 @@ import typer
 from steplens.cli.shown_runs import Paths, needing_the_extra
 from steplens.cli.text.text import console, plain
 from steplens.cli.view_captures import Trainings
-from steplens.common.errors import check_exists
+from steplens.common.errors import check_readable
+from steplens.readers.glance import refuse_hopeless
 
 
 def view(
     paths: Paths,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
-    host: Annotated[str, typer.Option(help="Address to listen on. Any but 127.0.0.1 lets other machines connect.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 takes a free one.")] = 0,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 lets other machines connect.")
+    ] = "127.0.0.1",
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the link and open no browser.")] = False,
 ) -> None:
     """Show runs in the browser: overview, steps, operators, timeline, memory, data pipeline, ranks and advice.
@@ -23,7 +26,8 @@ def view(
     The page is served on this machine, loads nothing from elsewhere, and needs the token of the printed link. Ctrl-C ends it.
     """
     for path in paths:
-        check_exists(path)
+        # of a folder that is empty yet, a training may write its first window any moment
+        (check_readable if path.is_dir() else refuse_hopeless)(path)
     with needing_the_extra("the web UI"):
         from steplens.server.http.address import is_local, open_listening_socket
         from steplens.server.runs import RunLibrary

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.cli.recording.status import describe_process
-from steplens.cli.recording.trigger import merge_configuration
+from steplens.cli.recording.trigger import capture_configuration
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.job import job_folder
 from steplens.common.errors import InputError
@@ -42,7 +42,7 @@ class Trainings:
         if base is None:
             raise InputError(folder / job_folder.CONFIGURATION_FILE, "is not a JSON object", "Correct it, or remove it")
         try:
-            request, _ = client.send_request(folder, merge_configuration(base, changes))
+            request, _ = client.send_request(folder, capture_configuration(folder, base, changes))
         except OSError as error:
             raise InputError(folder, f"the request cannot be written: {error.strerror or error}") from error
         return request

@@ -69,3 +69,16 @@ def check_exists(path: Path) -> None:
         if (dead := dead_link(path)) is not None:
             raise InputError(*dead, "Check where it leads")
         raise InputError(path, "does not exist", "Check the path")
+
+
+def check_readable(path: Path) -> None:
+    """Whether there is such a file or folder, and no pipe or device.
+
+    Raises:
+        InputError: as ``check_exists``; or it is something else than a file or a folder.
+    """
+    check_exists(path)
+    if path.is_dir() or path.is_file():
+        return
+    kind = "a pipe" if path.is_fifo() else "a socket" if path.is_socket() else "a device"
+    raise InputError(path, f"is {kind}, and neither a file nor a folder", "Write what comes from there to a file and give that")

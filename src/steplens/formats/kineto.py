@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: how names of trace files end
+SUFFIXES = (".json", ".json.gz")
+
 #: calls of the framework, ranges of the user, frames of Python
 OPERATOR, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
 #: ranges of the user as the device saw them, and waits of the host for it

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from steplens.collect.common import log, paths
 from steplens.common import rundir
-from steplens.common.errors import InputError, check_exists
+from steplens.common.errors import InputError, check_readable
 from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code
@@ -63,7 +63,7 @@ def analyse(
     """
     top = Path(profiler_path)
     paths.warn_if_unusual(top, "profiler_path")
-    check_exists(top)
+    check_readable(top)
     folder = None if output is None else Path(output)
     exports = _export_types(export_type)
     jobs = _list_jobs(top, exports, force=force or recompute, recompute=recompute, output=folder)
@@ -80,7 +80,7 @@ def analyse(
 def _list_jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: bool, output: Path | None) -> list[Job]:
     """What is to be done for every run below ``top``: first the ranks of folders that several share, then the others."""
     if top.is_file() and output is None and not recompute:
-        raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --output FOLDER")
+        raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --out FOLDER")
     ranks: list[Job] = []
     runs: list[Job] = []
     folder = output or Path(RECOMPUTED)

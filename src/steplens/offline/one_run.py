@@ -44,7 +44,7 @@ LEFT_ALONE = "holds the results of another analysis, which stay as they are; --r
 
 NOT_OURS = (
     "its results were not made here by this user and are not checked: its folder is closed to writing, so they stay as they are; "
-    "--output FOLDER makes them again elsewhere"
+    "--out FOLDER makes them again elsewhere"
 )
 
 _SIDE_FILE_BYTES = 64 << 20
@@ -87,7 +87,7 @@ def analyse_run(
             result = _analyse_run(capture, into, settings, exports, logger)
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
-        remedy = "Free some space or change its permissions and analyse again, or give another --output folder"
+        remedy = "Free some space or change its permissions and analyse again, or give another --out folder"
         where = InputError(error.filename or target or path, f"cannot be read or written: {reason}", remedy)
         return RunResult(path, False, problem=one_line(where), seconds=time.perf_counter() - begin, written_to=target)
     except (Exception, polars_panic()) as error:  # the boundary between runs: the others are analysed whatever happens here
@@ -156,7 +156,7 @@ def _as_it_is(capture: AnyCapture, settings: Settings, exports: Sequence[str], f
     if not isinstance(there, list) or not set(exports) <= set(map(str, there)):
         kinds = " and ".join(exports)
         raise InputError(
-            capture.path, f"has no complete {kinds} results: {why}", "Analyse it where CANN is, or give another --output folder"
+            capture.path, f"has no complete {kinds} results: {why}", "Analyse it where CANN is, or give another --out folder"
         )
     note = f"{why}, so the results stay as they are" if force or not current else ""
     return RunResult(capture.path, True, already_complete=True, note=note, written_to=capture.path)

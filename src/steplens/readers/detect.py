@@ -11,6 +11,7 @@ from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text
 from steplens.readers.contents import Contents
+from steplens.readers.glance import REMEDY, unknown_file
 from steplens.readers.kineto import kineto
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guard_reader
@@ -35,10 +36,6 @@ READERS: tuple[AnyReader, ...] = (
     kineto.READER,
 )
 
-_REMEDY = (
-    "steplens reads Kineto and Chrome traces (.json, .json.gz), its own run directories, and what the Ascend PyTorch "
-    "Profiler and MindSpore's write (FRAMEWORK, PROF_*, ASCEND_PROFILER_OUTPUT, .db, profiler/, raw device logs)"
-)
 #: of so many files that are not read a message says why
 _NAMED_UNREAD = 200
 
@@ -56,10 +53,10 @@ def find_traces(path: Path, unread: list[Unread] | None = None) -> list[AnyCaptu
     search = Search(path, READERS, extensions.load_extensions(extensions.READERS, Reader), [] if unread is None else unread)
     captures = list(search.captures())
     if not captures and path.is_file():
-        raise InputError(path, "is not a trace steplens knows", _REMEDY)
+        raise unknown_file(path)
     if not captures:
         groups = [f"{abbreviate_names(names)} ({reason})" for _, reason, names in group_by_reason(search.unread[:_NAMED_UNREAD])]
-        raise InputError(path, f"holds no run and no trace{', only ' if groups else ''}{'; '.join(groups)}", _REMEDY)
+        raise InputError(path, f"holds no run and no trace{', only ' if groups else ''}{'; '.join(groups)}", REMEDY)
     return captures
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steplens.common.errors import DefectError, InputError, SteplensError, check_exists
+from steplens.common.errors import DefectError, InputError, SteplensError, check_readable
 from steplens.readers.contents import is_part, is_trace_file, read_head, runs_in
 from steplens.readers.reader import AnyCapture, AnyReader, guard_reader
 from steplens.readers.unread import CLOSED, LINK, TOO_DEEP, Unread
@@ -46,9 +46,10 @@ class Search:
         opened alone. A file that no reader takes gives nothing.
 
         Raises:
-            InputError: the path does not exist, cannot be reached, or holds more folders than a search should walk through.
+            InputError: the path does not exist, cannot be reached, is a pipe or a device, or holds more than a search should walk
+                through.
         """
-        check_exists(self.top)
+        check_readable(self.top)
         if self.top.is_file():
             capture = _first_of_file((*self.built_in, *self.installed), self.top)
             yield from () if capture is None else (capture,)

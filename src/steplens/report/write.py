@@ -115,6 +115,6 @@ def write_report(
     try:
         rundir.write_bytes(output, data)
     except OSError as error:
-        remedy = "Nothing was left there; free some space or give another --output"
+        remedy = "Nothing was left there; free some space or give another --out"
         raise InputError(output, f"cannot be written: {error.strerror or error}", remedy) from error
     return Written(len(data), windows, len(parts.left_out))

@@ -59,6 +59,7 @@ class Opening:
         total: traces to read; 0 while they are looked for.
         what: the file or folder that is being read; empty when none is.
         bytes: its size, where it is a file.
+        part: how much of it was read, 0 to 1, as far as that is known.
         started: when the opening began, seconds of ``time.monotonic``.
         seconds: how long it took, once it is over.
         timelines: traces whose timeline is ready.
@@ -70,6 +71,7 @@ class Opening:
     total: int = 0
     what: str = ""
     bytes: int = 0
+    part: float = 0.0
     started: float = 0.0
     seconds: float | None = None
     timelines: int = 0
@@ -239,15 +241,18 @@ class OpenedRun:
         def report_progress(number: int, total: int, path: Path) -> None:
             # the total last: once somebody who asks meanwhile is told it, the rest is there too
             opening.bytes = path.stat().st_size if path.is_file() else 0
-            opening.what = path_text(path)
+            opening.what, opening.part = path_text(path), 0.0
             opening.done, opening.total = number, total
+
+        def report_bytes(path: Path, done: int, total: int) -> None:
+            opening.part = min(done / total, 1.0) if total else 0.0
 
         try:
             files = file_states(self.path)
-            run = open_run(self.path, report_progress)
+            run = open_run(self.path, report_progress, report_bytes)
             self._openings += 1
             self.opened = Opened(run, trace_origins(run.traces), self._openings, files)
-            opening.what, opening.bytes = "", 0
+            opening.what, opening.bytes, opening.part = "", 0, 0.0
             opening.state, opening.done, opening.total = "ready", len(run.traces), len(run.sources)
         except SteplensError as error:
             if isinstance(error, DefectError):

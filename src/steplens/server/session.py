@@ -28,6 +28,7 @@ class Progress(BaseModel):
         total: traces to read; 0 while they are looked for.
         what: what is being read.
         bytes: its size, where it is a file; 0 otherwise.
+        part: how much of it was read, 0 to 1; 0 where that is not known.
         seconds: how long it has taken so far, or took.
         timelines: traces whose timeline is laid out.
         problem: why it failed.
@@ -38,6 +39,7 @@ class Progress(BaseModel):
     total: int
     what: str
     bytes: int
+    part: float
     seconds: float
     timelines: int
     problem: Problem | None

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from steplens.trace.names import MOMENT as MOMENT
 from steplens.trace.schema import SCHEMA
-
-#: the unit of a column of Unix times in ns; lengths of time have "ns"
-MOMENT = "moment"
 
 _UNITS = {
     **dict.fromkeys(

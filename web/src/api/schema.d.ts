@@ -1432,6 +1432,7 @@ export interface components {
         Progress: {
             bytes: number;
             done: number;
+            part: number;
             problem: components["schemas"]["Problem"] | null;
             seconds: number;
             /** @enum {string} */

@@ -11,6 +11,20 @@ import typer
 
 from steplens.common import options
 
+#: the heading of options that only an NPU delivers data for
+NPU_PANEL = "On an NPU"
+#: what stands for the value of an option
+_PLACEHOLDERS = {
+    "max_seconds": "SECONDS",
+    "max_bytes": "BYTES",
+    "max_overhead": "SHARE",
+    "gc_detect_threshold": "MS",
+    "local_dir": "FOLDER",
+    "mstx_domain_include": "DOMAIN",
+    "mstx_domain_exclude": "DOMAIN",
+}
+_PLACEHOLDERS_BY_TYPE = {"int": "N", "float": "NUMBER", "str": "NAME", "enum": "NAME", "enums": "NAME", "strings": "NAME"}
+
 _SCALARS: Mapping[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 
 
@@ -43,11 +57,15 @@ def option_parameter(option: options.Option, panel: str, default: Any = None, *,
     flag = "--" + option.name.replace("_", "-")
     names = [f"{flag}/--no-{flag[2:]}"] if option.default is True or (both and option.type == "bool") else [flag]
     annotation = _option_annotation(option)
-    text = option.help + (" Needs an NPU." if option.needs_npu else "")
+    panel = NPU_PANEL if option.needs_npu else panel
+    text = option.help
+    if option.choices:
+        text = f"{text} Values: {', '.join(option.choices)}."
     if default is None and option.default not in (None, False):
         text += f" [default: {_default_text(option)}]"
     text = text.replace("[", r"\[")
-    info = typer.Option(default, *names, help=text, rich_help_panel=panel, show_default=default is not None)
+    metavar = _PLACEHOLDERS.get(option.name) or _PLACEHOLDERS_BY_TYPE.get(option.type)
+    info = typer.Option(default, *names, metavar=metavar, help=text, rich_help_panel=panel, show_default=default is not None)
     return command_parameter(option.name, annotation if default is not None else annotation | None, info)
 
 

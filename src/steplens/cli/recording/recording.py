@@ -133,7 +133,7 @@ def _why_lost(directory: Path) -> str:
     return run_directory.lost_window(directory, state)[0]
 
 
-def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: bool) -> None:
+def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: bool, ending: str = "") -> None:
     """Say what was recorded, or why nothing was.
 
     Args:
@@ -141,6 +141,7 @@ def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: b
         needed: how many steps pass before the first one is recorded.
         order: what was to be recorded.
         command: a command was run, and not a script in this process.
+        ending: what ended it before its time, as the beginning of a sentence.
     """
     for folder, message in recorded.events:
         write_message(f"{message}: {folder}")
@@ -155,6 +156,8 @@ def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: b
     before_window = needed if waits else int(order.schedule.get("warmup", 0)) + 1
     if any(answer.get("failed") for answer in recorded.processes):
         write_message("nothing was recorded")
+    elif ending and recorded.steps == 0 and not recorded.vanished:
+        write_message(f"nothing was recorded: {ending} before its first step")
     elif command and not recorded.processes:
         write_message(
             "nothing was recorded: no process of the command left word that it imported PyTorch; that takes PyTorch 2.5 or newer "
@@ -206,6 +209,7 @@ def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool)
     if complete:
         for directory in directories:
             write_message(f"results in {directory / rundir.OUTPUT_DIRECTORY}")
+        write_message(f"next: steplens view {path_text}")
         write_message(f"next: steplens summary {path_text}")
     else:
         write_message(f"next: steplens analyse {path_text}")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
+from steplens.cli.line.commands import Command, value_options
 from steplens.cli.recording import recording, run_answers, run_command, script
 from steplens.cli.recording.flags import command_parameter, generated_command, option_parameter, optional_parameter, plain_value
 from steplens.collect.dynamic import launched_processes
@@ -49,22 +49,32 @@ class _StepOn(str, enum.Enum):
     forward = launched_processes.FORWARD
 
 
-class RunCommand(TyperCommand):
+class RunCommand(Command):
     """Everything after ``-m MODULE`` belongs to the module, as with ``python -m``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Arguments as click parses them, without those of the module."""
         return super().parse_args(ctx, self._end_options_after_module(args))
 
-    def _end_options_after_module(self, args: list[str]) -> list[str]:
-        takes_value = {name for parameter in self.params if not getattr(parameter, "is_flag", True) for name in parameter.opts}
+    def checked_arguments(self, args: list[str]) -> list[str]:
+        """The options and what is to be run; what that gets may well be empty."""
+        end = self._end_of_options(args)
+        return args[: end + 1 + (args[end : end + 1] in (["--"], ["-m"]))]
+
+    def _end_of_options(self, args: list[str]) -> int:
+        """Where the first argument is that belongs to no option; ``--`` or ``-m`` where one of them comes first."""
+        takes_value = value_options(self.params)
         position = 0
+        while position < len(args) and args[position].startswith("-") and args[position] not in ("--", "-m"):
+            position += 2 if args[position] in takes_value else 1
+        return position
+
+    def _end_options_after_module(self, args: list[str]) -> list[str]:
+        position = self._end_of_options(args)
         # click drops the "--" that tells a command from a script
         self.explicit = False
-        while position < len(args) and args[position].startswith("-") and args[position] != "--":
-            if args[position] == "-m":
-                return [*args[: position + 2], "--", *args[position + 2 :]]
-            position += 2 if args[position] in takes_value else 1
+        if args[position : position + 1] == ["-m"]:
+            return [*args[: position + 2], "--", *args[position + 2 :]]
         self.explicit = position < len(args) and args[position] == "--"
         return args
 
@@ -89,6 +99,8 @@ def run_target(
         raise SteplensError("give a SCRIPT or a COMMAND to run, or -m MODULE; see steplens run --help")
     command = module is None and run_command.is_command(name, explicit)
     if not command:
+        if explicit and not run_command.is_script_name(name):
+            raise run_command.CommandNotFound(f"{name}: there is no such command")
         script.check_script(name, module is not None)
     schedule, start, process = options.select_options(options.SCHEDULE, values), Path.cwd(), os.getpid()
     folder, target = upload.split_target(out, values.get("local_dir"))
@@ -120,7 +132,7 @@ def run_target(
                 return code
         recorded.collect()
         before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
-        recording.report_recorded(recorded, max(before, 1), order, command=command)
+        recording.report_recorded(recorded, max(before, 1), order, command=command, ending=_describe_ending(ending, code))
         if recorded.directories or recorded.events:
             # what is to be moved has to be complete
             wait = target is not None or not values.get("async_mode", False)
@@ -159,6 +171,15 @@ def _run_here(name: str, arguments: list[str], module: bool, order: launched_pro
     return ending
 
 
+def _describe_ending(ending: BaseException | None, code: int) -> str:
+    """What ended the script or command other than its last line, as the beginning of a sentence; empty where nothing did."""
+    if ending is not None and not isinstance(ending, SystemExit):
+        return f"{type(ending).__name__} ended the script"
+    if isinstance(ending, SystemExit) and ending.code not in (None, 0):
+        return f"the script ended with exit code {ending.code if isinstance(ending.code, int) else 1}"
+    return f"the command ended with exit code {code}" if code > 0 else ""
+
+
 def _show_exception(ending: BaseException | None) -> int:
     """Show the script's exception as Python would, and return the exit code that goes with it."""
     if ending is None or isinstance(ending, SystemExit):
@@ -173,16 +194,27 @@ def make_command() -> Any:
     parameters = [
         command_parameter("context", typer.Context, inspect.Parameter.empty),
         command_parameter(
-            "script", str | None, typer.Argument(None, metavar="SCRIPT", help="The script or command to run.", show_default=False)
+            "script",
+            str | None,
+            typer.Argument(None, metavar="[SCRIPT]", help="The script or command to run.", show_default=False),
         ),
         command_parameter(
-            "args", list[str] | None, typer.Argument(None, metavar="ARGS", help="Its arguments.", show_default=False)
+            "args", list[str] | None, typer.Argument(None, metavar="[ARGS]...", help="Its arguments.", show_default=False)
         ),
         command_parameter(
             "module", str | None, typer.Option(None, "-m", metavar="MODULE", help="Run this module; ends the options.")
         ),
         command_parameter(
-            "out", str, typer.Option("result", help="Folder or URL for the run directories.", rich_help_panel="Results")
+            "out",
+            str,
+            typer.Option(
+                "result",
+                "--out",
+                "-o",
+                metavar="FOLDER",
+                help="Folder or URL for the run directories.",
+                rich_help_panel="Results",
+            ),
         ),
     ]
     when = "When to record"
@@ -191,14 +223,16 @@ def make_command() -> Any:
             "black_box",
             _BlackBox,
             when,
-            "Write only when a step is slow, on an exception or on SIGUSR2; keep operators or only numbers.",
+            "Write only when a step is slow, on an exception or on SIGUSR2; keep operators, or only numbers.",
+            metavar="WHAT",
         ),
         command_parameter(
             "step_on",
             _StepOn,
             typer.Option(
                 _StepOn.optimizer,
-                help="What ends a step: Optimizer.step, or the next call of the model where nothing is trained.",
+                metavar="WHAT",
+                help="What ends a step: optimizer, its step(), or forward, the next call of the model where nothing is trained.",
                 rich_help_panel=when,
             ),
         ),

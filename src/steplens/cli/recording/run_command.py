@@ -19,6 +19,8 @@ _SI_KERNEL = 128
 
 _EXIT_NOT_STARTED = 127
 
+_SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
+
 
 class CommandNotFound(SteplensError):
     """The command does not exist or cannot be executed; the exit code is the shell's."""
@@ -34,13 +36,18 @@ def is_command(target: str, explicit: bool) -> bool:
         explicit: it follows ``--``.
     """
     path = Path(target)
-    if path.suffix in (".py", ".pyw", ".pyz") or path.is_dir():
+    if path.suffix in _SCRIPT_SUFFIXES or path.is_dir():
         # An executable script with its own interpreter line is meant to be started as such only behind --.
         return explicit and path.is_file() and os.access(path, os.X_OK) and os.sep in target
     if path.is_file() and os.sep not in target and not os.access(path, os.X_OK):
         # A script without a suffix, or one that a program on the PATH is called like.
         return explicit and shutil.which(target) is not None
     return shutil.which(target) is not None
+
+
+def is_script_name(target: str) -> bool:
+    """Whether what is no command that can be started is at least called like a script, or is a file or folder."""
+    return Path(target).suffix in _SCRIPT_SUFFIXES or Path(target).exists()
 
 
 def run_command(arguments: list[str], environment: dict[str, str]) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
+from steplens.cli.line.arguments import JobPath, Json
 from steplens.cli.text.text import console, duration, plain, print_json
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.client import Participant
@@ -21,13 +22,15 @@ from steplens.common.errors import InputError
 
 #: requests that are shown, the newest
 _SHOWN_REQUESTS = 5
+#: so long after its status the completion marker of an analysis follows, if it does
+_ENDED_S = 2.0
 
 _COLOURS = {"recording": "green", "saving": "green", "ready": "cyan", "killed": "red", "waiting": "yellow", "exited": "dim"}
 
 
 def status(
-    path: Annotated[Path, typer.Argument(help="The folder of profiler_config.json.", show_default=False)],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    path: JobPath,
+    json: Json = False,
 ) -> None:
     """Say what the processes that watch PATH do: step, state, whether they can capture, and where captures went.
 
@@ -70,7 +73,7 @@ def describe_process(participant: Participant) -> dict[str, Any]:
     """A process as JSON has it."""
     values = {field.name: getattr(participant, field.name) for field in dataclasses.fields(participant)}
     values["process"] = {"pid": participant.process.pid, "start": participant.process.start}
-    values["requests"] = [{**request, "analysed": _is_analysed(request)} for request in participant.requests]
+    values["requests"] = [{**request, "analysed": is_analysed(request)} for request in participant.requests]
     return {"pid": participant.process.pid, **values}
 
 
@@ -155,13 +158,24 @@ def request_text(item: Participant, request: Any) -> str:
     if state in (RECORDING, SAVING):
         return f"{state} {steps}"
     if state == DONE:
-        analysed = " (analysed)" if _is_analysed(request) else " (raw)"
+        analysed = " (analysed)" if is_analysed(request) else " (raw)"
         return f"recorded {steps} in {result}{analysed}" + (f"; {reason}" if reason else "")
     return f"{state}: {reason}"
 
 
-def _is_analysed(request: Any) -> bool:
+def is_analysed(request: Any) -> bool:
+    """Whether the results of a request are complete."""
     result = request.get("result")
     if not isinstance(result, str) or not result or "\0" in result:
         return False
     return (Path(result) / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).is_file()
+
+
+def has_failed(request: Any) -> bool:
+    """Whether the analysis of a request has ended without complete results; it writes its status last but one."""
+    status = Path(str(request.get("result"))) / rundir.OUTPUT_DIRECTORY / rundir.STATUS_FILE
+    try:
+        age_s = time.time() - status.stat().st_mtime
+    except (OSError, ValueError):
+        return False
+    return age_s > _ENDED_S and not is_analysed(request)

@@ -11,11 +11,13 @@ from typing import Any
 
 import typer
 
+from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.recording.flags import command_parameter, generated_command, option_parameter, optional_parameter, plain_value
-from steplens.cli.recording.status import describe_process, existing_directory, request_text
+from steplens.cli.recording.status import describe_process, existing_directory, has_failed, is_analysed, request_text
 from steplens.cli.text.text import console, duration, plain, print_json
-from steplens.collect.dynamic import client, configuration
+from steplens.collect.dynamic import client
 from steplens.collect.dynamic.client import Participant
+from steplens.collect.dynamic.configuration import TEMPLATE
 from steplens.collect.dynamic.job import job_folder
 from steplens.collect.dynamic.plan import DONE, ENDED, NEXT, REFUSED, SEEN
 from steplens.common import options
@@ -25,6 +27,8 @@ from steplens.common.errors import InputError, SteplensError
 EXIT_PARTIAL = 3
 
 _POLL_S = 0.2
+#: folder of captures in that of the configuration, where that names none
+CAPTURES = "captures"
 _PANELS = {options.PROFILE: "What to record", options.EXPERIMENTAL: "Extended options"}
 
 
@@ -39,7 +43,7 @@ def trigger_capture(path: Path, changes: Mapping[str, Any], *, wait: bool, timeo
         json: print one document at the end instead of lines.
     """
     directory = existing_directory(path)
-    configuration = merge_configuration(_read_configuration(directory), changes)
+    configuration = capture_configuration(directory, _read_configuration(directory), changes)
     if wait and not any(item.watches for item in client.find_participants(directory)):
         raise SteplensError(
             f"{path}: no process on this machine watches this folder; see steplens status, "
@@ -54,8 +58,11 @@ def trigger_capture(path: Path, changes: Mapping[str, Any], *, wait: bool, timeo
         living = sum(item.watches for item in followed)
         who = "1 process that watches" if living == 1 else f"{living} processes that watch"
         out.print(plain(f"request {id} to {who} {directory}"), soft_wrap=True)
+        out.print(plain(f"results go to {configuration['prof_dir']}"), soft_wrap=True)
     if wait:
-        followed = _follow_request(id, directory, followed, timeout, None if json else out)
+        # training does not wait for these results, and whoever asked for them does
+        analysing = configuration.get("analyse") is True and configuration.get("async_mode") is True
+        followed = _follow_request(id, directory, followed, timeout, None if json else out, analysing=analysing)
     code = exit_code(id, followed) if wait else 0
     if json:
         print_json(
@@ -64,6 +71,29 @@ def trigger_capture(path: Path, changes: Mapping[str, Any], *, wait: bool, timeo
     elif not wait:
         out.print(plain(f"next: steplens status {shlex.quote(str(path))}"), soft_wrap=True)
     return code
+
+
+def capture_configuration(directory: Path, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request says, with what a capture that somebody asks for needs beyond the file's defaults.
+
+    One step to warm up, without which the first recorded step is slow, and a folder beside the configuration instead of whatever
+    folder the training works in.
+
+    Args:
+        directory: the configuration folder.
+        base: what its file says.
+        changes: what was asked for.
+    """
+    configuration = merge_configuration(base, changes)
+    if "warmup" not in changes and base.get("warmup", 0) == 0:
+        first = configuration.get("start_step")
+        if not isinstance(first, int) or first < 0:
+            configuration["warmup"] = 1
+        elif first > 1:  # recording is to begin with that step
+            configuration.update(warmup=1, start_step=first - 1)
+    if "prof_dir" not in changes and base.get("prof_dir", TEMPLATE["prof_dir"]) == TEMPLATE["prof_dir"]:
+        configuration["prof_dir"] = str(directory / CAPTURES)
+    return configuration
 
 
 def merge_configuration(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,19 +115,30 @@ def _read_configuration(directory: Path) -> dict[str, Any]:
     return configuration
 
 
-def _follow_request(id: str, directory: Path, found: list[Participant], timeout: float, out: Any) -> list[Participant]:
-    """Say what happens to the request until nothing more does, or the time is over."""
+def _follow_request(
+    id: str, directory: Path, found: list[Participant], timeout: float, out: Any, *, analysing: bool
+) -> list[Participant]:
+    """Say what happens to the request until nothing more does, or the time is over.
+
+    Args:
+        id: of the request.
+        directory: the configuration folder.
+        found: the processes that watch it.
+        timeout: seconds.
+        out: the console; None to say nothing.
+        analysing: whether the results are made beside the training, and followed, too.
+    """
     messages: dict[int, str] = {}
     limit = time.monotonic() + timeout
     while True:
         for item in found:
-            text = _progress_text(id, item)
+            text = _progress_text(id, item, analysing=analysing)
             if text and messages.get(item.process.pid) != text:
                 messages[item.process.pid] = text
                 if out is not None:
                     who = f"rank {item.rank} " if item.rank >= 0 else ""
                     out.print(plain(f"{who}pid {item.process.pid}: {text}"), soft_wrap=True)
-        waiting = [item for item in found if _is_expected(id, item)]
+        waiting = [item for item in found if _is_expected(id, item) or (analysing and _is_being_analysed(id, item))]
         if not waiting:
             break
         if time.monotonic() > limit:
@@ -112,10 +153,11 @@ def _follow_request(id: str, directory: Path, found: list[Participant], timeout:
     return found
 
 
-def _progress_text(id: str, item: Participant) -> str:
+def _progress_text(id: str, item: Participant, *, analysing: bool) -> str:
     request = item.request(id)
     if request is not None:
-        return request_text(item, request)
+        text = request_text(item, request)
+        return text.replace(" (raw)", ", which is being analysed") if analysing and _is_being_analysed(id, item) else text
     return f"takes no part: {item.why_not}" if item.watches and item.why_not else ""
 
 
@@ -127,6 +169,14 @@ def _is_expected(id: str, item: Participant) -> bool:
     if request is None:
         return item.eligible
     return request.get("state") not in ENDED and (request.get("state") != SEEN or item.step is not None)
+
+
+def _is_being_analysed(id: str, item: Participant) -> bool:
+    """Whether results of a capture are still to come: the process that trains waits for them before it ends."""
+    request = item.request(id)
+    if request is None or not item.alive or request.get("state") != DONE:
+        return False
+    return not is_analysed(request) and not has_failed(request)
 
 
 def _late_text(item: Participant) -> str:
@@ -142,7 +192,7 @@ def _say_next(id: str, found: list[Participant], out: Any) -> None:
     result_path = results[0] if len(results) == 1 else parents[0]
     described = [describe_process(item) for item in found]
     analysed = all(request["analysed"] for item in described for request in item["requests"] if request.get("state") == DONE)
-    out.print(plain(f"next: steplens {'summary' if analysed else 'analyse'} {shlex.quote(result_path)}"), soft_wrap=True)
+    say_next(next_commands(result_path, "summary" if analysed else "analyse"))
 
 
 def exit_code(id: str, found: list[Participant]) -> int:
@@ -184,20 +234,33 @@ def _configuration_changes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_command() -> Any:
     """The function typer makes the command from: its signature has one parameter per option of the table."""
-    defaults = configuration.TEMPLATE
     when, results = "When and where", "Results"
+    out_help = "Folder for the run directories; that of the configuration, or captures/ in PATH where it names none."
     rank_help = "Only these ranks: 0, 0,3 or 4-7; may be repeated. All by default."
     parameters = [
-        command_parameter("path", Path, typer.Argument(..., help="The folder of profiler_config.json.", show_default=False)),
-        command_parameter("steps", int, typer.Option(defaults["active"], help="Steps to record.", min=1, rich_help_panel=when)),
-        optional_parameter("warmup", int, when, "Steps to warm up before that.", min=0),
-        optional_parameter("at_step", int, when, "Begin at this step, not at once.", min=1),
+        command_parameter(
+            "path", Path, typer.Argument(..., metavar="PATH", help="The folder of profiler_config.json.", show_default=False)
+        ),
+        command_parameter(
+            "steps", int, typer.Option(TEMPLATE["active"], help="Steps to record.", min=1, metavar="N", rich_help_panel=when)
+        ),
+        optional_parameter(
+            "warmup",
+            int,
+            when,
+            "Steps to warm up before that; 1 by default, because the first recorded step is slow without.",
+            min=0,
+            metavar="N",
+        ),
+        optional_parameter("at_step", int, when, "Record from this step on, not at once.", min=1, metavar="N"),
         optional_parameter("rank", list[str], when, rank_help, metavar="RANKS"),
-        optional_parameter("prof_dir", Path, results, "Folder for the run directories."),
+        command_parameter(
+            "prof_dir", Path | None, typer.Option(None, "--out", "-o", help=out_help, metavar="FOLDER", rich_help_panel=results)
+        ),
         optional_parameter("analyse", bool, results, "Analyse when recorded; training waits."),
         optional_parameter("async_mode", bool, results, "Analyse beside the training."),
         command_parameter("wait", bool, typer.Option(True, "--wait/--no-wait", help="Wait for the result.")),
-        command_parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0)),
+        command_parameter("timeout", float, typer.Option(600.0, help="Seconds to wait.", min=0, metavar="SECONDS")),
         command_parameter("json", bool, typer.Option(False, "--json", help="Print one JSON document instead of text.")),
     ]
     selected = [option for group in _PANELS for option in options.options_of_group(group) if option.cli]

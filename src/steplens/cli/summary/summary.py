@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.opening import keep_timelines, open_with_progress
+from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
@@ -45,15 +46,18 @@ class By(str, enum.Enum):
 
 
 def summary(
-    path: Annotated[Path, typer.Argument(help="A run directory, a folder of them, or a trace file.", show_default=False)],
-    by: Annotated[By, typer.Option(help="What operators are grouped by.")] = By.name,
-    top: Annotated[int, typer.Option(min=1, help="How many operators to show, largest self time first.")] = 10,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+    path: InputPath,
+    by: Annotated[
+        By, typer.Option(metavar="GROUP", help="What operators are grouped by: name, shape, stack or module.")
+    ] = By.name,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators to show, largest self time first.")] = 10,
+    json: Json = False,
 ) -> None:
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
     try:
         run = open_with_progress(path)
-        figures = collect_summary(run, path, by.value, top)
+        with show_work("analysing"):
+            figures = collect_summary(run, path, by.value, top)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
@@ -189,9 +193,10 @@ def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]],
 def next_commands(found: Summary, by: str) -> list[str]:
     """What to try after this summary, most useful first."""
     path = shlex.quote(found.path)
-    commands = [f"steplens analyse {path}"] if found.unfinished else []
+    commands = [f"steplens view {path}"]
+    commands += [f"steplens analyse {path}"] if found.unfinished else []
     commands += [f"steplens advise {path}"] if found.advice else []
     commands += [f"steplens summary {path} --by {kind}" for kind in _GROUP_COLUMNS if kind in found.recorded and kind != by]
     if len(found.recorded) == 1:
         commands.append("steplens run --record-shapes --with-modules --profile-memory SCRIPT, which records more")
-    return commands[:2]
+    return commands[:3]

@@ -10,13 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
+from steplens.cli.line.ending import say_next
 from steplens.cli.text.bars import DEVICE, PHASES, legend_lines, split_backward, step_bar
 from steplens.cli.text.health_text import show_health
 from steplens.cli.text.pipeline_text import show_pipeline
 from steplens.cli.text.text import console, duration, plain, share, size
 
 if TYPE_CHECKING:
-    from steplens.cli.summary.rows import Summary
+    from steplens.cli.line.ending import say_next
+from steplens.cli.summary.rows import Summary
 
 MAX_STEPS = 16
 MIN_BAR = 8
@@ -52,10 +54,7 @@ def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     out.print()
     for folder in found.results:
         out.print(Text("results: ", "dim") + plain(folder), soft_wrap=True)
-    if found.results:
-        out.print(Text("timeline: ", "dim") + plain("open trace_view.json there in https://ui.perfetto.dev"), soft_wrap=True)
-    for command in next_commands:
-        out.print(Text("next: ", "dim") + plain(command), soft_wrap=True)
+    say_next(next_commands)
 
 
 def _show_steps(out: Console, found: Summary) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Literal
 
 import polars as pl
@@ -16,6 +17,10 @@ from steplens.trace.columns import MOMENT, unit_of
 _LONGEST = 44
 #: integers from here on are Unix times in ns, from 1973 on
 _MOMENT = 10**17
+#: characters that the names of windows have in common, from which on they are left out
+_LEAST_COMMON = 12
+#: columns of which part of a run a row is
+_PARTS = ("rank", "window")
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -33,6 +38,9 @@ def show_table(out: Console, found: pl.DataFrame, top: int, title: str) -> None:
     cells = {name: [_cell_text(name, value, origin) for value in first_rows[name].to_list()] for name in first_rows.columns}
     out.print(plain(f"{title}: {first_rows.height} of {found.height} rows", "bold"), soft_wrap=True)
     notes = []
+    if (windows := _shorten_windows(cells.get("window", []))) is not None:
+        cells["window"], common = windows
+        notes.append(f"window: {common}")
     if first_rows.height == 1:
         _show_one(out, {name: texts[0] for name, texts in cells.items()})
     elif first_rows.height:
@@ -53,6 +61,24 @@ def show_table(out: Console, found: pl.DataFrame, top: int, title: str) -> None:
         out.print(plain(note, "dim"), soft_wrap=True)
 
 
+def _shorten_windows(names: list[str]) -> tuple[list[str], str] | None:
+    """Names of run directories without what all have in common, and that; None where there is little of it."""
+    if len(set(names)) < 2:
+        return None
+    head, tail = _common_start(names), _common_start([name[::-1] for name in names])[::-1]
+    # whole words only
+    head, tail = head[: head.rfind("_") + 1], tail[tail.find("_") :] if "_" in tail else ""
+    if len(head) + len(tail) < _LEAST_COMMON or len(head) + len(tail) >= min(map(len, names)):
+        return None
+    return [name[len(head) : len(name) - len(tail)] for name in names], f"{head}...{tail}"
+
+
+def _common_start(names: list[str]) -> str:
+    first, last = min(names), max(names)
+    equal = itertools.takewhile(lambda letters: letters[0] == letters[1], zip(first, last, strict=False))
+    return first[: sum(1 for _ in equal)]
+
+
 def _show_one(out: Console, row: dict[str, str]) -> None:
     width = max(map(len, row))
     for name, text in row.items():
@@ -63,6 +89,10 @@ def _show_rows(out: Console, cells: dict[str, list[str]], numeric: set[str]) -> 
     """Print as many columns as fit; the names of the others."""
     room = out.width
     fitting: list[str] = []
+    widths = sum(min(max([len(name), *map(len, texts)]), _LONGEST) + 2 for name, texts in cells.items())
+    if widths > room + 2:
+        # what tells rows apart must not be what is left out
+        cells = {**{name: cells[name] for name in _PARTS if name in cells}, **cells}
     for name, texts in cells.items():
         width = min(max([len(name), *map(len, texts)]), _LONGEST)
         if fitting and width > room:

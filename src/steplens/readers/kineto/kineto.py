@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.formats.kineto import SUFFIXES
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.trace_rows import merged_meta
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
@@ -33,8 +34,6 @@ from steplens.trace.health import (
     HealthLog,
 )
 from steplens.trace.trace import Trace
-
-SUFFIXES = (".json", ".json.gz", ".trace.json", ".pt.trace.json")
 
 #: share of events in times of no profile from which on the unit is another one
 _MOST_BEYOND = 0.9

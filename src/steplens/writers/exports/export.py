@@ -93,7 +93,7 @@ def export_trace(subject: Subject, chosen: Format, target: Path, choices: Choice
         SteplensError: see ``export``.
     """
     if target.exists() and subject.path.exists() and target.samefile(subject.path):
-        raise InputError(target, "is what is exported", "Give another --output")
+        raise InputError(target, "is what is exported", "Give another --out")
     try:
         if chosen.write_folder is not None:
             with new_folder(target, _other_run_folder(chosen, target) if chosen.is_run else OTHER_FOLDER) as folder:
@@ -117,7 +117,7 @@ def _other_run_folder(chosen: Format, target: Path) -> str:
     parent = target.parent
     other_path = shlex.quote(str(parent.parent / f"{parent.name or _EXPORTED}_{chosen.name}"))
     why = "text and db need a folder each, since tools read databases in place of the text files beside them"
-    return f"Give another one, such as --output {other_path}, or remove it; {why}"
+    return f"Give another one, such as --out {other_path}, or remove it; {why}"
 
 
 def _target_paths(selected: list[Subject], chosen: Format, output: str | os.PathLike[str] | None) -> list[Path]:
@@ -131,7 +131,7 @@ def _target_paths(selected: list[Subject], chosen: Format, output: str | os.Path
     ):
         return [output_path]
     if output_path is not None and output_path.exists() and not output_path.is_dir():
-        raise InputError(output_path, f"is a file, {len(selected)} traces need a folder", "Give another --output, or one --rank")
+        raise InputError(output_path, f"is a file, {len(selected)} traces need a folder", "Give another --out, or one --rank")
     folder = output_path or Path(_EXPORTED if chosen.is_run else ".")
     targets: list[Path] = []
     for subject in selected:

@@ -18,7 +18,7 @@ from steplens.common.errors import InputError
 _COMPRESSION_LEVEL = 3
 
 #: what to do where a folder holds something
-OTHER_FOLDER = "Remove it, or give another --output"
+OTHER_FOLDER = "Remove it, or give another --out"
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def translate_write_errors(target: Path) -> Iterator[None]:
         yield
     except (OSError, pl.exceptions.ComputeError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        remedy = "Nothing was left there; free some space or give another --output"
+        remedy = "Nothing was left there; free some space or give another --out"
         raise InputError(target, f"cannot be written: {reason}", remedy) from error
 
 
@@ -45,7 +45,7 @@ def new_file(target: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
     """
     with translate_write_errors(target):
         if target.is_dir():
-            raise InputError(target, "is a folder, a file is to be written", "Give another --output")
+            raise InputError(target, "is a folder, a file is to be written", "Give another --out")
         rundir.make_directory(target.absolute().parent)
         with rundir.atomic_path(target) as temporary, temporary.open("wb") as file:
             if not compressed:

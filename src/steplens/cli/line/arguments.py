@@ -1,0 +1,21 @@
+"""Arguments and options that several commands have, each with one name and one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+#: what ``steplens.open`` takes
+InputPath = Annotated[
+    Path, typer.Argument(metavar="PATH", help="Anything: a trace file, a run directory, a folder of them.", show_default=False)
+]
+OptionalPath = Annotated[
+    Path | None,
+    typer.Argument(metavar="[PATH]", help="Anything: a trace file, a run directory, a folder of them.", show_default=False),
+]
+#: of a running job
+JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Rank = Annotated[int | None, typer.Option(metavar="N", help="Only the traces of this rank.")]
