@@ -18,7 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import DEADLINE_S, sample
+from steplens.cli import main
+from steplens.server.http import built_pages
+
+from .conftest import DEADLINE_S, STATIC, sample
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +31,8 @@ LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=[\w-]{40,}")
 @contextlib.contextmanager
 def viewing(*arguments: str | Path, browser: bool = False) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command and the link that it prints."""
+    if not (STATIC / "index.html").is_file():
+        pytest.skip(f"the front end is not built ({STATIC} has no index.html): make web")
     process = subprocess.Popen(
         [sys.executable, "-m", "steplens", "view", *(() if browser else ("--no-browser",)), *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -227,3 +232,18 @@ def test_without_the_extra_the_command_says_how_to_get_it(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert "steplens[view]" in done.stderr
     assert "fastapi" in done.stderr
+
+
+def test_without_pages_it_refuses_and_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    static = tmp_path / "src" / "steplens" / "server" / "static"
+    monkeypatch.setattr(built_pages, "STATIC", static)
+    assert main.main(["view", "--no-browser", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "the pages are not built" in said.err and "--force-reinstall 'steplens[view]'" in said.err
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "package.json").write_text("{}")
+    assert main.main(["view", "--no-browser", str(tmp_path)]) == 2
+    assert f"Run make web in {tmp_path}" in capsys.readouterr().err
