@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
 import re
@@ -18,7 +19,9 @@ from pathlib import Path
 
 import pytest
 
+import steplens
 from steplens.cli import main
+from steplens.common.errors import SteplensError
 from steplens.server.http import built_pages
 
 from .conftest import DEADLINE_S, STATIC, sample
@@ -208,6 +211,22 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
         found = LINK.fullmatch(link)
         assert found is not None
         assert f"port {found[1]}" in refused("--port", found[1], tmp_path)
+
+
+def test_a_notebook_shows_a_run_and_opens_its_pages(tmp_path: Path) -> None:
+    if not (STATIC / "index.html").is_file():
+        pytest.skip("the front end is not built: make web")
+    run = steplens.open(sample("kineto", "cuda_alexnet.json.gz"))
+    assert "1 trace" in repr(run) and str(run.path) in repr(run)
+    assert run.verdict().sentence() in html.unescape(run._repr_html_())
+    advice = run.advise()
+    assert advice.columns[:3] == ["level", "title", "saving_ns"]
+    with steplens.view(run) as view:
+        assert LINK.fullmatch(view.link) and view.link in repr(view) and view.link in view._repr_html_()
+        assert fetch(view.link)[0] == 200
+    assert "ended" in repr(view) and "href" not in view._repr_html_()
+    with pytest.raises(SteplensError, match="missing: does not exist"):
+        steplens.view(tmp_path / "missing")
 
 
 def test_importing_steplens_or_its_command_line_loads_no_server() -> None:

@@ -214,12 +214,12 @@ class _Analyses:
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
 
-    def add(self, run_directory: Path, then: Callable[[], None], quiet: bool) -> None:
+    def add_run(self, run_directory: Path, then: Callable[[], None], quiet: bool) -> None:
         """Analyse a run directory as soon as there is room, and call ``then``."""
         thread = threading.Thread(
             target=self._run_analysis, args=(run_directory, then, quiet), name="steplens analysis", daemon=True
         )
-        self._threads = [*self.running, thread]
+        self._threads = [*self.running_threads, thread]
         thread.start()
 
     def _run_analysis(self, run_directory: Path, then: Callable[[], None], quiet: bool) -> None:
@@ -232,15 +232,15 @@ class _Analyses:
             then()
 
     @property
-    def running(self) -> list[threading.Thread]:
+    def running_threads(self) -> list[threading.Thread]:
         """Those that are going on, or wait for their turn."""
         return [thread for thread in self._threads if thread.is_alive()]
 
-    def wait(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait for all of them; for the end of the program."""
         if os.getpid() != self._process:
             return
-        running = self.running
+        running = self.running_threads
         if running:
             log.info(f"Waiting for {len(running)} analyses to finish; Ctrl-C leaves them to `steplens analyse`.")
         for thread in running:
@@ -258,17 +258,17 @@ def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None,
         then: called when it has ended, whatever came of it.
         quiet: leave out that it is done.
     """
-    _analyses.add(run_directory, then, quiet)
+    _analyses.add_run(run_directory, then, quiet)
 
 
 def is_analysing() -> bool:
     """Whether an analysis runs beside the training."""
-    return bool(_analyses.running)
+    return bool(_analyses.running_threads)
 
 
 def wait_for_analyses(*_: Any) -> None:
     """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
-    _analyses.wait()
+    _analyses.wait_for_all()
     upload.wait_for_moves()
 
 
