@@ -98,7 +98,16 @@ def _window(folder, rank, start_ns, number):
 
 @pytest.mark.parametrize(
     ("rank", "others", "speaks"),
-    [(-1, [], True), (0, [1], True), (1, [0], False), (3, [], True), (3, [5], True), (5, [3], False), (1, ["earlier"], True)],
+    [
+        (-1, [], True),
+        (0, [1], True),
+        (1, [0], False),
+        (3, [], True),
+        (3, [5], True),
+        (5, [3], False),
+        (1, ["earlier"], True),
+        (0, ["earlier", 0], True),
+    ],
 )
 def test_one_rank_says_what_is_next(tmp_path, monkeypatch, capfd, rank, others, speaks):
     monkeypatch.setenv("PWD", str(tmp_path))
@@ -112,13 +121,16 @@ def test_one_rank_says_what_is_next(tmp_path, monkeypatch, capfd, rank, others, 
     closing_line.say_next_command()
     said = capfd.readouterr().err
     assert said.count("\n") == speaks
-    assert ("view 'all ranks' (in the browser)" in said) is speaks
+    shown = "'all ranks/host_0_20260101000000000_ascend_pt'" if others == ["earlier"] else "'all ranks'"
+    assert (f"view {shown} (in the browser)" in said) is speaks
+    assert ("a folder of its own" in said) is (others == ["earlier", 0])
     closing_line.say_next_command()
     assert capfd.readouterr().err == ""
 
 
 def test_quiet_says_only_what_is_wrong(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("STEPLENS_QUIET", "1")
+    _window(tmp_path, 0, time.time_ns(), 0)
     closing_line.add_window(tmp_path, 0)
     closing_line.say_next_command()
     log.report_progress("The analysis is done.")

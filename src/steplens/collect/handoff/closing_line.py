@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.collect.common import log
@@ -18,9 +19,23 @@ from steplens.common import json_text, rundir
 #: folders with windows of this process, and its rank in each; of a forked child they are its parent's
 _folders: dict[Path, int] = {}
 _process = 0
-_began_ns = 0
-#: windows of one job begin in the same step: a rank that began its one longer ago belongs to an earlier job
-_SAME_JOB_NS = 600_000_000_000
+#: when this process began, as far as recording is concerned
+_BEGAN_NS = time.time_ns()
+#: ranks of one job do not begin at the same moment
+_SAME_JOB_NS = 30_000_000_000
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A run directory, and what its state file says of it."""
+
+    path: Path
+    rank: int
+    start_ns: int
+
+    @property
+    def is_of_this_job(self) -> bool:
+        return self.start_ns > _BEGAN_NS - _SAME_JOB_NS
 
 
 def add_window(folder: Path, rank: int) -> None:
@@ -30,10 +45,10 @@ def add_window(folder: Path, rank: int) -> None:
         folder: where its run directory is, or will be.
         rank: of this process; -1 where it is no part of a job.
     """
-    global _process, _began_ns
+    global _process
     if _process != os.getpid():
         _folders.clear()
-        _process, _began_ns = os.getpid(), time.time_ns()
+        _process = os.getpid()
     _folders.setdefault(rundir.absolute_path(folder), rank)
 
 
@@ -41,41 +56,47 @@ def say_next_command() -> None:
     """Write the line, if this process has anything to say that no other says; nothing the next time."""
     if _process != os.getpid():
         return
-    folders = [
-        path_text(folder) for folder, rank in _folders.items() if folder.is_dir() and not _lower_rank_says_it(folder, rank)
-    ]
+    places = [place for folder, rank in _folders.items() if (place := _place_to_name(folder, rank)) is not None]
     _folders.clear()
-    if folders and not log.is_quiet():
-        last, command = folders[-1], program_name()
-        more = f" and {len(folders) - 1} other folders" if len(folders) > 1 else ""
+    if places and not log.is_quiet():
+        (path, is_mixed), command = places[-1], program_name()
+        last = path_text(path)
+        more = f" and {len(places) - 1} other folders" if len(places) > 1 else ""
+        warning = f". {last} holds windows of earlier programs too: give every training a folder of its own" if is_mixed else ""
         log.write_line(
             f"steplens: the recorded steps are in {last}{more}; next: {command} view {last} (in the browser) "
-            f"or {command} summary {last} (in the terminal)"
+            f"or {command} summary {last} (in the terminal){warning}"
         )
 
 
-def _lower_rank_says_it(folder: Path, rank: int) -> bool:
-    """Whether a lower rank of the same job has a window in ``folder``: one that was opened while this process had its own."""
-    if rank <= 0:
-        return False
+def _place_to_name(folder: Path, rank: int) -> tuple[Path, bool] | None:
+    """What to show of a folder, and whether windows of earlier programs are shown with it.
+
+    None where a lower rank of the same job has a window there as well, and says it.
+    """
+    windows = _windows_in(folder)
+    ours = [window for window in windows if window.is_of_this_job]
+    if not ours or any(0 <= window.rank < rank for window in ours):
+        return None
+    if len(ours) == len(windows):
+        return folder, False
+    return (ours[0].path, False) if len(ours) == 1 else (folder, True)
+
+
+def _windows_in(folder: Path) -> list[_Window]:
+    windows = []
     try:
         runs = rundir.find_run_directories(folder)
     except OSError:  # it is gone
-        return False
+        return []
     for run in runs:
         try:
             state = json_text.loads((run / rundir.RAW_DIRECTORY / rundir.STATE_FILE).read_bytes())
         except (OSError, ValueError):
-            continue
-        its_rank, start_ns = (state.get("rank"), state.get("start_ns")) if isinstance(state, dict) else (None, None)
-        if (
-            isinstance(its_rank, int)
-            and isinstance(start_ns, int)
-            and 0 <= its_rank < rank
-            and start_ns > _began_ns - _SAME_JOB_NS
-        ):
-            return True
-    return False
+            state = None
+        rank, start_ns = (state.get("rank"), state.get("start_ns")) if isinstance(state, dict) else (None, None)
+        windows.append(_Window(run, rank if isinstance(rank, int) else -1, start_ns if isinstance(start_ns, int) else 0))
+    return windows
 
 
 def path_text(path: Path) -> str:
