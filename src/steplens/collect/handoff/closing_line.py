@@ -103,7 +103,7 @@ def path_text(path: Path) -> str:
     """A path for the shell that started this program: relative to its folder where it lies below that."""
     # the program may have changed its own
     start = Path(os.environ.get("PWD") or os.sep)
-    is_below = start.is_absolute() and start != Path(os.sep) and path.is_relative_to(start)
+    is_below = start.is_absolute() and start != Path(os.sep) and start in path.parents
     return shlex.quote(str(path.relative_to(start) if is_below else path))
 
 
