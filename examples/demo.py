@@ -75,7 +75,8 @@ def train(out: Path, steps: int) -> float:
 
     with steplens.profile(
         schedule=steplens.schedule(wait=2, warmup=2, active=min(5, steps - 5), repeat=1),
-        on_trace_ready=steplens.tensorboard_trace_handler(str(out)),
+        # main() says what is next
+        on_trace_ready=steplens.tensorboard_trace_handler(str(out), quiet=True),
         record_shapes=True,
         profile_memory=True,
         with_modules=True,
@@ -124,7 +125,7 @@ def show_paths(out: Path) -> None:
     """Where the results are and what opens them."""
     for run in sorted(out.glob("*_ascend_pt")):
         results = run / "ASCEND_PROFILER_OUTPUT"
-        print(f"\nResults: {results}")
+        print(f"\nResults: {results} (named as the files of Ascend's profiler are, on every device)")
         for file in sorted(results.iterdir()):
             print(f"  {file.name}")
     print("\nNext commands:")

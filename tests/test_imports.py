@@ -31,6 +31,9 @@ def test_every_public_name_exists() -> None:
         assert getattr(steplens, name) is not None, name
     with pytest.raises(AttributeError):
         _ = steplens.no_such_name
+    # and nothing that it imports for itself
+    listed = {name for name in dir(steplens) if not name.startswith("__")}
+    assert listed == {*steplens.__all__, *steplens._MODULES}
 
 
 def test_import_takes_no_longer_than_a_few_starts_of_python() -> None:

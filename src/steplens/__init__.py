@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from steplens import dynamic_profile as dynamic_profile
     from steplens import profiler as profiler
+    from steplens.advice.table import advice_table as advise
     from steplens.collect.black_box.black_box import BlackBox as BlackBox
     from steplens.collect.common.experimental_config import _ExperimentalConfig as _ExperimentalConfig
     from steplens.collect.handoff.handler import tensorboard_trace_handler as tensorboard_trace_handler
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from steplens.common.options import supported_profiler_level as supported_profiler_level
     from steplens.offline import analyse as analyse
     from steplens.run import open_run as open
+    from steplens.viewer import view as view
     from steplens.writers.exports.export import export as export
     from steplens.writers.exports.export import export_chrome_trace as export_chrome_trace
     from steplens.writers.exports.export import export_memory_timeline as export_memory_timeline
@@ -50,6 +52,7 @@ _EXPORTS = {
     "ProfilerLevel": "steplens.common.options",
     "_ExperimentalConfig": "steplens.collect.common.experimental_config",
     "_KinetoProfile": "steplens.collect.pytorch.profiler",
+    "advise": "steplens.advice.table:advice_table",
     "analyse": "steplens.offline",
     "export": "steplens.writers.exports.export",
     "export_chrome_trace": "steplens.writers.exports.export",
@@ -63,6 +66,7 @@ _EXPORTS = {
     "supported_export_type": "steplens.common.options",
     "supported_profiler_level": "steplens.common.options",
     "tensorboard_trace_handler": "steplens.collect.handoff.handler",
+    "view": "steplens.viewer",
 }
 
 # spelled out for type checkers; a test compares it with the table
@@ -76,6 +80,7 @@ __all__ = [
     "ProfilerLevel",
     "_ExperimentalConfig",
     "_KinetoProfile",
+    "advise",
     "analyse",
     "export",
     "export_chrome_trace",
@@ -89,6 +94,7 @@ __all__ = [
     "supported_export_type",
     "supported_profiler_level",
     "tensorboard_trace_handler",
+    "view",
 ]
 
 
@@ -105,4 +111,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS, *_MODULES})
+    # what this module imports for itself is nobody else's
+    return sorted({*(name for name in globals() if name.startswith("__")), *_EXPORTS, *_MODULES})

@@ -6,6 +6,8 @@ This is the facade for notebooks and commands: it alone reaches to the readers o
 from __future__ import annotations
 
 import contextlib
+import html
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,6 +69,25 @@ class Run:
             # a run of some traces of another one, to ask something about them alone, leaves them their one choice of steps
             if not set(self.traces) <= set(trace.companions):
                 trace.companions = tuple(self.traces)
+
+    def __repr__(self) -> str:
+        return f"<steplens.Run {self._describe_run()}; see verdict(), step_summary(), steps(), operators(), advise()>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what was opened, the verdict, and of which steps."""
+        lines = [self._describe_run(), self.verdict().sentence(), self.step_summary().sentence()]
+        return "<br>".join(html.escape(line) for line in lines)
+
+    def _describe_run(self) -> str:
+        ranks = sorted({trace.rank for trace in self.traces if trace.rank >= 0})
+        kinds = sorted({source.format for source in self.sources if source.format})
+        parts = [f"{len(self.traces)} trace" + ("s" if len(self.traces) > 1 else "")]
+        if len(ranks) > 1:
+            parts.append(f"{len(ranks)} ranks")
+        parts += kinds
+        if self.unreadable:
+            parts.append(f"{len(self.unreadable)} unreadable")
+        return f"{self.path}: {', '.join(parts)}"
 
     @property
     def paths(self) -> list[Path]:
@@ -153,6 +174,16 @@ class Run:
         from steplens.analysis.verdict import verdict
 
         return verdict(self.traces, self._step_summary)
+
+    def advise(self, language: str = "en") -> pl.DataFrame:
+        """What to change, most valuable first; see ``advice.table.advice_table``.
+
+        Args:
+            language: "en" or "zh".
+        """
+        # advice rests on this module; the package's public name leads there without an arrow back
+        table: pl.DataFrame = importlib.import_module("steplens").advise(self, language)
+        return table
 
     def idle(self) -> pl.DataFrame:
         """Idle time of the device per step and cause; see ``analysis.device.idle.idle_causes``."""

@@ -28,7 +28,7 @@ from ..writers.builder import build, training_step
 
 PAGE = Path(__file__).parents[2] / "docs" / "analyses.md"
 #: answer with a table, and are no analyses
-_OTHERS = {"sql", "table", "unsafe"}
+_OTHERS = {"advise", "sql", "table", "unsafe"}
 #: have rows without data
 _WITH_ROWS = {"health", "step_trace_averages"}
 

@@ -234,7 +234,8 @@ def test_a_signal_is_written_at_the_end_of_the_step_and_passed_on(look, tmp_path
     assert steps_in(look, folder)[-3:] == [3, 4, 5]
 
 
-@pytest.mark.parametrize("loss", [float("nan"), float("inf"), torch.tensor(float("nan"))])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), torch.tensor(float("nan"), requires_grad=True)])
 def test_a_loss_that_is_not_finite(look, tmp_path, loss):
     with box(tmp_path, keep_steps=3, on_nan_loss=True) as recorder:
         for step in range(8):

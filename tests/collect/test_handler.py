@@ -1,19 +1,23 @@
 """The analysis that follows a window."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from steplens import profile, schedule, tensorboard_trace_handler
-from steplens.collect.handoff import handler
+from steplens.collect.common import log
+from steplens.collect.handoff import closing_line, handler
 
 pytestmark = pytest.mark.slow
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
-SOURCE = Path(handler.__file__).resolve().parents[2]
+SOURCE = Path(handler.__file__).resolve().parents[3]
 
 
 def test_analysis_is_done_when_the_window_is(train, look, capfd):
@@ -55,7 +59,8 @@ def test_training_does_not_wait_with_async_mode(train, look, tmp_path, monkeypat
 #: its analyses begin when somebody has read that it waits for them
 ASYNC = """
 import sys, torch, steplens
-from steplens.collect.handoff import handler
+from steplens.collect.common import log
+from steplens.collect.handoff import closing_line, handler
 command = handler.offline_command
 handler.offline_command = lambda *arguments: [sys.executable, "-c", sys.argv[1], *command(*arguments)]
 ready = steplens.tensorboard_trace_handler("out", async_mode=True)
@@ -68,7 +73,7 @@ with steplens.profile(schedule=steplens.schedule(wait=0, warmup=1, active=1, rep
 
 def test_program_waits_for_its_analyses(look, tmp_path):
     said = []
-    command, environment = [sys.executable, "-c", ASYNC, LATER], {**os.environ, "PYTHONPATH": str(SOURCE)}
+    command, environment = [sys.executable, "-c", ASYNC, LATER], {**os.environ, "PYTHONPATH": str(SOURCE), "PWD": str(tmp_path)}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             said.append(line)
@@ -79,6 +84,63 @@ def test_program_waits_for_its_analyses(look, tmp_path):
     found = look.runs(tmp_path / "out")
     assert len(found) == 3
     assert all((run / OUTPUT / "analyse.done").is_file() for run in found)
+    # three windows, and one line at the end
+    assert sum("next:" in line for line in said) == 1
+    assert re.search(r"the recorded steps are in out; next: \S+ view out .*\S+ summary out ", said[-1])
+    assert "USDT" not in "".join(said), "Kineto marks its windows"
+
+
+def _window(folder, rank, start_ns, number):
+    raw = folder / f"host_{number}_20260101000000000_ascend_pt" / "KINETO"
+    raw.mkdir(parents=True)
+    (raw / "state.json").write_text(json.dumps({"state": "collected", "rank": rank, "start_ns": start_ns}))
+
+
+@pytest.mark.parametrize(
+    ("rank", "others", "speaks"),
+    [
+        (-1, [], True),
+        (0, [1], True),
+        (1, [0], False),
+        (3, [], True),
+        (3, [5], True),
+        (5, [3], False),
+        (1, ["earlier"], True),
+        (0, ["earlier", 0], True),
+    ],
+)
+def test_one_rank_says_what_is_next(tmp_path, monkeypatch, capfd, rank, others, speaks):
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setattr(closing_line, "_folders", {})
+    folder, now = tmp_path / "all ranks", time.time_ns()
+    _window(folder, rank, now, 0)
+    for number, other in enumerate(others, 1):
+        _window(folder, 0 if other == "earlier" else other, now - 3600 * 10**9 if other == "earlier" else now, number)
+    closing_line.add_window(folder, rank)
+    closing_line.add_window(folder, rank)
+    closing_line.say_next_command()
+    said = capfd.readouterr().err
+    assert said.count("\n") == speaks
+    shown = "'all ranks/host_0_20260101000000000_ascend_pt'" if others == ["earlier"] else "'all ranks'"
+    assert (f"view {shown} (in the browser)" in said) is speaks
+    assert ("a folder of its own" in said) is (others == ["earlier", 0])
+    closing_line.say_next_command()
+    assert capfd.readouterr().err == ""
+
+
+def test_quiet_says_only_what_is_wrong(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("STEPLENS_QUIET", "1")
+    _window(tmp_path, 0, time.time_ns(), 0)
+    closing_line.add_window(tmp_path, 0)
+    closing_line.say_next_command()
+    log.report_progress("The analysis is done.")
+    assert capfd.readouterr().err == ""
+    log.error("The analysis failed.")
+    assert "[ERROR]" in capfd.readouterr().err
+    monkeypatch.delenv("STEPLENS_QUIET")
+    log.report_progress("The analysis is done.", rank=1)
+    assert capfd.readouterr().err == ""
+    assert tensorboard_trace_handler("out", quiet=True).quiet and not tensorboard_trace_handler("out").quiet
 
 
 def test_failed_analysis_is_one_error_line(train, look, capfd, monkeypatch):

@@ -317,7 +317,7 @@ def test_without_a_build_the_page_says_how_to_make_one(serve: Start, tmp_path: P
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain")
     text = answer.body.decode()
-    assert "npm" in text
+    assert "make web" in text
     for path in client.get("/api/openapi.json")["paths"]:
         assert path in text, path
     assert os.fspath(tmp_path / "static") in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
 import re
@@ -18,7 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import DEADLINE_S, sample
+import steplens
+from steplens.cli import main
+from steplens.common.errors import SteplensError
+from steplens.server.http import built_pages
+
+from .conftest import DEADLINE_S, STATIC, sample
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +34,8 @@ LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=[\w-]{40,}")
 @contextlib.contextmanager
 def viewing(*arguments: str | Path, browser: bool = False) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command and the link that it prints."""
+    if not (STATIC / "index.html").is_file():
+        pytest.skip(f"the front end is not built ({STATIC} has no index.html): make web")
     process = subprocess.Popen(
         [sys.executable, "-m", "steplens", "view", *(() if browser else ("--no-browser",)), *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -205,6 +213,22 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
         assert f"port {found[1]}" in refused("--port", found[1], tmp_path)
 
 
+def test_a_notebook_shows_a_run_and_opens_its_pages(tmp_path: Path) -> None:
+    if not (STATIC / "index.html").is_file():
+        pytest.skip("the front end is not built: make web")
+    run = steplens.open(sample("kineto", "cuda_alexnet.json.gz"))
+    assert "1 trace" in repr(run) and str(run.path) in repr(run)
+    assert run.verdict().sentence() in html.unescape(run._repr_html_())
+    advice = run.advise()
+    assert advice.columns[:3] == ["level", "title", "saving_ns"]
+    with steplens.view(run) as view:
+        assert LINK.fullmatch(view.link) and view.link in repr(view) and view.link in view._repr_html_()
+        assert fetch(view.link)[0] == 200
+    assert "ended" in repr(view) and "href" not in view._repr_html_()
+    with pytest.raises(SteplensError, match="missing: does not exist"):
+        steplens.view(tmp_path / "missing")
+
+
 def test_importing_steplens_or_its_command_line_loads_no_server() -> None:
     code = "import sys, steplens, steplens.cli.main; print([m for m in ('fastapi', 'uvicorn', 'pydantic') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
@@ -227,3 +251,18 @@ def test_without_the_extra_the_command_says_how_to_get_it(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert "steplens[view]" in done.stderr
     assert "fastapi" in done.stderr
+
+
+def test_without_pages_it_refuses_and_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    static = tmp_path / "src" / "steplens" / "server" / "static"
+    monkeypatch.setattr(built_pages, "STATIC", static)
+    assert main.main(["view", "--no-browser", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "the pages are not built" in said.err and "--force-reinstall 'steplens[view]'" in said.err
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "package.json").write_text("{}")
+    assert main.main(["view", "--no-browser", str(tmp_path)]) == 2
+    assert f"Run make web in {tmp_path}" in capsys.readouterr().err

@@ -30,8 +30,11 @@ def view(
         (check_readable if path.is_dir() else refuse_hopeless)(path)
     with needing_the_extra("the web UI"):
         from steplens.server.http.address import is_local, open_listening_socket
+        from steplens.server.http.built_pages import STATIC, check_built
         from steplens.server.runs import RunLibrary
 
+    # said here, and not by the browser
+    check_built(STATIC)
     out = console()
     if not is_local(host):
         out.print(plain(f"warning: everybody who can reach {host} and knows the link can see these runs, unencrypted", "yellow"))

@@ -364,6 +364,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("analyse_flag", HANDLER, "bool", True, "Analyse a window as soon as it is recorded.", _to_bool),
     Option("async_mode", HANDLER, "bool", False, "Analyse beside the training instead of making it wait.", _to_bool),
     Option("local_dir", HANDLER, "str", None, "Write here first, then move to the folder or URL of the results.", _optional_path),
+    Option("quiet", HANDLER, "bool", False, "Say only what is wrong.", _to_bool, cli=False),
     Option("prof_dir", CONFIGURATION, "str", "./", "Folder for the run directories.", _to_folder, cli=False),
     Option("analyse", CONFIGURATION, "bool", False, "Analyse when recorded; training waits.", _to_bool, cli=False),
     Option("async_mode", CONFIGURATION, "bool", False, "Analyse beside the training.", _to_bool, cli=False),

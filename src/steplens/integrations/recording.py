@@ -23,11 +23,12 @@ class FollowedTraining:
         directory: str | os.PathLike[str],
         schedule: Callable[[int], Any] | None,
         on_trace_ready: Callable[..., Any] | None,
+        quiet: bool,
         options: dict[str, Any],
     ) -> None:
         self.profiler = profile(
             schedule=schedule or make_schedule(wait=1, warmup=1, active=3, repeat=1),
-            on_trace_ready=on_trace_ready or tensorboard_trace_handler(directory, async_mode=True),
+            on_trace_ready=on_trace_ready or tensorboard_trace_handler(directory, async_mode=True, quiet=quiet),
             **options,
         )
         self._range: Any = None
@@ -63,6 +64,7 @@ class FollowingCallback:
         directory: folder or URL for run directories; not used with ``on_trace_ready``.
         schedule: maps a step to an action, see :class:`~steplens.schedule`; ``wait=1, warmup=1, active=3, repeat=1`` by default.
         on_trace_ready: called when a window is recorded; analyses it beside the training by default.
+        quiet: say nothing but what is wrong; else the program ends with a line that names the command which shows the results.
         options: other arguments of ``steplens.profile``.
     """
 
@@ -72,10 +74,11 @@ class FollowingCallback:
         *,
         schedule: Callable[[int], Any] | None = None,
         on_trace_ready: Callable[..., Any] | None = None,
+        quiet: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
-        self._training = FollowedTraining(directory, schedule, on_trace_ready, options)
+        self._training = FollowedTraining(directory, schedule, on_trace_ready, quiet, options)
 
     @property
     def profiler(self) -> Any:

@@ -12,11 +12,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from steplens.common.errors import InputError
+from steplens.server.http.built_pages import check_built, how_to_build
 
 _SCRIPT = re.compile(r'<script type="module"[^>]* src="\./([^"]+)"></script>')
 _STYLES = re.compile(r'<link rel="stylesheet"[^>]* href="\./([^"]+)">')
 _ICON = re.compile(r'<link rel="icon" href="\./([^"]+)"([^>]*?)/?>')
-_REMEDY = "A released package has the pages; in a checkout make web builds them"
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,13 @@ def front_end(folder: Path) -> FrontEnd:
     Raises:
         InputError: it is not built, or not of one script.
     """
+    check_built(folder)
     page = folder / "index.html"
-    if not page.is_file():
-        raise InputError(page, "the pages are not built", _REMEDY)
     text = page.read_text(encoding="utf-8")
     script, styles, icon = _SCRIPT.findall(text), _STYLES.findall(text), _ICON.findall(text)
     scripts = [file for file in folder.rglob("*.js") if file.is_file()]
     if len(script) != 1 or len(styles) != 1 or len(icon) != 1 or len(scripts) != 1:
-        raise InputError(page, "is not the page of a build with one script and one file of styles", _REMEDY)
+        raise InputError(page, "is not the page of a build with one script and one file of styles", how_to_build(folder))
     read = [(folder / file).read_text(encoding="utf-8") for file in (script[0], styles[0], icon[0][0])]
     return FrontEnd(*read)
 

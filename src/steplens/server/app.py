@@ -15,6 +15,8 @@ from starlette.types import ASGIApp
 from steplens.server import advice, captures, compare, download, overview, search, session, step_trace
 from steplens.server.cluster import cluster, communication, links, marey, strategy
 from steplens.server.http import error_answers, pages, tickets
+from steplens.server.http.built_pages import STATIC as STATIC
+from steplens.server.http.built_pages import how_to_build
 from steplens.server.http.errors import Refusal
 from steplens.server.http.security import Guard
 from steplens.server.memory import memory, memory_plans
@@ -23,9 +25,6 @@ from steplens.server.pipeline import pipeline, pipeline_batches, processors
 from steplens.server.runs import RunLibrary
 from steplens.server.tables import table_routes
 from steplens.server.timeline import routes as timeline_routes
-
-#: where the build of the front end lies
-STATIC = Path(__file__).with_name("static")
 
 #: what answers, in the order in which addresses are documented
 AREAS = (
@@ -117,7 +116,7 @@ def _not_built(app: FastAPI, static: Path) -> str:
         "steplens view runs, and its pages have not been built: a released package has them, a checkout builds them.",
         "",
         f"Expected: {static / 'index.html'}",
-        "Build them in the folder web/ of the checkout: npm ci && npm run build; then start steplens view again",
+        f"{how_to_build(static)}; then start steplens view again",
         "",
         "The addresses below answer already; /api/openapi.json describes them.",
         "",

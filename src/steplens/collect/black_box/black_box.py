@@ -273,8 +273,8 @@ class BlackBox:
         if self._signalled:
             self._signalled = False
             return SIGNAL, f"the process got {signal.Signals(self._values['on_signal']).name}"
-        if loss is not None and self._values["on_nan_loss"] and not math.isfinite(float(loss)):
-            return NAN_LOSS, f"the loss of step {self.step_num} is {float(loss)}"
+        if loss is not None and self._values["on_nan_loss"] and not math.isfinite(number := _to_number(loss)):
+            return NAN_LOSS, f"the loss of step {self.step_num} is {number}"
         # An analysis of ours beside the training, and what writing has left in the caches, are no event.
         if slow and self._values["on_slow_step"] and self.step_num >= self._quiet_until and not handler.is_analysing():
             return SLOW_STEP, self._about_slow_step(length)
@@ -403,6 +403,12 @@ class BlackBox:
         self._signalled = True
         if callable(self._previous_handler):
             self._previous_handler(number, frame)
+
+
+def _to_number(loss: Any) -> float:
+    # PyTorch warns of a number that is made of what still has its graph
+    detach = getattr(loss, "detach", None)
+    return float(detach() if callable(detach) else loss)
 
 
 #: black boxes of this process, for its forked children

@@ -1,7 +1,8 @@
 """Lines for the user on stderr: ``[time] [LEVEL] [pid] profiler.py: text``.
 
 Warnings are muted with ``TORCH_NPU_WARNING_DISABLE=1`` and on ranks other than 0, where they would repeat
-what rank 0 says. Errors, and infos about missing data, are printed by every rank.
+what rank 0 says. Errors, and infos about missing data, are printed by every rank. ``STEPLENS_QUIET=1`` mutes what only tells
+how far the work is: lines of progress and the one that names the next command.
 """
 
 from __future__ import annotations
@@ -37,6 +38,22 @@ def _write_message(level: str, message: str) -> None:
 def info(message: str) -> None:
     """Print an information line."""
     _write_message("INFO", message)
+
+
+def is_quiet() -> bool:
+    """Whether ``STEPLENS_QUIET`` asks for nothing but warnings and errors."""
+    return os.environ.get("STEPLENS_QUIET", "") not in ("", "0")
+
+
+def report_progress(message: str, rank: int = -1) -> None:
+    """Print an information line on how far the work is, unless it is muted or rank 0 says the same.
+
+    Args:
+        message: the line.
+        rank: of this process, -1 where it is no part of a job.
+    """
+    if rank <= 0 and not is_quiet():
+        _write_message("INFO", message)
 
 
 def warning(message: str) -> None:

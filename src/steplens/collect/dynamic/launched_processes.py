@@ -138,7 +138,7 @@ class StepRecording:
         self._profiler = profile(
             **order.profile,
             schedule=step_schedule,
-            on_trace_ready=tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False),
+            on_trace_ready=tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False, quiet=True),
             experimental_config=_ExperimentalConfig(**order.experimental),
         )
         self._profiler.start()

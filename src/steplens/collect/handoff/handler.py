@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steplens.collect.common import interrupts, log, paths
-from steplens.collect.handoff import upload
+from steplens.collect.handoff import closing_line, upload
 from steplens.common import options, parent, rundir
 
 
@@ -50,6 +50,7 @@ class TraceHandler:
         worker_name: first part of a run directory's name; None takes the host name.
         analyse_flag: analyse every window.
         async_mode: analyse beside the training.
+        quiet: say nothing of how far the work is, nor which command shows the results.
     """
 
     dir_name: str | None
@@ -57,6 +58,7 @@ class TraceHandler:
     analyse_flag: bool
     async_mode: bool
     target: str | None = None
+    quiet: bool = False
 
     def __call__(self, profiler: WindowProfiler) -> None:
         """Take over the window that ``profiler`` just closed."""
@@ -67,12 +69,17 @@ class TraceHandler:
         if run_directory is None:
             return
         then = self._after_analysis(profiler, run_directory)
+        rank = profiler._closed_window().rank
+        if not self.quiet and not upload.is_url(self.target or ""):
+            closing_line.add_window(Path(self.target) if self.target else run_directory.parent, rank)
+        # rank 0 speaks for all
+        quiet = self.quiet or rank > 0
         if self.analyse_flag and self.async_mode:
-            analyse_beside(run_directory, then)
+            analyse_beside(run_directory, then, quiet=quiet)
             return
         try:
             if self.analyse_flag:
-                analyse_and_wait(run_directory)
+                analyse_and_wait(run_directory, quiet=quiet)
         finally:
             then()
 
@@ -95,11 +102,13 @@ def tensorboard_trace_handler(
     analyse_flag: bool = True,
     async_mode: bool = False,
     local_dir: str | os.PathLike[str] | None = None,
+    quiet: bool = False,
 ) -> TraceHandler:
     """Where to put recorded windows and whether to analyse them; give it to ``profile`` as ``on_trace_ready``.
 
     The analysis runs in a process of its own without access to the GPU. Training waits for it unless
-    ``async_mode`` is set; at the end of the program the analyses that still run are waited for.
+    ``async_mode`` is set; at the end of the program the analyses that still run are waited for, and one line on stderr
+    says which command shows the results.
 
     Args:
         dir_name: folder for run directories; else ``$ASCEND_WORK_PATH/profiling_data``, else the current directory. Or a URL that
@@ -109,6 +118,8 @@ def tensorboard_trace_handler(
         async_mode: do not make the training wait for the analysis.
         local_dir: write and analyse here, and move the complete run directories to ``dir_name`` beside the training. What cannot
             be moved stays here, and a line says so.
+        quiet: leave out that line and those on how far the analysis is; warnings and errors stay. The environment variable
+            ``STEPLENS_QUIET=1`` does it for a whole program.
     """
     values, warnings = options.resolve_options(options.HANDLER, options.call_arguments(locals()))
     for warning in warnings:
@@ -167,20 +178,21 @@ def _start_analysis(run_directory: Path, *, is_async: bool) -> tuple[subprocess.
     return process, path
 
 
-def _report_result(run_directory: Path, code: int, path: Path) -> None:
+def _report_result(run_directory: Path, code: int, path: Path, quiet: bool) -> None:
     if code:
         log.error(f"The analysis of {run_directory} failed (exit code {code}), see {path}; the recorded data is safe.")
-    else:
-        log.info(f"The analysis of {run_directory} is done.")
+    elif not quiet:
+        log.report_progress(f"The analysis of {run_directory} is done.")
 
 
-def analyse_and_wait(run_directory: Path) -> None:
-    """Analyse a run directory in another process and wait for it."""
+def analyse_and_wait(run_directory: Path, *, quiet: bool = False) -> None:
+    """Analyse a run directory in another process and wait for it; ``quiet`` leaves out all that is not wrong."""
     process: subprocess.Popen[bytes] | None = None
     try:
         # What was recorded is safe: whoever has interrupted the program does not wait for this.
         interrupts.deliver_signals()
-        log.info(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
+        if not quiet:
+            log.report_progress(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
         process, path = _start_analysis(run_directory, is_async=False)
         with interrupts.allow_signals():
             code = process.wait()
@@ -191,7 +203,7 @@ def analyse_and_wait(run_directory: Path) -> None:
             process.terminate()
         log.warning(f"{run_directory} is not analysed, because the program was interrupted: steplens analyse does it later.")
         raise
-    _report_result(run_directory, code, path)
+    _report_result(run_directory, code, path, quiet)
 
 
 class _Analyses:
@@ -202,31 +214,33 @@ class _Analyses:
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
 
-    def add(self, run_directory: Path, then: Callable[[], None]) -> None:
+    def add_run(self, run_directory: Path, then: Callable[[], None], quiet: bool) -> None:
         """Analyse a run directory as soon as there is room, and call ``then``."""
-        thread = threading.Thread(target=self._run_analysis, args=(run_directory, then), name="steplens analysis", daemon=True)
-        self._threads = [*self.running, thread]
+        thread = threading.Thread(
+            target=self._run_analysis, args=(run_directory, then, quiet), name="steplens analysis", daemon=True
+        )
+        self._threads = [*self.running_threads, thread]
         thread.start()
 
-    def _run_analysis(self, run_directory: Path, then: Callable[[], None]) -> None:
+    def _run_analysis(self, run_directory: Path, then: Callable[[], None], quiet: bool) -> None:
         with self._slots:
             try:
                 process, path = _start_analysis(run_directory, is_async=True)
-                _report_result(run_directory, process.wait(), path)
+                _report_result(run_directory, process.wait(), path, quiet)
             except Exception as exception:  # the boundary to the system, which starts the analysis
                 log.report_failure(f"analyse {run_directory}", exception)
             then()
 
     @property
-    def running(self) -> list[threading.Thread]:
+    def running_threads(self) -> list[threading.Thread]:
         """Those that are going on, or wait for their turn."""
         return [thread for thread in self._threads if thread.is_alive()]
 
-    def wait(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait for all of them; for the end of the program."""
         if os.getpid() != self._process:
             return
-        running = self.running
+        running = self.running_threads
         if running:
             log.info(f"Waiting for {len(running)} analyses to finish; Ctrl-C leaves them to `steplens analyse`.")
         for thread in running:
@@ -236,24 +250,25 @@ class _Analyses:
 _analyses = _Analyses()
 
 
-def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None) -> None:
+def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None, *, quiet: bool = False) -> None:
     """Analyse a run directory in another process without waiting for it.
 
     Args:
         run_directory: the run directory.
         then: called when it has ended, whatever came of it.
+        quiet: leave out that it is done.
     """
-    _analyses.add(run_directory, then)
+    _analyses.add_run(run_directory, then, quiet)
 
 
 def is_analysing() -> bool:
     """Whether an analysis runs beside the training."""
-    return bool(_analyses.running)
+    return bool(_analyses.running_threads)
 
 
 def wait_for_analyses(*_: Any) -> None:
     """Wait for the analyses that run beside the training, and for data that is on its way to its target."""
-    _analyses.wait()
+    _analyses.wait_for_all()
     upload.wait_for_moves()
 
 
@@ -277,6 +292,7 @@ def _at_exit() -> None:
             for profiler in profilers:
                 profiler._end_of_program()
         wait_for_analyses()
+        closing_line.say_next_command()
     finally:
         for profiler in profilers:
             profiler._remove_temporary()

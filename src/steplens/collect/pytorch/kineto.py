@@ -27,7 +27,7 @@ from steplens.collect.pytorch.schedule_text import size_text
 from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
 from steplens.collect.pytorch.window import Span, SpareFiles, Window, WindowState
 from steplens.collect.pytorch.window_recorders import WindowRecorders
-from steplens.collect.torch_internals import backward, child_threads, other_profilers
+from steplens.collect.torch_internals import backward, child_threads, kineto_messages, other_profilers
 from steplens.common import json_text, partial, rundir
 from steplens.common.options import ProfilerActivity
 
@@ -150,7 +150,7 @@ class KinetoSession(KinetoArguments):
         child_threads.end_abandoned_windows()
         begin = clock.monotonic_ns()
         window.kineto = self._new_kineto(window)
-        window.kineto._prepare_trace()
+        kineto_messages.prepare_recording(window.kineto)
         window.counters["prepare_ns"] = clock.monotonic_ns() - begin
         window.state = WindowState.OPEN
 

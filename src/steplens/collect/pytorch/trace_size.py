@@ -11,6 +11,7 @@ import importlib
 from typing import Any
 
 from steplens.collect.common.recording_settings import RecordingSettings
+from steplens.collect.torch_internals import kineto_messages
 
 #: bytes of the trace per byte of the heap, measured with PyTorch 2.13 on the CPU (docs/blackbox.md); the size of the first window
 #: of a process is told with them, that of later ones with what the ones before came to
@@ -105,7 +106,7 @@ class SizeProbe:
         self._kineto = kineto
         self._size = size
         self._first_step = step
-        kineto._prepare_trace()
+        kineto_messages.prepare_recording(kineto)
         kineto._start_trace()
         size.window_opens()
         torch: Any = importlib.import_module("torch")
