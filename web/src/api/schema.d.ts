@@ -1721,6 +1721,7 @@ export interface components {
         };
         TablePage: {
             columns: components["schemas"]["Column"][];
+            empty: string[];
             matching: number;
             name: string;
             rows: unknown[][];

@@ -29,6 +29,7 @@ export function pageOf(table: Table, query: TableQuery, trace: number | null): T
     rows: page,
     matching: rows.length,
     total: whole.total,
+    empty: table.empty,
     kept: table.kept,
     embedded: whole.rows.length,
   };
