@@ -457,6 +457,15 @@ def test_two_runs_side_by_side(client: Client, runs: list[Run]) -> None:
             assert (row["before_calls"] or 0, row["after_calls"] or 0) == pytest.approx((first[0], second[0]))
             assert row["difference_ns"] == pytest.approx(second[1] - first[1])
     assert found["different"] == len(found["operators"])
+    for side, run in (("before", CPU), ("after", CUDA)):
+        lengths = step_times(runs[run].traces[0]).filter("chosen")["step_time_ns"].to_numpy()
+        quartiles = np.percentile(lengths, [25, 75]).tolist() if len(lengths) >= 4 else [None, None]
+        assert [found[side][name] for name in ("p25_ns", "p75_ns")] == pytest.approx(quartiles)
+    # a multilayer perceptron beside a ResNet
+    assert found["unlike"] and 0 < found["common_share"] < 0.5
+    same = client.get("/api/compare", before=CPU, after=CPU, limit=1)
+    assert (same["common_share"], same["unlike"]) == (pytest.approx(1), False)
+    assert same["within_spread"] is (None if same["before"]["p25_ns"] is None else True)
     assert found["different_tasks"] == len(found["tasks"])
     for part in found["parts"]:
         sides = [found[side]["parts"].get(part["part"]) for side in ("before", "after")]

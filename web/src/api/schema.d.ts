@@ -961,6 +961,7 @@ export interface components {
         Comparison: {
             after: components["schemas"]["Side"];
             before: components["schemas"]["Side"];
+            common_share: number | null;
             cured: components["schemas"]["FindingShown"][];
             different: number;
             different_tasks: number;
@@ -976,6 +977,8 @@ export interface components {
             tasks: {
                 [key: string]: unknown;
             }[];
+            unlike: boolean;
+            within_spread: boolean | null;
         };
         Condition: {
             at_least?: number | null;
@@ -1542,11 +1545,15 @@ export interface components {
             version: string;
         };
         Side: {
+            devices: string[];
+            p25_ns: number | null;
+            p75_ns: number | null;
             parts: {
                 [key: string]: number;
             };
             path: string;
             peak_bytes: number | null;
+            ranks: number;
             run: number;
             step_ns: number | null;
             steps: number;
