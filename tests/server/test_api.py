@@ -21,6 +21,7 @@ from steplens.advice.compare import compare
 from steplens.analysis.cluster.arrivals import arrivals, slow_rank
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.memory.memory import operator_memory
+from steplens.analysis.memory.memory_peak import memory_peak
 from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
@@ -359,7 +360,8 @@ def test_what_is_not_there_is_404(client: Client, path: str) -> None:
 
 def test_memory_alive_at_a_moment(client: Client, runs: list[Run]) -> None:
     origin = int(client.get(f"/api/runs/{CPU}")["origin_ns"])
-    rows = plain(operator_memory(runs[CPU].traces[0]))
+    trace = runs[CPU].traces[0]
+    rows = plain(operator_memory(trace))
     times = sorted({int(moment) for moment in rows["allocation_ns"]})
     for moment in (times[0], times[len(times) // 2], times[-1]):
         alive = [
@@ -373,6 +375,14 @@ def test_memory_alive_at_a_moment(client: Client, runs: list[Run]) -> None:
         assert found["bytes"] == sum(row["bytes"] for row in alive)
         assert sum(owner["bytes"] for owner in found["by_owner"]) == found["bytes"]
         assert [row["bytes"] for row in found["largest"]] == sorted((row["bytes"] for row in alive), reverse=True)
+        events = trace.required("memory").sort("time_ns", maintain_order=True).filter(pl.col("time_ns") <= moment).collect()
+        unlisted = (events["allocated"][-1] if events.height else 0) - found["bytes"]
+        assert [row["rest_bytes"] for row in found["rest"]] == ([unlisted] if unlisted > 0 else [])
+    # at the peak the owners are those of the table of the peak
+    peak = memory_peak(trace)
+    found = client.get(f"/api/runs/{CPU}/memory/alive", time_ns=int(peak["peak_ns"][0]) - origin, limit=1000)
+    by_peak = {row["name"]: row["bytes"] for row in peak.filter(pl.col("kind") == "allocated").to_dicts()}
+    assert {row["name"]: row["bytes"] for row in found["by_owner"]} == by_peak
 
 
 def test_the_memory_curve_keeps_its_peak(client: Client, runs: list[Run]) -> None:

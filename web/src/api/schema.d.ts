@@ -867,6 +867,9 @@ export interface components {
             largest: {
                 [key: string]: unknown;
             }[];
+            rest: {
+                [key: string]: unknown;
+            }[];
             time_ns: number;
         };
         Arrow: {

@@ -129,7 +129,7 @@ class Grid {
   }
 
   private offered(): ReturnType<typeof offered> {
-    return offered(this.source, this.options.columns, this.context.run.traces);
+    return offered(this.source, this.options.columns, this.options.without ?? [], this.context.run.traces);
   }
 
   private drawBar(): void {

@@ -19,6 +19,7 @@ const STEP = 1;
 export function offered(
   found: Pick<TablePage, "columns" | "empty">,
   first: readonly string[] | undefined,
+  without: readonly string[],
   ranks: readonly TraceState[],
 ): { all: Placed[]; usual: ReadonlySet<string> } {
   const placed = found.columns.map((column, place): Placed => [column, place]);
@@ -28,7 +29,7 @@ export function offered(
   const told = new Set(ranks.map((one) => one.rank));
   // where every trace has a rank of its own, their numbers would say the same twice
   const same = !told.has(null) && told.size === ranks.length && placed.some(([column]) => column.name === "rank");
-  const left_out = new Set([...found.empty, ...(same ? ["trace"] : [])]);
+  const left_out = new Set([...found.empty, ...without, ...(same ? ["trace"] : [])]);
   const usual = (names ? leading : all).map(([column]) => column.name).filter((name) => !left_out.has(name));
   return { all, usual: new Set(usual.length ? usual : all.map(([column]) => column.name)) };
 }

@@ -21,6 +21,8 @@ export interface TableOptions {
   trace?: number | null;
   /** shown first, in this order; the others when the user chooses them. All of them by default */
   columns?: readonly string[];
+  /** left out unless somebody chooses them */
+  without?: readonly string[];
   sort?: TableState["sort"];
   /** conditions that the user does not see */
   where?: TableQuery["where"];
