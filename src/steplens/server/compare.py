@@ -37,8 +37,8 @@ class Side(BaseModel):
     """One of the two: its number, how many steps figures are of, the median step time, and its parts in ns.
 
     ``p25_ns`` and ``p75_ns``: the middle half of the steps lies between them; null for fewer than four. ``ranks``: how many were
-    recorded. ``devices``: what computes, such as "CUDA". ``peak_bytes``: most memory allocated on one device of a rank; null where
-    memory was not recorded.
+    recorded. ``devices``: what computes, such as "CUDA". ``peak_bytes``: most memory allocated on one device of a rank; null
+    where memory was not recorded.
     """
 
     run: int
