@@ -377,7 +377,7 @@ def test_memory_alive_at_a_moment(client: Client, runs: list[Run]) -> None:
         assert [row["bytes"] for row in found["largest"]] == sorted((row["bytes"] for row in alive), reverse=True)
         events = trace.required("memory").sort("time_ns", maintain_order=True).filter(pl.col("time_ns") <= moment).collect()
         unlisted = (events["allocated"][-1] if events.height else 0) - found["bytes"]
-        assert [row["rest_bytes"] for row in found["rest"]] == ([unlisted] if unlisted > 0 else [])
+        assert [row["rest_bytes"] for row in found["unlisted"]] == ([unlisted] if unlisted > 0 else [])
     # at the peak the owners are those of the table of the peak
     peak = memory_peak(trace)
     found = client.get(f"/api/runs/{CPU}/memory/alive", time_ns=int(peak["peak_ns"][0]) - origin, limit=1000)

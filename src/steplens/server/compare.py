@@ -139,12 +139,12 @@ def _summarize_side(chosen: OpenedRun) -> Side:
 
 def _is_within_spread(before: Side, after: Side) -> bool | None:
     """Whether one median lies in the middle half of the other's steps."""
-    inside = []
-    for one, other in ((before, after), (after, before)):
-        if one.step_ns is None or other.p25_ns is None or other.p75_ns is None:
+    is_inside = []
+    for side, beside in ((before, after), (after, before)):
+        if side.step_ns is None or beside.p25_ns is None or beside.p75_ns is None:
             return None
-        inside.append(other.p25_ns <= one.step_ns <= other.p75_ns)
-    return any(inside)
+        is_inside.append(beside.p25_ns <= side.step_ns <= beside.p75_ns)
+    return any(is_inside)
 
 
 def _common_share(calls: pl.DataFrame) -> float | None:

@@ -883,10 +883,10 @@ export interface components {
             largest: {
                 [key: string]: unknown;
             }[];
-            rest: {
+            time_ns: number;
+            unlisted: {
                 [key: string]: unknown;
             }[];
-            time_ns: number;
         };
         Arrow: {
             end: components["schemas"]["End"];

@@ -5,7 +5,7 @@ import { palette } from "../browser/theme";
 import { h } from "../ui/dom";
 import type { Context } from "../ui/page";
 import * as format from "../words/format";
-import { type Key, named, t } from "../words/i18n";
+import { named, t } from "../words/i18n";
 import { chart, nameAxis, tip, valueAxis } from "./chart";
 
 /** As `analysis.device.idle` looks for them; each has its colour whichever of them occur. */
@@ -104,7 +104,7 @@ export function idleChart(context: Context, rows: readonly Row[], height: number
           " ",
           h("b", null, `${format.time(sum(cause) / Math.max(steps.length, 1))} (${format.share(sum(cause) / whole)})`),
         ),
-        h("dd", { class: "note" }, t(`idle.${cause}.what` as Key)),
+        h("dd", { class: "note" }, named("value", `idle.${cause}.what`)),
       ]),
   );
   return h(

@@ -35,8 +35,8 @@ class Alive(BaseModel):
         by_owner: per operator that owns them, the largest first: name (null outside every call), device_type, device,
             allocations and bytes. The owner is who wanted the memory, as ``analysis.memory.memory_peak`` has it.
         largest: the largest of them; rows of the table ``allocations`` whose ``name`` is that of the owner.
-        rest: what allocators had counted beyond them: from before the recording, or not recorded one by one: device_type, device,
-            component, allocated_bytes (the allocator's total) and rest_bytes, where there is more than what is alive.
+        unlisted: what allocators had counted beyond them: from before the recording, or not recorded one by one: device_type,
+            device, component, allocated_bytes (the allocator's total) and rest_bytes, where there is more than what is alive.
     """
 
     time_ns: int
@@ -44,7 +44,7 @@ class Alive(BaseModel):
     bytes: int
     by_owner: list[dict[str, Any]]
     largest: list[dict[str, Any]]
-    rest: list[dict[str, Any]]
+    unlisted: list[dict[str, Any]]
 
 
 class DeviceMemory(BaseModel):
@@ -116,7 +116,7 @@ def alive(chosen: Chosen, time_ns: Moment, trace: TraceNumber = 0, limit: Annota
                 owners.sort("bytes", *keys, descending=[True, False, False, False]).head(limit).collect()
             ),
             "largest": columns.json_records(largest),
-            "rest": columns.json_records(_unlisted_memory(chosen, trace, time_ns, alive_allocations)),
+            "unlisted": columns.json_records(_unlisted_memory(chosen, trace, time_ns, alive_allocations)),
         }
     )
 
@@ -141,5 +141,5 @@ def _unlisted_memory(chosen: OpenedRun, trace: int, time_ns: int, alive_allocati
     listed = alive_allocations.lazy().group_by(allocator).agg(listed=pl.col("bytes").sum())
     names = pl.col("device_type", "component").cast(pl.String)
     both = totals.with_columns(names).join(listed.with_columns(names), on=allocator, how="left", nulls_equal=True)
-    rest = both.with_columns(rest_bytes=pl.col("allocated_bytes") - pl.col("listed").fill_null(0)).drop("listed")
-    return rest.filter(pl.col("rest_bytes") > 0).sort("rest_bytes", *allocator, descending=[True, False, False, False]).collect()
+    more = both.with_columns(rest_bytes=pl.col("allocated_bytes") - pl.col("listed").fill_null(0)).drop("listed")
+    return more.filter(pl.col("rest_bytes") > 0).sort("rest_bytes", *allocator, descending=[True, False, False, False]).collect()

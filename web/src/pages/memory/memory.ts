@@ -298,14 +298,14 @@ function aliveTables(context: Context, found: Alive): Child {
         bytes: format.bytes(found.bytes),
       }),
     ),
-    found.rest.map((row) =>
+    found.unlisted.map((row) =>
       h(
         "p",
         null,
         t("memory.rest", {
           bytes: format.value(row["rest_bytes"], "bytes"),
           total: format.value(row["allocated_bytes"], "bytes"),
-          place: [deviceOf(row), found.rest.length > 1 ? row["component"] : null].filter(Boolean).join(" "),
+          place: [deviceOf(row), found.unlisted.length > 1 ? row["component"] : null].filter(Boolean).join(" "),
         }),
       ),
     ),

@@ -176,7 +176,8 @@ export const operators: Page = {
             },
           ),
       flopsPlace(context, trace ?? 0),
-      topicTables(context, t("operators.more"), listed, [...MORE, ...HOST_AND_GPU], trace),
+      // the device's time against the host's is no share, and Limited by says what it means
+      topicTables(context, t("operators.more"), listed, [...MORE, ...HOST_AND_GPU], trace, ["device_percent"]),
     ];
   },
 };

@@ -17,6 +17,7 @@ router = APIRouter(prefix="/api/runs/{run}", tags=["operators"], responses=PROBL
 @router.get("/operators/annotations")
 def list_annotations(chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31)] = None) -> list[str]:
     """Names of user annotations: of record_function() in the program or its libraries, of steps, optimizers and data loaders."""
-    traces = chosen.run.traces if trace is None else [chosen.trace(trace)]
-    names = [one.required("ops").filter(pl.col("scope") == SCOPE_USER).select(pl.col("name").cast(pl.String)) for one in traces]
+    is_marked = pl.col("scope") == SCOPE_USER
+    ranks = chosen.run.traces if trace is None else [chosen.trace(trace)]
+    names = [rank.required("ops").filter(is_marked).select(pl.col("name").cast(pl.String)) for rank in ranks]
     return sorted(pl.concat(names).unique().drop_nulls().collect().to_series().to_list())
