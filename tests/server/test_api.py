@@ -26,7 +26,7 @@ from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
 from steplens.run import Run
-from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
+from steplens.trace.schema import SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace
 
 from .conftest import DEADLINE_S, TOKEN, Client, Start, sample
@@ -383,6 +383,14 @@ def test_memory_alive_at_a_moment(client: Client, runs: list[Run]) -> None:
     found = client.get(f"/api/runs/{CPU}/memory/alive", time_ns=int(peak["peak_ns"][0]) - origin, limit=1000)
     by_peak = {row["name"]: row["bytes"] for row in peak.filter(pl.col("kind") == "allocated").to_dicts()}
     assert {row["name"]: row["bytes"] for row in found["by_owner"]} == by_peak
+
+
+def test_user_annotations_are_those_that_were_marked(client: Client, runs: list[Run]) -> None:
+    ops = runs[CUDA].traces[0].required("ops").select(pl.col("name").cast(pl.String), "scope").collect()
+    marked = sorted(ops.filter(pl.col("scope") == SCOPE_USER)["name"].unique())
+    assert client.get(f"/api/runs/{CUDA}/operators/annotations") == marked
+    assert client.get(f"/api/runs/{CUDA}/operators/annotations", trace=0) == marked
+    assert marked and not any(name.startswith("aten::") for name in marked)
 
 
 def test_the_memory_curve_keeps_its_peak(client: Client, runs: list[Run]) -> None:

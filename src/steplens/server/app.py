@@ -27,7 +27,8 @@ STATIC = Path(__file__).with_name("static")
 #: what answers, in the order in which addresses are documented
 AREAS = (
     session, captures, overview, step_trace, advice, table_routes, timeline_routes, memory, memory_plans, user_ranges, flops,
-    shapes, pipeline, pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare, download, tickets,
+    shapes, pipeline, pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare,
+    download, tickets,
 )  # fmt: skip
 ROUTERS: tuple[APIRouter, ...] = tuple(area.router for area in AREAS)
 
