@@ -29,8 +29,8 @@ interface Hovered {
 const colourOf = (cause: Cause, series: readonly string[]): string => series[CAUSES.indexOf(cause)]!;
 const nameOf = (cause: Cause): string => named("value", `idle.${cause}`, cause);
 
-/** The chart and its legend; `rows` are those of the table `idle` of one rank. */
-export function idleChart(context: Context, rows: readonly Row[], height: number): HTMLElement {
+/** The chart of all steps and its legend of the `counted` ones; `rows` are those of the table `idle` of one rank. */
+export function idleChart(context: Context, rows: readonly Row[], counted: ReadonlySet<number>, height: number): HTMLElement {
   const steps = [...new Set(rows.map((row) => Number(row["step"])))];
   const lengths = new Map<Cause, Map<number, number>>();
   for (const row of rows) {
@@ -41,7 +41,9 @@ export function idleChart(context: Context, rows: readonly Row[], height: number
   }
   const used = CAUSES.filter((cause) => lengths.has(cause));
   const at = (cause: Cause, step: number): number => lengths.get(cause)?.get(step) ?? 0;
-  const sum = (cause: Cause): number => steps.reduce((whole, step) => whole + at(cause, step), 0);
+  // figures of a step leave warm-up out, here as elsewhere
+  const of_figures = counted.size ? [...counted] : steps;
+  const sum = (cause: Cause): number => of_figures.reduce((whole, step) => whole + at(cause, step), 0);
   const whole = Math.max(
     used.reduce((all, cause) => all + sum(cause), 0),
     1,
@@ -102,7 +104,7 @@ export function idleChart(context: Context, rows: readonly Row[], height: number
           }),
           nameOf(cause),
           " ",
-          h("b", null, `${format.time(sum(cause) / Math.max(steps.length, 1))} (${format.share(sum(cause) / whole)})`),
+          h("b", null, `${format.time(sum(cause) / of_figures.length)} (${format.share(sum(cause) / whole)})`),
         ),
         h("dd", { class: "note" }, named("value", `idle.${cause}.what`)),
       ]),
@@ -111,6 +113,6 @@ export function idleChart(context: Context, rows: readonly Row[], height: number
     "div",
     { class: "two" },
     picture,
-    h("div", null, h("p", { class: "note" }, t("idle.legend", { count: steps.length })), legend),
+    h("div", null, h("p", { class: "note" }, t("idle.legend", { count: of_figures.length })), legend),
   );
 }

@@ -46,6 +46,7 @@ export const steps: Page = {
       context.api.rows("step_trace", { trace }),
       context.api.rows("idle", { trace }),
     ]);
+    const counted = new Set(found.steps.flatMap((one) => (one["chosen"] && one.step !== null ? [one.step] : [])));
     // how so few lengths spread and change is what their bars say
     const few = found.steps.length < LEAST_OF_CURVES;
     const chooser = h(
@@ -69,7 +70,7 @@ export const steps: Page = {
       ),
       await stepTraceCards(context, trace, numberOf(context.params, "step"), phases, few),
       grid(
-        idle.length ? card(named("table", "idle"), idleChart(context, idle, 240), { wide: true }) : null,
+        idle.length ? card(named("table", "idle"), idleChart(context, idle, counted, 240), { wide: true }) : null,
         few || !found.spread.counts.length ? null : card(t("steps.distribution"), histogram(context, found.spread, 220)),
         outliersCard(context, found.spread),
         few
