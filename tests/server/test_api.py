@@ -21,11 +21,12 @@ from steplens.advice.compare import compare
 from steplens.analysis.cluster.arrivals import arrivals, slow_rank
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.memory.memory import operator_memory
+from steplens.analysis.memory.memory_peak import memory_peak
 from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
 from steplens.run import Run
-from steplens.trace.schema import SCOPE_MODULE, STEP_PREFIX
+from steplens.trace.schema import SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace
 
 from .conftest import DEADLINE_S, TOKEN, Client, Start, sample
@@ -359,7 +360,8 @@ def test_what_is_not_there_is_404(client: Client, path: str) -> None:
 
 def test_memory_alive_at_a_moment(client: Client, runs: list[Run]) -> None:
     origin = int(client.get(f"/api/runs/{CPU}")["origin_ns"])
-    rows = plain(operator_memory(runs[CPU].traces[0]))
+    trace = runs[CPU].traces[0]
+    rows = plain(operator_memory(trace))
     times = sorted({int(moment) for moment in rows["allocation_ns"]})
     for moment in (times[0], times[len(times) // 2], times[-1]):
         alive = [
@@ -373,6 +375,22 @@ def test_memory_alive_at_a_moment(client: Client, runs: list[Run]) -> None:
         assert found["bytes"] == sum(row["bytes"] for row in alive)
         assert sum(owner["bytes"] for owner in found["by_owner"]) == found["bytes"]
         assert [row["bytes"] for row in found["largest"]] == sorted((row["bytes"] for row in alive), reverse=True)
+        events = trace.required("memory").sort("time_ns", maintain_order=True).filter(pl.col("time_ns") <= moment).collect()
+        unlisted = (events["allocated"][-1] if events.height else 0) - found["bytes"]
+        assert [row["rest_bytes"] for row in found["unlisted"]] == ([unlisted] if unlisted > 0 else [])
+    # at the peak the owners are those of the table of the peak
+    peak = memory_peak(trace)
+    found = client.get(f"/api/runs/{CPU}/memory/alive", time_ns=int(peak["peak_ns"][0]) - origin, limit=1000)
+    by_peak = {row["name"]: row["bytes"] for row in peak.filter(pl.col("kind") == "allocated").to_dicts()}
+    assert {row["name"]: row["bytes"] for row in found["by_owner"]} == by_peak
+
+
+def test_user_annotations_are_those_that_were_marked(client: Client, runs: list[Run]) -> None:
+    ops = runs[CUDA].traces[0].required("ops").select(pl.col("name").cast(pl.String), "scope").collect()
+    marked = sorted(ops.filter(pl.col("scope") == SCOPE_USER)["name"].unique())
+    assert client.get(f"/api/runs/{CUDA}/operators/annotations") == marked
+    assert client.get(f"/api/runs/{CUDA}/operators/annotations", trace=0) == marked
+    assert marked and not any(name.startswith("aten::") for name in marked)
 
 
 def test_the_memory_curve_keeps_its_peak(client: Client, runs: list[Run]) -> None:
@@ -457,6 +475,15 @@ def test_two_runs_side_by_side(client: Client, runs: list[Run]) -> None:
             assert (row["before_calls"] or 0, row["after_calls"] or 0) == pytest.approx((first[0], second[0]))
             assert row["difference_ns"] == pytest.approx(second[1] - first[1])
     assert found["different"] == len(found["operators"])
+    for side, run in (("before", CPU), ("after", CUDA)):
+        lengths = step_times(runs[run].traces[0]).filter("chosen")["step_time_ns"].to_numpy()
+        quartiles = np.percentile(lengths, [25, 75]).tolist() if len(lengths) >= 4 else [None, None]
+        assert [found[side][name] for name in ("p25_ns", "p75_ns")] == pytest.approx(quartiles)
+    # a multilayer perceptron beside a ResNet
+    assert found["unlike"] and 0 < found["common_share"] < 0.5
+    same = client.get("/api/compare", before=CPU, after=CPU, limit=1)
+    assert (same["common_share"], same["unlike"]) == (pytest.approx(1), False)
+    assert same["within_spread"] is (None if same["before"]["p25_ns"] is None else True)
     assert found["different_tasks"] == len(found["tasks"])
     for part in found["parts"]:
         sides = [found[side]["parts"].get(part["part"]) for side in ("before", "after")]

@@ -107,6 +107,42 @@ def test_a_row_is_opened_with_the_keyboard(table: Site) -> None:
     assert site.script("return document.activeElement.className") == "table-scroll"
 
 
+HEADS = "return [...document.querySelectorAll('.grid-table th button')].map(one => one.dataset.control.split(' ')[1])"
+WIDTH = "return document.querySelector(`[data-control='sort ${arguments[0]}']`).closest('th').getBoundingClientRect().width"
+
+
+def test_columns_are_chosen_and_made_wider_and_the_address_keeps_both(table: Site) -> None:
+    site = table
+    heads = site.script(HEADS)
+    assert {"name", "start_ns", "end_ns"} <= set(heads)
+    assert not {"stack", "input_shapes", "module"} & set(heads), "columns without any value are left out"
+    site.script("document.querySelector('[data-control=columns]').click()")
+    site.script("document.querySelector(`[data-control='column stack']`).click()")
+    site.script("document.querySelector(`[data-control='column end_ns']`).click()")
+    assert set(site.script(HEADS)) == {*heads, "stack"} - {"end_ns"}
+    assert site.count(".columns[open]") == 1, "the list stays open"
+    before = float(site.script(WIDTH, "name"))
+    site.script(
+        "const edge = document.querySelector(`[data-control='sort name']`).closest('th').querySelector('.edge');"
+        "const at = (type, x) => new PointerEvent(type, {bubbles: true, button: 0, clientX: x});"
+        "edge.dispatchEvent(at('pointerdown', 300)); dispatchEvent(at('pointermove', 370)); dispatchEvent(at('pointerup', 370))"
+    )
+    assert site.script(WIDTH, "name") == pytest.approx(before + 70, abs=2)
+    site.driver.refresh()
+    site.until(scripts.READY, "the page is back")
+    site.until(FOOT, "the rows are there", f"{ROWS:,} rows")
+    site.settle()
+    assert set(site.script(HEADS)) == {*heads, "stack"} - {"end_ns"}
+    assert site.script(WIDTH, "name") == pytest.approx(before + 70, abs=2)
+    left = "return document.querySelector('.grid-table tbody tr[aria-rowindex] td').getBoundingClientRect().left"
+    place = site.script(left)
+    assert site.script("const one = document.querySelector('.table-scroll'); one.scrollLeft = 90; return one.scrollLeft") == 90
+    assert site.script(left) == pytest.approx(place), "the first column stays when the others are scrolled"
+    site.script("document.querySelector(`[data-control='columns as usual']`).click()")
+    assert site.script(HEADS) == heads
+    assert site.script(WIDTH, "name") != pytest.approx(before + 70, abs=2)
+
+
 def test_paper_has_the_first_rows_and_says_so(table: Site) -> None:
     site = table
     site.script("dispatchEvent(new Event('beforeprint'))")

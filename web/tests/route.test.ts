@@ -32,14 +32,23 @@ describe("the address", () => {
 
 describe("the state of a table", () => {
   test("is what was written", () => {
-    const state = { sort: [{ column: "self_ns", descending: true }], where: [{ column: "name", contains: "-x" }], all: true };
+    const state = {
+      sort: [{ column: "self_ns", descending: true }],
+      where: [{ column: "name", contains: "-x" }],
+      all: true,
+      columns: ["name", "self_ns"],
+      widths: { name: 12.5 },
+    };
     const written = writeState("operators", state) as Record<string, string>;
     expect(readState(written, "operators", [])).toEqual(state);
     expect(readState(written, "kernels", [{ column: "a", descending: false }])).toEqual({
       sort: [{ column: "a", descending: false }],
       where: [],
       all: false,
+      columns: null,
+      widths: {},
     });
+    expect(readState({ "t.widths": "name:x,:3,calls,self_ns:7" }, "t", []).widths).toEqual({ self_ns: 7 });
   });
 
   test.each(["{", "null", "3", '"x"', '[1, null, {"contains": "x"}]'])("ignores the conditions %j", (text) => {

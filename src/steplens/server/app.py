@@ -20,7 +20,7 @@ from steplens.server.http.built_pages import how_to_build
 from steplens.server.http.errors import Refusal
 from steplens.server.http.security import Guard
 from steplens.server.memory import memory, memory_plans
-from steplens.server.operators import flops, shapes
+from steplens.server.operators import flops, shapes, user_ranges
 from steplens.server.pipeline import pipeline, pipeline_batches, processors
 from steplens.server.runs import RunLibrary
 from steplens.server.tables import table_routes
@@ -28,8 +28,9 @@ from steplens.server.timeline import routes as timeline_routes
 
 #: what answers, in the order in which addresses are documented
 AREAS = (
-    session, captures, overview, step_trace, advice, table_routes, timeline_routes, memory, memory_plans, flops, shapes, pipeline,
-    pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare, download, tickets,
+    session, captures, overview, step_trace, advice, table_routes, timeline_routes, memory, memory_plans, user_ranges, flops,
+    shapes, pipeline, pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare,
+    download, tickets,
 )  # fmt: skip
 _TITLE = "steplens view"
 

@@ -22,8 +22,14 @@ from steplens.server.http.routing import create_router
 from steplens.server.requests import Runs
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
+from steplens.trace.building.devices import device_kind
 
 router = create_router("/api/compare", "compare")
+
+#: with fewer steps quarters of them tell nothing
+_LEAST_STEPS = 4
+#: runs of one model have nine tenths of their calls in common, also on devices of two makers; those of two models a third
+_LEAST_COMMON = 0.5
 
 _Number = Annotated[int, Query(ge=0, le=1 << 31)]
 
@@ -31,13 +37,19 @@ _Number = Annotated[int, Query(ge=0, le=1 << 31)]
 class Side(BaseModel):
     """One of the two: its number, how many steps figures are of, the median step time, and its parts in ns.
 
-    ``peak_bytes``: most memory allocated on one device of a rank; null where memory was not recorded.
+    ``p25_ns`` and ``p75_ns``: the middle half of the steps lies between them; null for fewer than four. ``ranks``: how many were
+    recorded. ``devices``: what computes, such as "CUDA". ``peak_bytes``: most memory allocated on one device of a rank; null
+    where memory was not recorded.
     """
 
     run: int
     path: str
     steps: int
     step_ns: float | None
+    p25_ns: float | None
+    p75_ns: float | None
+    ranks: int
+    devices: list[str]
     parts: dict[str, float]
     peak_bytes: int | None
 
@@ -48,6 +60,11 @@ class Comparison(BaseModel):
     Attributes:
         before: the earlier run.
         after: the later run.
+        within_spread: whether the median step of one of them lies in the middle half of the other's steps, so that the difference
+            is no larger than steps of a run differ by themselves; null where one has fewer than four.
+        common_share: the share of a step's operator calls that go to the same operators in both: the sum over names of the
+            smaller of both shares of calls, 0 to 1; null where one has none.
+        unlike: whether less than half of the calls are common: runs of two programs, whose ratios tell nothing.
         operators: per name: calls and self_ns per chosen step of each run (``before_calls``, ``after_self_ns`` ...; null where
             a run has none of it) and difference_ns (after - before, what is missing counts as 0); the largest change first.
         different: how many names there are.
@@ -62,6 +79,9 @@ class Comparison(BaseModel):
 
     before: Side
     after: Side
+    within_spread: bool | None
+    common_share: float | None
+    unlike: bool
     operators: list[dict[str, Any]]
     different: int
     parts: list[dict[str, Any]]
@@ -80,10 +100,14 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
     sides = _summarize_side(first), _summarize_side(second)
     calls = _compare_by_name((first, second), operators, "calls", "self_ns")
     tasks = _compare_by_name((first, second), kernel_statistics, "count", "total_ns")
+    common_share = _common_share(calls)
     change = compare_advice(advice.advise_on_run(first), advice.advise_on_run(second))
     return Comparison(
         before=sides[0],
         after=sides[1],
+        within_spread=_is_within_spread(*sides),
+        common_share=common_share,
+        unlike=common_share is not None and common_share < _LEAST_COMMON,
         operators=columns.json_records(calls.head(limit)),
         different=calls.height,
         parts=_compare_parts(*sides),
@@ -97,14 +121,40 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
 def _summarize_side(chosen: OpenedRun) -> Side:
     summary = chosen.answer(("verdict",), chosen.run.verdict).summary
     peak = tables.table_frame(chosen, "memory")["peak_allocated"].max()
+    traces = chosen.run.traces
+    lengths = pl.concat([chosen_step_times(trace)["step_time_ns"] for trace in traces])
+    quartiles = [lengths.quantile(part, "linear") if lengths.len() >= _LEAST_STEPS else None for part in (0.25, 0.75)]
     return Side(
         run=chosen.id,
         path=path_text(chosen.path),
         steps=summary.steps,
         step_ns=summary.step_time_ns,
+        p25_ns=quartiles[0],
+        p75_ns=quartiles[1],
+        ranks=len(traces),
+        devices=sorted({device_kind(trace) for trace in traces}),
         parts=overview.step_parts(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
     )
+
+
+def _is_within_spread(before: Side, after: Side) -> bool | None:
+    """Whether one median lies in the middle half of the other's steps."""
+    is_inside = []
+    for side, beside in ((before, after), (after, before)):
+        if side.step_ns is None or beside.p25_ns is None or beside.p75_ns is None:
+            return None
+        is_inside.append(beside.p25_ns <= side.step_ns <= beside.p75_ns)
+    return any(is_inside)
+
+
+def _common_share(calls: pl.DataFrame) -> float | None:
+    """How much of the calls of a step goes to the same names in two runs; of names with ``before_calls`` and ``after_calls``."""
+    sums = [calls[f"{side}_calls"].sum() for side in ("before", "after")]
+    if not all(sums):
+        return None
+    shares = [calls[f"{side}_calls"].fill_null(0) / total for side, total in zip(("before", "after"), sums, strict=True)]
+    return float(pl.select(pl.min_horizontal(*shares).sum()).item())
 
 
 def _compare_parts(before: Side, after: Side) -> list[dict[str, Any]]:

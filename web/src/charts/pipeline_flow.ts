@@ -9,7 +9,8 @@ interface Box {
   id: string;
   title: string;
   lines: string[];
-  kind: "work" | "queue";
+  /** "end": where batches come from or go to, of which nothing was recorded */
+  kind: "work" | "queue" | "end";
   state?: "empty" | "good";
 }
 
@@ -32,7 +33,7 @@ export function boxes(places: readonly Place[]): Box[] {
     const mean = place?.costs[name];
     return mean === undefined ? [] : [t(key, { time: format.time(mean) })];
   };
-  const found: Box[] = [{ id: "processing", title: t("pipeline.flow.processing"), kind: "work", lines: [] }];
+  const found: Box[] = [{ id: "processing", title: t("pipeline.flow.processing"), kind: "end", lines: [] }];
   if (host)
     found.push(
       byItself(host)
@@ -57,7 +58,8 @@ export function boxes(places: readonly Place[]): Box[] {
         }
       : { id: "loop", title: t("pipeline.flow.loop"), kind: "work", lines: iterated ? loopLines(iterated) : [] },
   );
-  return found;
+  // a box that holds nothing is no box
+  return found.map((one): Box => (one.lines.length ? one : { ...one, kind: "end" }));
 }
 
 /** What a batch costs the loop from asking for it until having it, as a step's wait for data counts it, and what that consists of. */
@@ -88,20 +90,25 @@ function byItself(place: Place): boolean {
 }
 
 function queue(id: string, title: string, place: Place): Box {
-  const lines = place.batches
-    ? [
-        t("pipeline.empty", { empty: format.count(place.empty), batches: format.count(place.batches) }),
-        t("pipeline.not_empty", { count: format.count(place.not_empty), batches: format.count(place.batches) }),
-      ]
-    : [t("pipeline.flow.no_sizes")];
-  if (place.full !== null) lines.push(t("pipeline.full", { full: format.count(place.full) }));
-  if (place.mean_size !== null)
-    lines.push(
-      place.capacity === null
+  const mean =
+    place.mean_size === null
+      ? null
+      : place.capacity === null
         ? t("pipeline.flow.mean", { mean: format.plain(place.mean_size) })
-        : t("pipeline.flow.mean_of", { mean: format.plain(place.mean_size), capacity: format.count(place.capacity) }),
-    );
-  return { id, title, lines, kind: "queue", state: place.batches && place.empty > MOST_EMPTY * place.batches ? "empty" : "good" };
+        : t("pipeline.flow.mean_of", { mean: format.plain(place.mean_size), capacity: format.count(place.capacity) });
+  const batches = format.count(place.batches);
+  const held = !place.batches
+    ? t("pipeline.flow.no_sizes")
+    : place.full && !place.empty
+      ? t("pipeline.flow.full", { full: format.count(place.full), batches })
+      : t("pipeline.flow.empty", { empty: format.count(place.empty), batches });
+  return {
+    id,
+    title,
+    lines: [[held, mean].filter(Boolean).join(t("pipeline.flow.and"))],
+    kind: "queue",
+    state: place.batches && place.empty > MOST_EMPTY * place.batches ? "empty" : "good",
+  };
 }
 
 /** The boxes from left to right; `onPick` is told which of them is clicked. */
@@ -115,7 +122,7 @@ export function flowChart(places: readonly Place[], onPick?: (id: string) => voi
       return h(
         "li",
         null,
-        onPick
+        onPick && one.kind !== "end"
           ? h("button", { type: "button", class: kind, "data-box": one.id, onclick: () => onPick(one.id) }, content)
           : h("div", { class: kind, "data-box": one.id }, content),
       );

@@ -23,16 +23,18 @@ export function largest(slices: readonly Slice[], most: number, rest: (count: nu
   return shown;
 }
 
-/** `total` is the sum of all there are, where `slices` are only some of them. */
+/** The values of `slices` are sums over so many `steps`, of all ranks that they are of; none where that is not known. */
 export function shareChart(
   context: Context,
   label: string,
   slices: readonly Slice[],
   onPick: ((name: string) => void) | undefined = undefined,
+  steps = 0,
 ): HTMLElement {
   const whole = slices.reduce((sum, one) => sum + one.value, 0);
   const shown = largest(slices, MOST_SHOWN, (count) => t("rest", { count: format.count(count) }));
   const bars = context.params["chart"] === "bar";
+  const each = (value: number): string => `${format.time(value / steps)} ${t("per_step")}`;
   const said = (value: number): string => `${format.time(value)} (${format.share(value / Math.max(whole, 1))})`;
   const pick = onPick
     ? ({ dataIndex }: { dataIndex: number }): void => {
@@ -49,7 +51,7 @@ export function shareChart(
       option: (colours) =>
         bars
           ? {
-              grid: { left: 8, right: 90, top: 8, bottom: 24, containLabel: true },
+              grid: { left: 8, right: steps ? 130 : 90, top: 8, bottom: 24, containLabel: true },
               xAxis: valueAxis(colours, format.time),
               yAxis: nameAxis(colours, shown.map((one) => one.name).reverse(), {
                 axisLabel: { color: colours.text, width: 260, overflow: "truncate", interval: 0 },
@@ -65,7 +67,7 @@ export function shareChart(
                     show: true,
                     position: "right",
                     color: colours.text,
-                    formatter: (one: { value: number }) => format.time(one.value),
+                    formatter: (one: { value: number }) => (steps ? each(one.value) : format.time(one.value)),
                   },
                 },
               ],
@@ -100,9 +102,18 @@ export function shareChart(
     context.signal,
   );
   // the figures stand before the names, in one column whatever their length
-  const keyOf = (name: string): string =>
-    `${format.share((shown.find((one) => one.name === name)?.value ?? 0) / Math.max(whole, 1))}  ${format.shorten(name, 56)}`;
-  const one_tip = (one: Slice): HTMLElement => tip(format.shorten(one.name, 120), [{ name: t("time"), value: said(one.value) }]);
+  const keyOf = (name: string): string => {
+    const value = shown.find((one) => one.name === name)?.value ?? 0;
+    const share = format.share(value / Math.max(whole, 1));
+    return steps
+      ? `${share}  ${format.time(value / steps)}  ${format.shorten(name, 46)}`
+      : `${share}  ${format.shorten(name, 56)}`;
+  };
+  const one_tip = (one: Slice): HTMLElement =>
+    tip(format.shorten(one.name, 120), [
+      { name: steps ? t("sums.sum", { count: format.count(steps) }) : t("time"), value: said(one.value) },
+      ...(steps ? [{ name: t("per_step"), value: format.time(one.value / steps) }] : []),
+    ]);
   const switcher = tabs(
     t("chart.kind"),
     (["pie", "bar"] as const).map((id) => ({

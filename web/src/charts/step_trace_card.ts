@@ -12,8 +12,14 @@ import { segmentTable, stepFigure } from "./step_figure";
 
 const PARTS = ["interval", "forward_backward", "tail"] as const;
 
-/** Cards of the step trace; `rows` is the table `step_trace`. */
-export async function stepTraceCards(context: Context, trace: number, step: number | null, rows: readonly Row[]): Promise<Child> {
+/** Cards of the step trace; `rows` is the table `step_trace`. Of `few` steps there are no curves. */
+export async function stepTraceCards(
+  context: Context,
+  trace: number,
+  step: number | null,
+  rows: readonly Row[],
+  few: boolean,
+): Promise<Child> {
   const points = { forward_point: context.params["forward"] ?? null, backward_point: context.params["backward"] ?? null };
   let found: StepTrace;
   try {
@@ -35,20 +41,19 @@ export async function stepTraceCards(context: Context, trace: number, step: numb
           ? h("p", { class: "note" }, t("steps.figure.excluded", { steps: found.excluded.join(", ") }))
           : null,
         stepFigure(found, context.signal),
+        known && few ? partFigures(found) : null,
         known ? null : h("p", { class: "callout" }, t("steps.trace.none.why")),
         pointsForm(context, found),
         h("details", null, h("summary", null, t("steps.figure.table")), segmentTable(found)),
       ],
       { wide: true, note: t("steps.trace.what") },
     ),
-    known
+    known && !few
       ? grid(
           PARTS.map((name) =>
-            card(
-              named("part", name),
-              [stepCurves(context, steps, [name], 200, named("part", name)), partFigures(found, `${name}_ns`)],
-              { narrow: true },
-            ),
+            card(named("part", name), [stepCurves(context, steps, [name], 200, named("part", name)), partFigures(found, name)], {
+              narrow: true,
+            }),
           ),
         )
       : null,
@@ -101,21 +106,26 @@ function pointsForm(context: Context, found: StepTrace): HTMLElement {
   );
 }
 
-function partFigures(found: StepTrace, part: string): Child {
-  const one = found.parts.find((row) => row.part === part);
-  if (!one) return null;
+/** How long the parts are over all steps; of one of them without its name. */
+function partFigures(found: StepTrace, only: string | null = null): Child {
+  const rows = PARTS.filter((name) => only === null || name === only).flatMap((name) => {
+    const one = found.parts.find((row) => row.part === `${name}_ns`);
+    return one ? [{ name, one }] : [];
+  });
+  if (!rows.length) return null;
+  const figures = [t("steps.mean"), t("steps.median"), t("steps.p90"), t("steps.figure.share")];
+  const heads = only === null ? [t("compare.part"), ...figures] : figures;
   return smallTable(
-    part,
-    [t("steps.mean"), t("steps.median"), t("steps.p90"), t("steps.figure.share")],
-    [
-      [
-        format.value(one.mean_ns, "ns"),
-        format.value(one.median_ns, "ns"),
-        format.value(one.p90_ns, "ns"),
-        format.value(one.share, "ratio"),
-      ],
-    ],
-    [0, 1, 2, 3],
+    only === null ? t("steps.trace") : named("part", only),
+    heads,
+    rows.map(({ name, one }) => [
+      ...(only === null ? [named("part", name)] : []),
+      format.value(one.mean_ns, "ns"),
+      format.value(one.median_ns, "ns"),
+      format.value(one.p90_ns, "ns"),
+      format.value(one.share, "ratio"),
+    ]),
+    heads.map((_, place) => place).slice(only === null ? 1 : 0),
   );
 }
 

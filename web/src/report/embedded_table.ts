@@ -29,16 +29,23 @@ export function pageOf(table: Table, query: TableQuery, trace: number | null): T
     rows: page,
     matching: rows.length,
     total: whole.total,
+    empty: offset ? [] : whole.empty,
     kept: table.kept,
     embedded: whole.rows.length,
   };
 }
 
 /** The rows of one trace, without the columns that tell which it is; tables of the whole run have none. */
-function ofTrace(table: Table, trace: number): Pick<Table, "columns" | "rows" | "total"> {
+function ofTrace(table: Table, trace: number): Pick<Table, "columns" | "rows" | "total" | "empty"> {
   if (table.columns[0]?.name !== "trace" || table.columns[1]?.name !== "rank") return table;
   const rows = table.rows.filter((row) => row[0] === trace).map((row) => row.slice(2));
-  return { columns: table.columns.slice(2), rows, total: rows.length };
+  const columns = table.columns.slice(2);
+  // of some rows of a table nobody knows what the others hold
+  const empty =
+    table.kept === "all" && rows.length
+      ? columns.filter((_, at) => rows.every((row) => row[at] === null)).map((one) => one.name)
+      : table.empty;
+  return { columns, rows, total: rows.length, empty };
 }
 
 function placeOf(columns: readonly Column[], name: string): number {

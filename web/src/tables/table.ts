@@ -1,7 +1,7 @@
 /** A table of the server: any number of rows, of which only the visible ones are fetched and drawn. */
 
 import { address } from "../api/client";
-import type { Column, TablePage } from "../api/types";
+import type { TablePage } from "../api/types";
 import { copy } from "../browser/clipboard";
 import { report } from "../report/embedded";
 import { h, replace, type Child } from "../ui/dom";
@@ -10,8 +10,9 @@ import type { Context } from "../ui/page";
 import { keptNote } from "../ui/report_note";
 import * as format from "../words/format";
 import { named, t } from "../words/i18n";
+import { columnChoice, offered, pinned, resizable, wide, type Placed } from "./table_columns";
 import { filterBar } from "./table_filter";
-import { bodyRow, headRow, rowDialog, tsv, widthOf } from "./table_row";
+import { bodyRow, headRow, rowDialog, tsv } from "./table_row";
 import { PAGE, TableSource } from "./table_source";
 import { type TableOptions, type TableState, readState, writeState } from "./table_state";
 
@@ -65,6 +66,11 @@ class Grid {
       },
       this.grid,
     );
+    resizable(
+      this.grid,
+      () => this.visible(),
+      (widths) => this.look({ widths: widths ? { ...this.state.widths, ...widths } : {} }),
+    );
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     this.scroller.addEventListener("keydown", (event) => this.onKey(event));
     const sizes = new ResizeObserver(() => this.draw());
@@ -88,6 +94,14 @@ class Grid {
     this.source.restart();
   }
 
+  /** Show the same rows in another way. */
+  private look(state: Partial<TableState>): void {
+    this.state = { ...this.state, ...state };
+    this.context.note(writeState(this.id, this.state));
+    this.drawBar();
+    this.draw();
+  }
+
   private taken(found: TablePage, first: boolean): void {
     if (first) {
       this.drawBar();
@@ -106,13 +120,16 @@ class Grid {
   }
 
   /** The columns to show, with their places in a row. */
-  private visible(): [Column, number][] {
-    const all = this.source.columns.map((column, place): [Column, number] => [column, place]);
-    const wanted = this.options.columns;
-    if (!wanted) return all;
-    const told = [...(this.source.columns.some((one) => one.name === "rank") ? ["rank"] : []), ...wanted];
-    const first = told.flatMap((name) => all.filter(([column]) => column.name === name));
-    return this.state.all ? [...first, ...all.filter((one) => !first.includes(one))] : first;
+  private visible(): Placed[] {
+    const { all, usual } = this.offered();
+    const names = this.state.columns ?? (this.state.all ? null : [...usual]);
+    const shown = names ? all.filter(([column]) => names.includes(column.name)) : all;
+    // an address may name none of them
+    return shown.length ? shown : all.filter(([column]) => usual.has(column.name));
+  }
+
+  private offered(): ReturnType<typeof offered> {
+    return offered(this.source, this.options.columns, this.options.without ?? [], this.context.run.traces);
   }
 
   private drawBar(): void {
@@ -127,18 +144,13 @@ class Grid {
       h(
         "span",
         { class: "table-tools" },
-        this.options.columns
-          ? h(
-              "button",
-              {
-                type: "button",
-                "data-control": "columns",
-                "aria-pressed": String(this.state.all),
-                onclick: () => this.change({ all: !this.state.all }),
-              },
-              t("table.columns"),
-            )
-          : null,
+        columnChoice(
+          named("table", this.options.name),
+          { ...this.offered(), empty: this.source.empty },
+          this.visible(),
+          this.bar.querySelector<HTMLDetailsElement>("details.columns")?.open ?? false,
+          (columns) => this.look({ columns, all: false, widths: columns ? this.state.widths : {} }),
+        ),
         h(
           "button",
           { type: "button", "data-control": "copy", title: t("table.copy.why"), onclick: () => void this.copyRows() },
@@ -170,7 +182,10 @@ class Grid {
     const last = Math.min(this.printing ? PAGE : Math.ceil((scrollTop + clientHeight) / ROW_PX) + BESIDE, shown);
     for (let page = Math.floor(first / PAGE); page * PAGE < last; page++) void this.source.load(page);
     const columns = this.visible();
-    this.grid.style.width = `max(100%, ${columns.reduce((sum, [column]) => sum + widthOf(column), 0)}rem)`;
+    const whole = columns.reduce((sum, [column]) => sum + wide(column, this.state), 0);
+    // columns that somebody made so wide stay so; others share what room there is
+    this.grid.style.width = Object.keys(this.state.widths).length ? `${whole}rem` : `max(100%, ${whole}rem)`;
+    this.grid.dataset["pinned"] = String(pinned(columns));
     const spacer = (rows: number): Child =>
       rows > 0 ? h("tr", { "aria-hidden": "true", class: "spacer", style: { height: `${rows * ROW_PX}px` } }) : null;
     const rows: Child[] = [];
@@ -179,9 +194,16 @@ class Grid {
     const focused = this.grid.contains(document.activeElement) ? document.activeElement?.getAttribute("data-control") : null;
     replace(
       this.grid,
-      headRow(columns, this.state.sort[0], (sort) => this.change({ sort: [sort] })),
+      headRow(
+        columns,
+        this.state.sort[0],
+        (column) => wide(column, this.state),
+        (sort) => this.change({ sort: [sort] }),
+      ),
       h("tbody", null, spacer(first), rows, spacer(shown - last)),
     );
+    const first_width = this.grid.querySelector("th")?.getBoundingClientRect().width ?? 0;
+    this.grid.style.setProperty("--pinned", `${first_width}px`);
     if (focused) this.grid.querySelector<HTMLElement>(`[data-control="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
@@ -193,7 +215,7 @@ class Grid {
     replace(this.printed, t("table.printed", { count: format.count(PAGE), all: format.count(this.source.matching) }));
   }
 
-  private drawRow(place: number, columns: readonly [Column, number][]): HTMLElement {
+  private drawRow(place: number, columns: readonly Placed[]): HTMLElement {
     const row = this.source.row(place);
     const object = row ? Object.fromEntries(this.source.columns.map((column, at) => [column.name, row[at]])) : {};
     const link = (column: string): string | null => (row ? (this.options.links?.[column]?.(object) ?? null) : null);

@@ -29,6 +29,7 @@ function usual(column: Column): number {
 export function headRow(
   columns: readonly [Column, number][],
   order: Order | undefined,
+  width: (column: Column) => number,
   onSort: (order: Order) => void,
 ): HTMLElement {
   const head = ([column]: [Column, number]): HTMLElement => {
@@ -42,7 +43,7 @@ export function headRow(
         "aria-sort": sorted,
         class: isNumber(column) ? "number" : "text",
         title: words,
-        style: { width: `${widthOf(column)}rem` },
+        style: { width: `${width(column)}rem` },
       },
       h(
         "button",
@@ -50,6 +51,7 @@ export function headRow(
         words,
         h("span", { "aria-hidden": "true" }, { none: "", ascending: " ▲", descending: " ▼" }[sorted]),
       ),
+      h("span", { class: "edge", "aria-hidden": "true", title: t("table.width") }),
     );
   };
   return h("thead", null, h("tr", { "aria-rowindex": 1 }, columns.map(head)));
@@ -77,7 +79,7 @@ export function bodyRow(
     const shown = format.shorten(text, 400);
     return h(
       "td",
-      { class: isNumber(column) ? "number" : "text", title: isNumber(column) ? null : format.shorten(text, 2000) },
+      { class: isNumber(column) ? "number" : "text", title: format.shorten(text, 2000) },
       href ? h("a", { href, "data-control": `${place} ${column.name}` }, shown) : shown,
     );
   };

@@ -9,6 +9,8 @@ export const PAGE = 200;
 
 export class TableSource {
   columns: Column[] = [];
+  /** names of columns that have no value in any row of the table */
+  empty: string[] = [];
   /** how many rows satisfy the conditions */
   matching = 0;
   private pages = new Map<number, unknown[][]>();
@@ -49,7 +51,7 @@ export class TableSource {
       );
       this.pages.set(page, found.rows);
       this.matching = found.matching;
-      if (first) this.columns = found.columns;
+      if (first) [this.columns, this.empty] = [found.columns, found.empty];
       this.taken(found, first);
     } catch (error) {
       if (!controller.signal.aborted && !this.context.signal.aborted)

@@ -5,8 +5,12 @@ import type { Condition, Order, Row, TableQuery } from "../api/types";
 export interface TableState {
   sort: Order[];
   where: Condition[];
-  /** whether all columns are shown */
+  /** whether all columns are shown, as addresses said before single ones could be chosen */
   all: boolean;
+  /** names of the columns to show; null for what the table shows by itself */
+  columns: string[] | null;
+  /** of columns whose width somebody changed, rem */
+  widths: Readonly<Record<string, number>>;
 }
 
 export interface TableOptions {
@@ -15,8 +19,10 @@ export interface TableOptions {
   /** of this table on the page; its parameters in the address begin with it */
   id?: string;
   trace?: number | null;
-  /** shown first, in this order; the others when the user asks for all columns. All of them by default */
+  /** shown first, in this order; the others when the user chooses them. All of them by default */
   columns?: readonly string[];
+  /** left out unless somebody chooses them */
+  without?: readonly string[];
   sort?: TableState["sort"];
   /** conditions that the user does not see */
   where?: TableQuery["where"];
@@ -34,6 +40,8 @@ export function readState(params: Readonly<Record<string, string>>, id: string, 
     sort: order ? [{ column: order.replace(/^-/, ""), descending: order.startsWith("-") }] : [...sort],
     where: conditions(params[`${id}.where`]),
     all: params[`${id}.all`] === "1",
+    columns: params[`${id}.columns`]?.split(",").filter(Boolean) ?? null,
+    widths: widths(params[`${id}.widths`]),
   };
 }
 
@@ -44,7 +52,19 @@ export function writeState(id: string, state: TableState): Record<string, string
     [`${id}.sort`]: order ? (order.descending ? "-" : "") + order.column : null,
     [`${id}.where`]: state.where.length ? JSON.stringify(state.where) : null,
     [`${id}.all`]: state.all ? "1" : null,
+    [`${id}.columns`]: state.columns ? state.columns.join(",") : null,
+    [`${id}.widths`]:
+      Object.entries(state.widths)
+        .map(([name, width]) => `${name}:${width}`)
+        .join(",") || null,
   };
+}
+
+function widths(text: string | undefined): Record<string, number> {
+  const pairs = (text ?? "").split(",").map((one) => one.split(":") as [string, string?]);
+  return Object.fromEntries(
+    pairs.map(([name, width]) => [name, Number(width)] as const).filter(([name, width]) => name && width > 0 && width < 200),
+  );
 }
 
 function conditions(text: string | undefined): Condition[] {

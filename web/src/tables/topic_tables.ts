@@ -12,6 +12,7 @@ import { table } from "./table";
  *
  * @param listed what the server has
  * @param wanted names, the first of which is shown first
+ * @param without columns that are left out unless somebody chooses them
  */
 export function topicTables(
   context: Context,
@@ -19,13 +20,14 @@ export function topicTables(
   listed: readonly TableShown[],
   wanted: readonly string[],
   trace: number | null,
+  without: readonly string[] = [],
 ): Child {
   const tables = wanted.flatMap((name) => listed.filter((one) => one.name === name));
   if (!tables.length) return null;
   const place = h("div");
   const show = (name: string): void => {
     const one = tables.find((other) => other.name === name) ?? tables[0]!;
-    replace(place, table(context, { name: one.name, trace: one.per_trace ? trace : null, height: 400 }));
+    replace(place, table(context, { name: one.name, trace: one.per_trace ? trace : null, height: 400, without }));
   };
   const kept = context.params["more"] ?? "";
   show(kept);

@@ -276,6 +276,18 @@ export function deviceOf(row: Readonly<Record<string, unknown>>): string {
   return typeof number === "number" && number >= 0 ? `${String(kind ?? "")} ${number}`.trim() : String(kind ?? "");
 }
 
+/** How many steps were recorded, on one rank or on all of them together. */
+export const recordedSteps = (ranks: readonly Rank[], trace: number | null): number =>
+  ranks.filter((one) => trace === null || one.trace === trace).reduce((sum, one) => sum + (one.tables["steps"] ?? 0), 0);
+
+/** What figures that are sums over a recording are of; nothing where it has no steps, or one. */
+export function sumsNote(ranks: readonly Rank[], trace: number | null): string | null {
+  const steps = recordedSteps(ranks, trace);
+  if (steps < 2) return null;
+  const several = trace === null && ranks.length > 1;
+  return t(several ? "sums.ranks" : "sums.what", { count: format.count(steps), ranks: format.count(ranks.length) });
+}
+
 /** Whether the run has rows of a recorded table, on any rank or on one. */
 export function has(ranks: readonly Rank[], table: string, trace?: number): boolean {
   return ranks.some((one) => (trace === undefined || one.trace === trace) && (one.tables[table] ?? 0) > 0);

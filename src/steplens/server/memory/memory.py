@@ -9,10 +9,12 @@ import polars as pl
 from fastapi import Query
 from pydantic import BaseModel
 
+from steplens.analysis.memory.memory import user_of
 from steplens.analysis.memory.memory_overview import memory_overview
 from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, Moment, TraceNumber, json_response
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 
 router = create_router("/api/runs/{run}/memory", "memory")
@@ -31,8 +33,10 @@ class Alive(BaseModel):
         allocations: how many allocations were alive.
         bytes: their sum; what was allocated before the recording is not in it.
         by_owner: per operator that owns them, the largest first: name (null outside every call), device_type, device,
-            allocations and bytes.
-        largest: the largest of them; rows of the table ``allocations``.
+            allocations and bytes. The owner is who wanted the memory, as ``analysis.memory.memory_peak`` has it.
+        largest: the largest of them; rows of the table ``allocations`` whose ``name`` is that of the owner.
+        unlisted: what allocators had counted beyond them: from before the recording, or not recorded one by one: device_type,
+            device, component, allocated_bytes (the allocator's total) and rest_bytes, where there is more than what is alive.
     """
 
     time_ns: int
@@ -40,6 +44,7 @@ class Alive(BaseModel):
     bytes: int
     by_owner: list[dict[str, Any]]
     largest: list[dict[str, Any]]
+    unlisted: list[dict[str, Any]]
 
 
 class DeviceMemory(BaseModel):
@@ -93,7 +98,7 @@ def alive(chosen: Chosen, time_ns: Moment, trace: TraceNumber = 0, limit: Annota
     """The allocations that had begun and not ended at a moment."""
     ends = pl.coalesce("release_ns", "active_release_ns")
     is_alive = (pl.col("allocation_ns") <= time_ns) & (ends.is_null() | (ends > time_ns))
-    allocations = chosen.frame(("told", "allocations", trace), partial(tables.table_frame, chosen, "allocations", trace))
+    allocations = chosen.frame(("owned", "allocations", trace), partial(_owned_allocations, chosen, trace))
     alive_allocations = allocations.filter(is_alive)
     keys = ["name", "device_type", "device"]
     owners = (
@@ -111,5 +116,30 @@ def alive(chosen: Chosen, time_ns: Moment, trace: TraceNumber = 0, limit: Annota
                 owners.sort("bytes", *keys, descending=[True, False, False, False]).head(limit).collect()
             ),
             "largest": columns.json_records(largest),
+            "unlisted": columns.json_records(_unlisted_memory(chosen, trace, time_ns, alive_allocations)),
         }
     )
+
+
+def _owned_allocations(chosen: OpenedRun, trace: int) -> pl.DataFrame:
+    """The table ``allocations`` with who wanted the memory, where that is known, instead of who allocated it."""
+    allocations = tables.table_frame(chosen, "allocations", trace)
+    opened = chosen.trace(trace)
+    operators = opened.required("ops").select(pl.col("name").cast(pl.String)).collect()["name"]
+    is_call = pl.col("op").is_between(0, operators.len(), closed="left")
+    calls = allocations.select(pl.when(is_call).then("op")).to_series()
+    owners = operators.gather(user_of(opened, calls))
+    return allocations.with_columns(name=pl.coalesce(owners, pl.col("name").cast(pl.String)))
+
+
+def _unlisted_memory(chosen: OpenedRun, trace: int, time_ns: int, alive_allocations: pl.DataFrame) -> pl.DataFrame:
+    """What every allocator had counted at a moment, less what is alive of it, where something is left."""
+    allocator = ["device_type", "device", "component"]
+    moment = time_ns + chosen.origins[trace]
+    events = chosen.trace(trace).required("memory").filter(pl.col("time_ns") <= moment, pl.col("allocated").is_not_null())
+    totals = events.sort("time_ns", maintain_order=True).group_by(allocator).agg(allocated_bytes=pl.col("allocated").last())
+    listed = alive_allocations.lazy().group_by(allocator).agg(listed=pl.col("bytes").sum())
+    names = pl.col("device_type", "component").cast(pl.String)
+    both = totals.with_columns(names).join(listed.with_columns(names), on=allocator, how="left", nulls_equal=True)
+    more = both.with_columns(rest_bytes=pl.col("allocated_bytes") - pl.col("listed").fill_null(0)).drop("listed")
+    return more.filter(pl.col("rest_bytes") > 0).sort("rest_bytes", *allocator, descending=[True, False, False, False]).collect()

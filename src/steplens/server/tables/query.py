@@ -109,6 +109,7 @@ class TablePage(BaseModel):
         rows: the cells of each row, in the order of ``columns``.
         matching: how many rows satisfy the conditions.
         total: how many rows the table has.
+        empty: names of the columns that have no value in any row, whatever the conditions; only the page at offset 0 says them.
     """
 
     name: str
@@ -117,12 +118,15 @@ class TablePage(BaseModel):
     rows: list[list[Any]]
     matching: int
     total: int
+    empty: list[str]
 
 
 def table_page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]:
     """One page of a table, as ``TablePage`` has it; ``rows`` are told from an origin."""
     told, found = _matching_rows(rows, table, query)
-    total = rows.select(pl.len()).collect().item()
+    # every column is read for it: once per table, not for each page that somebody scrolls to
+    counted = rows.select(pl.len(), *([] if query.offset else [pl.col(column.name).null_count() for column in told]))
+    total, *nulls = counted.collect().row(0)
     matching = found.select(pl.len()).collect().item() if query.where else total
     # polars counts rows in 32 bits and panics over a larger place
     part = columns.names_as_text(found.slice(min(query.offset, matching), query.limit).drop(ORIGIN, strict=False)).collect()
@@ -133,6 +137,7 @@ def table_page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]
         "rows": columns.json_rows(part),
         "matching": matching,
         "total": total,
+        "empty": [column.name for column, count in zip(told, nulls, strict=False) if 0 < total == count],
     }
 
 

@@ -43,6 +43,7 @@ export const communication: Page = {
       linkCards(context),
     ]);
     const trace = numberOf(context.params, "rank");
+    const recorded = has(ranks, "communication") ? await context.api.table("recorded_communication", { trace, limit: 1 }) : null;
     return [
       h("div", { class: "controls" }, rankChoice(context, ranks, true)),
       slowRank(context, found),
@@ -85,7 +86,7 @@ export const communication: Page = {
                 optional: true,
                 columns: ["name", "kind", "group", "bytes", "dtype", "start_ns", "end_ns", "device", "stream", "step"],
               }),
-              { wide: true },
+              { wide: true, note: recorded?.empty.includes("bytes") ? t("communication.no_sizes") : null },
             )
           : null,
       ),

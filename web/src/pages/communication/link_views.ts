@@ -44,6 +44,7 @@ export async function linkCards(context: Context): Promise<Child> {
   const pick = (source: number | null, destination: number | null): void => context.visit({ source, destination, offset: null });
   const title = all.kind === "wait" ? t("links.waits") : t("links");
   const note = all.kind === "wait" ? t("links.waits.what") : t("links.what");
+  const drawn = all.rows.length > 0 && (all.kind !== "wait" || new Set([...all.sources, ...all.destinations]).size > 2);
   return [
     card(
       t("costs"),
@@ -53,11 +54,19 @@ export async function linkCards(context: Context): Promise<Child> {
       ],
       { wide: true, note: t(costs.rows[0]?.measured_by === "arrival" ? "costs.arrival" : "costs.library") },
     ),
-    card(title, all.rows.length ? linkGraph(costs.rows, all.rows, title, pick) : nothing(t("links.none")), {
-      note: [note, " ", t("links.graph.what")],
-    }),
-    card(t("links.matrix"), all.rows.length ? matrix(context, all, pick) : nothing(t("links.none"))),
-    card(t("links.table"), links(context, page, sorted), { wide: true, note }),
+    // of two ranks a picture says no more than its one line, and nothing where no link is known
+    drawn
+      ? [
+          card(title, linkGraph(costs.rows, all.rows, title, pick), { note: [note, " ", t("links.graph.what")] }),
+          card(t("links.matrix"), matrix(context, all, pick)),
+        ]
+      : null,
+    all.rows.length
+      ? card(drawn ? t("links.table") : title, links(context, page, sorted), {
+          wide: true,
+          note: drawn ? note : t("links.waits.row"),
+        })
+      : card(t("links"), nothing(t("links.none"), t("links.none.why")), { wide: true }),
   ];
 }
 
@@ -283,13 +292,19 @@ function links(context: Context, found: RankLinks, sorted: { by: string; descend
       context.visit({ [name]: value === "" ? null : value, offset: null }),
     );
   const [source, destination, transport, time, bytes, bandwidth] = HEADS() as [string, string, string, string, string, string];
+  // a wait has no type, moves nothing and is not measured in bytes
+  const measured = found.kind !== "wait";
   const columns: SortedColumn<RankLink>[] = [
     { name: "source", title: source, cell: (row) => t("rank.n", { number: row.source }) },
     { name: "destination", title: destination, cell: (row) => t("rank.n", { number: row.destination }) },
-    { name: "transport", title: transport, cell: (row) => row.transport || format.NOTHING },
+    ...(measured ? [{ name: "transport", title: transport, cell: (row: RankLink) => row.transport || format.NOTHING }] : []),
     { name: "time_ns", title: time, numeric: true, cell: (row) => format.time(row.time_ns) },
-    { name: "bytes", title: bytes, numeric: true, cell: (row) => format.value(row.bytes, "bytes") },
-    { name: "bytes_per_s", title: bandwidth, numeric: true, cell: (row) => format.value(row.bytes_per_s, "B/s") },
+    ...(measured
+      ? [
+          { name: "bytes", title: bytes, numeric: true, cell: (row: RankLink) => format.value(row.bytes, "bytes") },
+          { name: "bytes_per_s", title: bandwidth, numeric: true, cell: (row: RankLink) => format.value(row.bytes_per_s, "B/s") },
+        ]
+      : []),
   ];
   return [
     h(

@@ -22,7 +22,7 @@ import {
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
-const MOST_NAMES = 50;
+const MOST_NAMES = 25;
 
 export const compare: Page = {
   id: "compare",
@@ -44,12 +44,28 @@ export const compare: Page = {
     const found = await ask(before, after, context.signal);
     return [
       chooser,
+      found.unlike
+        ? h(
+            "p",
+            { class: "callout", role: "note" },
+            t("compare.unlike", {
+              common: format.share(found.common_share ?? 0),
+              before: ranAs(found.before),
+              after: ranAs(found.after),
+            }),
+          )
+        : ranAs(found.before) === ranAs(found.after)
+          ? null
+          : h("p", { class: "note" }, t("compare.other.devices", { before: ranAs(found.before), after: ranAs(found.after) })),
       change(found),
       grid(
         sides(found),
         parts(found),
         names(found, t("compare.operators"), found.operators, "self_ns", found.different),
-        names(found, t("compare.tasks"), found.tasks, "total_ns", found.different_tasks),
+        // on the CPU the tasks are the operators again
+        [found.before, found.after].every((side) => side.devices.every((device) => device === "CPU"))
+          ? null
+          : names(found, t("compare.tasks"), found.tasks, "total_ns", found.different_tasks),
         findings(t("compare.cured"), found.cured, before),
         findings(t("compare.new"), found.new, after),
         findings(t("compare.remaining"), found.remaining, after),
@@ -58,23 +74,23 @@ export const compare: Page = {
   },
 };
 
+/** What a run ran on. */
+const ranAs = (side: Side): string => t("compare.run", { count: side.ranks, device: side.devices.join(", ") });
+
 function change(found: Comparison): Child {
   const [first, second] = [found.before.step_ns, found.after.step_ns];
   const steps = (side: Side): string => formatRoute(side.run, "steps");
+  const of = (side: Side): Child => {
+    const { p25_ns: low, p75_ns: high } = side;
+    const counted = t("median.of", { count: format.count(side.steps) });
+    return low === null || high === null
+      ? counted
+      : [counted, "; ", t("compare.spread", { low: format.time(low), high: format.time(high) })];
+  };
   return figures(
-    figure(
-      t("compare.before"),
-      format.value(first, "ns"),
-      t("median.of", { count: format.count(found.before.steps) }),
-      steps(found.before),
-    ),
-    figure(
-      t("compare.after"),
-      format.value(second, "ns"),
-      t("median.of", { count: format.count(found.after.steps) }),
-      steps(found.after),
-    ),
-    figure(t("compare.change"), relative(first, second)),
+    figure(t("compare.before"), format.value(first, "ns"), of(found.before), steps(found.before)),
+    figure(t("compare.after"), format.value(second, "ns"), of(found.after), steps(found.after)),
+    changed(found, first, second),
     found.promised_ns > 0 ? figure(t("compare.promised"), format.time(found.promised_ns), t("per_step")) : null,
     found.before.peak_bytes === null && found.after.peak_bytes === null
       ? null
@@ -83,6 +99,19 @@ function change(found: Comparison): Child {
           `${format.value(found.before.peak_bytes, "bytes")} → ${format.value(found.after.peak_bytes, "bytes")}`,
         ),
   );
+}
+
+/** The change of the step, never without what it is worth: steps of one run differ too. */
+function changed(found: Comparison, first: number | null, second: number | null): HTMLElement {
+  if (first === null || second === null) return figure(t("compare.change"), format.NOTHING);
+  const difference = second - first;
+  if (difference !== 0 && found.within_spread && !found.unlike)
+    return figure(t("compare.change"), t("compare.within"), `${signed(difference)} (${relative(first, second)})`);
+  const trust = t(found.within_spread === null ? "compare.few" : "compare.beyond");
+  if (found.unlike) return figure(t("compare.change"), signed(difference));
+  return difference === 0
+    ? figure(t("compare.change"), relative(first, second))
+    : figure(t("compare.change"), relative(first, second), [signed(difference), ", ", trust]);
 }
 
 function sides(found: Comparison): Child {
@@ -114,13 +143,19 @@ function parts(found: Comparison): Child {
       format.value(before, "ns"),
       format.value(after, "ns"),
       signed((after ?? 0) - (before ?? 0)),
-      relative(before, after),
+      ...(found.unlike ? [] : [relative(before, after)]),
     ]);
   return card(
     t("compare.parts"),
     smallTable(
       t("compare.parts"),
-      [t("compare.part"), t("compare.before"), t("compare.after"), t("compare.difference"), t("compare.change")],
+      [
+        t("compare.part"),
+        t("compare.before"),
+        t("compare.after"),
+        t("compare.difference"),
+        ...(found.unlike ? [] : [t("compare.change")]),
+      ],
       rows,
       [1, 2, 3, 4],
     ),
@@ -157,25 +192,35 @@ function names(found: Comparison, title: string, list: readonly Row[], time: "se
     `${calls} (${t("compare.after")})`,
   ];
   const more = different - rows.length;
+  const all: Child = [
+    smallTable(title, heads, rows, [1, 2, 3, 4, 5]),
+    more > 0 ? h("p", { class: "note" }, t("rest", { count: format.count(more) })) : null,
+  ];
+  // a hundred rows below a step that did not change, or of two programs, are looked at by who wants to
+  const folded = found.unlike || found.within_spread;
   return card(
     title,
-    [
-      smallTable(title, heads, rows, [1, 2, 3, 4, 5]),
-      more > 0 ? h("p", { class: "note" }, t("rest", { count: format.count(more) })) : null,
-    ],
+    folded
+      ? h(
+          "details",
+          null,
+          h("summary", null, t("compare.names", { count: format.count(different) })),
+          found.unlike ? null : h("p", { class: "note" }, t("compare.names.within")),
+          all,
+        )
+      : all,
     { wide: true, note: time === "self_ns" ? t("compare.operators.what") : t("compare.tasks.what") },
   );
 }
 
 function findings(title: string, list: readonly Finding[], run: number): Child {
+  if (!list.length) return null;
   return card(
     title,
-    list.length
-      ? h(
-          "ul",
-          { class: "findings" },
-          list.map((one) => findingLine(one, formatRoute(run, "advice", { finding: one.id }))),
-        )
-      : h("p", { class: "note" }, t("compare.none")),
+    h(
+      "ul",
+      { class: "findings" },
+      list.map((one) => findingLine(one, formatRoute(run, "advice", { finding: one.id }))),
+    ),
   );
 }

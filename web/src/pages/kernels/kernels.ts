@@ -8,7 +8,7 @@ import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
 import { h } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
-import { card, choice, grid, has, nothing, rankChoice, tabs } from "../../ui/ui";
+import { card, choice, grid, has, nothing, rankChoice, recordedSteps, sumsNote, tabs } from "../../ui/ui";
 import { type Key, named, t } from "../../words/i18n";
 
 const VIEWS = {
@@ -22,6 +22,8 @@ const VIEWS = {
 const OF_CORES = ["core_types", "core_operators", "ai_cpu_types"];
 const MORE = ["stored_gpu_activity_data", "device_timeline", "device_kinds", "idle", "task_launches", "storms"];
 type View = keyof typeof VIEWS;
+/** the kind of tasks during which a device does nothing */
+const WAITING = "other";
 
 export const kernels: Page = {
   id: "kernels",
@@ -41,10 +43,16 @@ export const kernels: Page = {
     const only: Condition[] = core === undefined ? [] : [{ column: "core", one_of: [core] }];
     const rows = await context.api.rows(view.table, { trace, where: only, sort: [{ column: "total_ns", descending: true }] });
     const totals = new Map<string, number>();
-    for (const row of rows) {
+    // what only waits, and the parts of collectives beside them, would count again what it lies in
+    const types = by === "core" ? await context.api.rows("kernels_by_type", { trace }) : [];
+    const waiting = new Set(types.filter((row) => row["kind"] === WAITING).map((row) => String(row["type"])));
+    const busy = rows.filter((row) => row["kind"] !== WAITING && !waiting.has(String(row["type"])));
+    for (const row of busy) {
       const name = String(row[view.column] ?? "–");
       totals.set(name, (totals.get(name) ?? 0) + Number(row["total_ns"] ?? 0));
     }
+    const steps = recordedSteps(ranks, trace);
+    const sums = sumsNote(ranks, trace);
     const slices = [...totals].map(([name, value]) => ({ name, value }));
     const cpu = ranks.every((one) => one.device_kind === "CPU");
     const recorded = has(ranks, "api");
@@ -80,8 +88,8 @@ export const kernels: Page = {
       grid(
         card(
           t("kernels.share"),
-          shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name))),
-          { wide: true, note: t("kernels.drill") },
+          shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name)), steps > 1 ? steps : 0),
+          { wide: true, note: [sums, " ", busy.length < rows.length ? t("kernels.waits") : null, " ", t("kernels.drill")] },
         ),
         instancesCard(context, listed, {
           source: "recorded_kernels",
@@ -103,7 +111,7 @@ export const kernels: Page = {
               count: (row: Row) => drill(String(row[view.column])),
             },
           }),
-          { wide: true },
+          { wide: true, note: sums },
         ),
         topicTables(
           context,

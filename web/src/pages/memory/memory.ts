@@ -11,7 +11,7 @@ import type { Context, Page } from "../../ui/page";
 import { card, choice, deviceOf, grid, has, nothing, rankChoice, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
-import { type MemoryMarks, deviceFigures, markLines, memoryMarks } from "./memory_marks";
+import { type MemoryMarks, deviceAt, deviceFigures, markLines, memoryMarks } from "./memory_marks";
 import { planCard } from "./memory_plan";
 
 const POINTS = 1200;
@@ -31,7 +31,7 @@ const MORE = [
   "memory_churn_by_line",
   "fragmentation",
 ];
-const MOST_OWNERS = 30;
+const MOST_OWNERS = 12;
 
 export const memory: Page = {
   id: "memory",
@@ -47,20 +47,36 @@ export const memory: Page = {
       ];
     }
     const [timeline, found] = await Promise.all([context.api.get("timeline", { trace }), context.api.get("memory", { trace })]);
+    // what says the same in every row is no column
+    const of = [...places(timeline.series).keys()];
+    const components = new Set(of.map((one) => one.split(" ").at(-1)));
+    const alone = [...(components.size < 2 ? ["component"] : []), ...(found.devices.length < 2 ? ["device_type", "device"] : [])];
+    const cpu = found.devices.length > 0 && found.devices.every((one) => one.device_type === "CPU");
     return [
       h("div", { class: "controls" }, rankChoice(context, ranks, false)),
       deviceFigures(context, trace, found),
       grid(
         await curveCard(context, trace, timeline, found),
         plan,
-        card(named("table", "memory"), table(context, { name: "memory", trace, height: 240 }), { wide: true }),
-        topicTables(context, t("memory.more"), listed, MORE, trace),
+        // the allocator of the CPU reserves nothing
+        card(
+          named("table", "memory"),
+          table(context, {
+            name: "memory",
+            trace,
+            height: 240,
+            without: [...alone, ...(cpu ? ["peak_reserved", "device"] : [])],
+          }),
+          { wide: true },
+        ),
+        topicTables(context, t("memory.more"), listed, MORE, trace, alone),
         card(
           named("table", "allocations"),
           table(context, {
             name: "allocations",
             trace,
             height: 480,
+            without: alone,
             columns: [
               "name",
               "bytes",
@@ -73,7 +89,7 @@ export const memory: Page = {
             ],
             sort: [{ column: "bytes", descending: true }],
           }),
-          { wide: true },
+          { wide: true, note: t("memory.allocations.what") },
         ),
       ),
     ];
@@ -95,10 +111,15 @@ async function curveCard(context: Context, trace: number, timeline: Timeline, fo
   const place = all.has(context.params["place"] ?? "") ? context.params["place"]! : [...all.keys()][0];
   if (place === undefined) return card(t("memory.curve"), nothing(t("memory.no_curve")), { wide: true });
   const span = { trace, start_ns: timeline.start_ns, end_ns: timeline.end_ns + 1, points: POINTS };
-  const series = all.get(place)!;
-  const curves = await Promise.all(
-    series.map((one) => context.api.get("timeline/series/{series}", { series: one.series, ...span })),
+  const every = all.get(place)!;
+  const asked = await Promise.all(
+    every.map((one) => context.api.get("timeline/series/{series}", { series: one.series, ...span })),
   );
+  // an allocator that reserves nothing, as that of the CPU, has no curve of it
+  const drawn = every.map((one, at) => ({ one, curve: asked[at]! })).filter(({ curve }) => curve.max.some((value) => value));
+  const series = drawn.map(({ one }) => one);
+  const curves = drawn.map(({ curve }) => curve);
+  if (!series.length) return card(t("memory.curve"), nothing(t("memory.no_curve")), { wide: true });
   const alive = h("div", { "aria-live": "polite" });
   const show = async (at: number): Promise<void> => {
     context.note({ at: Math.round(at) });
@@ -108,7 +129,11 @@ async function curveCard(context: Context, trace: number, timeline: Timeline, fo
       if (!context.signal.aborted) replace(alive, problemBox(error));
     }
   };
-  const peak = highest(curves[series.findIndex((one) => one.label.startsWith("memory allocated"))] ?? curves[0]!);
+  const allocated = curves[series.findIndex((one) => one.label.startsWith("memory allocated"))] ?? curves[0]!;
+  const device = deviceAt(found, place);
+  // a bucket of the curve tells the peak and not exactly when it was
+  const exact = device?.peak_bytes != null && allocated.max.includes(device.peak_bytes);
+  const peak = exact ? device.peak_ns : highest(allocated);
   const at = numberOf(context.params, "at") ?? peak;
   if (at !== null) void show(at);
   const content: Child = [
@@ -128,13 +153,16 @@ async function curveCard(context: Context, trace: number, timeline: Timeline, fo
     ),
     curveChart(context, series, curves, timeline, show, memoryMarks(found, place, at)),
     h("p", { class: "note", role: "status" }, t("memory.marks.what")),
+    /^CPU .*PTA$/.test(place) ? h("p", { class: "note" }, t("memory.cpu.before")) : null,
     alive,
   ];
-  return card(
-    `${t("memory.curve")}: ${all.size > 1 ? place.replace(/ -1(?= |$)/, "") : place.replace(/ -1\b.*$/, "")}`,
-    content,
-    { wide: true, note: t("memory.click") },
-  );
+  // the component tells allocators of one device apart, and nothing where there is one
+  const components = new Set([...all.keys()].map((one) => one.split(" ").at(-1)));
+  const title = place.replace(/ -1(?= |$)/, "");
+  return card(`${t("memory.curve")}: ${components.size > 1 ? title : title.replace(/ [^ ]*$/, "")}`, content, {
+    wide: true,
+    note: t("memory.click"),
+  });
 }
 
 function highest(curve: Curve): number | null {
@@ -178,7 +206,7 @@ function curveChart(
         ],
         xAxis: valueAxis(colours, format.time, {
           min: firstOf(curves) ?? timeline.start_ns,
-          max: timeline.end_ns,
+          max: lastOf(curves) ?? timeline.end_ns,
           splitLine: { show: false },
           axisLabel: { color: colours.faint, formatter: atMark(timeline), hideOverlap: true, showMaxLabel: false },
         }),
@@ -215,6 +243,12 @@ function curveChart(
 function firstOf(curves: readonly Curve[]): number | null {
   const known = curves.flatMap((curve) => curve.time_ns.filter((_, place) => curve.last[place] != null).slice(0, 1));
   return known.length ? Math.min(...known) : null;
+}
+
+/** When the last value was recorded: devices may be recorded for a part of the window. */
+function lastOf(curves: readonly Curve[]): number | null {
+  const ends = curves.flatMap((curve) => curve.time_ns.filter((_, place) => curve.last[place] != null).slice(-1));
+  return ends.length ? Math.max(...ends) : null;
 }
 
 /** What stands below a mark of the axis of time: no mark needs more digits than a hundredth of the whole. */
@@ -263,6 +297,17 @@ function aliveTables(context: Context, found: Alive): Child {
         count: format.count(found.allocations),
         bytes: format.bytes(found.bytes),
       }),
+    ),
+    found.unlisted.map((row) =>
+      h(
+        "p",
+        null,
+        t("memory.rest", {
+          bytes: format.value(row["rest_bytes"], "bytes"),
+          total: format.value(row["allocated_bytes"], "bytes"),
+          place: [deviceOf(row), found.unlisted.length > 1 ? row["component"] : null].filter(Boolean).join(" "),
+        }),
+      ),
     ),
     owners.length
       ? h(

@@ -52,11 +52,15 @@ export function deviceFigures(context: Context, trace: number, found: MemoryOver
 
 /** What to mark on the curve of a place such as "CUDA 0": of the step at a moment, or of the one with the peak. */
 export function memoryMarks(found: MemoryOverview, place: string, at: number | null): MemoryMarks {
-  const device = found.devices.find((one) => isDevice(one, place)) ?? null;
+  const device = deviceAt(found, place);
   const inside = at === null ? undefined : found.steps.find((one) => one.start_ns <= at && at < one.end_ns);
   const step = inside ?? found.steps.find((one) => one.step === device?.peak_step) ?? null;
   return { capacity_bytes: device?.capacity_bytes ?? null, static_bytes: device?.static_bytes ?? null, step };
 }
+
+/** The device of a place such as "NPU 0 PTA". */
+export const deviceAt = (found: MemoryOverview, place: string): DeviceMemory | null =>
+  found.devices.find((one) => isDevice(one, place)) ?? null;
 
 function isDevice(one: DeviceMemory, place: string): boolean {
   const words = place.split(" ");

@@ -168,10 +168,19 @@ function treemap(context: Context, nodes: readonly FlopNode[]): HTMLElement {
               formatter: (one: { name: string; value: number }) =>
                 `${format.shorten(one.name, 40)}\n${format.value(one.value, "FLOP")}`,
               color: "#ffffff",
+              lineHeight: 17,
               textShadowColor: "#10141c",
               textShadowBlur: 3,
             },
-            upperLabel: { show: true, height: 20, color: "#ffffff", textShadowColor: "#10141c", textShadowBlur: 3 },
+            upperLabel: {
+              show: true,
+              height: 20,
+              formatter: (one: { name: string; value: number }) =>
+                `${format.shorten(one.name, 40)}  ${format.value(one.value, "FLOP")}`,
+              color: "#ffffff",
+              textShadowColor: "#10141c",
+              textShadowBlur: 3,
+            },
             itemStyle: { borderColor: colours.surface, borderWidth: 1, gapWidth: 1 },
             levels: [
               { itemStyle: { gapWidth: 3 }, upperLabel: { show: false } },

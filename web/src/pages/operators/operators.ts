@@ -8,7 +8,7 @@ import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
 import { h } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
-import { card, choice, has, nothing, rankChoice, tabs } from "../../ui/ui";
+import { card, choice, has, nothing, rankChoice, recordedSteps, sumsNote, tabs } from "../../ui/ui";
 import * as format from "../../words/format";
 import { type Key, named, t } from "../../words/i18n";
 import { flopsPlace } from "./flops_card";
@@ -45,6 +45,14 @@ const HOST_AND_GPU = [
 const STORED = [...HOST_AND_GPU, "core_types", "core_operators", "ai_cpu_types", "dynamic_shapes", "dynamic_shapes_by_kernel"];
 type View = keyof typeof VIEWS;
 
+/** what groups need that is recorded only when somebody asks for it: by the column that has no value without it */
+const MISSING: Readonly<Partial<Record<View, { column: string; words: Key }>>> = {
+  shape: { column: "input_shapes", words: "operators.no_shapes" },
+  stack: { column: "stack", words: "operators.no_stacks" },
+  line: { column: "line", words: "operators.no_stacks" },
+  module: { column: "name", words: "operators.no_modules" },
+};
+
 const METRICS = ["self_ns", "total_ns", "device_self_ns", "device_total_ns"] as const;
 const STEP_PREFIX = "ProfilerStep";
 
@@ -65,9 +73,18 @@ export const operators: Page = {
     const by = (Object.keys(VIEWS).find((one) => one === context.params["by"]) ?? "name") as View;
     const view = VIEWS[by];
     const trace = numberOf(context.params, "rank");
-    const metric = METRICS.find((one) => one === context.params["metric"]) ?? "self_ns";
+    // where there is a device, its time is what a step takes
+    const cpu = ranks.every((one) => one.device_kind === "CPU");
+    const usual = cpu ? "self_ns" : "device_self_ns";
+    const metric = METRICS.find((one) => one === context.params["metric"]) ?? usual;
     const of = context.params["of"];
-    const found = await context.api.table(view.table, { trace, sort: [{ column: metric, descending: true }], limit: 1000 });
+    const [found, annotations] = await Promise.all([
+      context.api.table(view.table, { trace, sort: [{ column: metric, descending: true }], limit: 1000 }),
+      context.api.get("operators/annotations", { trace }),
+    ]);
+    const missing = MISSING[by];
+    const untold = missing !== undefined && (!found.total || found.empty.includes(missing.column));
+    const marked = new Set(annotations);
     const at = (name: string): number => found.columns.findIndex((one) => one.name === name);
     const slices = found.rows
       .map((row) => ({
@@ -78,7 +95,11 @@ export const operators: Page = {
         value: Number(row[at(metric)] ?? 0),
         plain: String(row[at(view.column)] ?? ""),
       }))
-      .filter((one) => !one.plain.startsWith(STEP_PREFIX));
+      .filter(
+        (one) => !one.plain.startsWith(STEP_PREFIX) && (view.column !== "name" || by === "module" || !marked.has(one.plain)),
+      );
+    const steps = recordedSteps(ranks, trace);
+    const sums = sumsNote(ranks, trace);
     const plain = new Map(slices.map((one) => [one.name, one.plain]));
     return [
       tabs(
@@ -101,21 +122,30 @@ export const operators: Page = {
           (value) => context.visit({ metric: value }),
         ),
       ),
-      card(
-        t("operators.share"),
-        slices.length
-          ? shareChart(
-              context,
-              t("operators.share"),
-              slices,
-              view.column === "name" ? (name) => drill(context, plain.get(name) ?? name) : undefined,
-            )
-          : nothing(by === "module" ? t("operators.no_modules") : t("operators.none")),
-        {
-          wide: true,
-          note: found.matching > found.rows.length ? t("operators.largest", { count: format.count(found.rows.length) }) : null,
-        },
-      ),
+      untold
+        ? nothing(t(missing.words))
+        : card(
+            t("operators.share"),
+            slices.some((one) => one.value > 0)
+              ? shareChart(
+                  context,
+                  t("operators.share"),
+                  slices,
+                  view.column === "name" ? (name) => drill(context, plain.get(name) ?? name) : undefined,
+                  steps > 1 ? steps : 0,
+                )
+              : nothing(t("operators.none")),
+            {
+              wide: true,
+              note: [
+                sums,
+                " ",
+                marked.size && view.column === "name" && by !== "module" ? t("operators.annotations") : null,
+                " ",
+                found.matching > found.rows.length ? t("operators.largest", { count: format.count(found.rows.length) }) : null,
+              ],
+            },
+          ),
       instancesCard(context, listed, {
         source: "recorded_ops",
         trace,
@@ -123,24 +153,31 @@ export const operators: Page = {
         title: t("instances.title", { name: of ?? "" }),
         away: context.to("operators", { ...context.params, of: null }),
       }),
-      card(
-        t("operators.table"),
-        table(context, {
-          name: view.table,
-          trace,
-          sort: [{ column: metric, descending: true }],
-          height: 560,
-          links: {
-            name: (row: Row) => context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: String(row["name"]) }),
-            ...(by === "name"
-              ? { calls: (row: Row) => context.to("operators", { ...kept(context), of: String(row["name"]) }) }
-              : {}),
-          },
-        }),
-        { wide: true, note: by === "name" ? t("operators.links") : "name" === view.column ? t("operators.link") : null },
-      ),
+      untold
+        ? null
+        : card(
+            t("operators.table"),
+            table(context, {
+              name: view.table,
+              trace,
+              sort: [{ column: metric, descending: true }],
+              height: 560,
+              links: {
+                name: (row: Row) =>
+                  context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: String(row["name"]) }),
+                ...(by === "name"
+                  ? { calls: (row: Row) => context.to("operators", { ...kept(context), of: String(row["name"]) }) }
+                  : {}),
+              },
+            }),
+            {
+              wide: true,
+              note: [sums, " ", by === "name" ? t("operators.links") : "name" === view.column ? t("operators.link") : null],
+            },
+          ),
       flopsPlace(context, trace ?? 0),
-      topicTables(context, t("operators.more"), listed, [...MORE, ...HOST_AND_GPU], trace),
+      // the device's time against the host's is no share, and Limited by says what it means
+      topicTables(context, t("operators.more"), listed, [...MORE, ...HOST_AND_GPU], trace, ["device_percent"]),
     ];
   },
 };

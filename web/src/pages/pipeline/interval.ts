@@ -75,7 +75,8 @@ function charts(context: Context, every: readonly BatchCurves[]): Map<string, HT
   ];
   return new Map(
     wanted
-      .filter(([, , curves]) => curves.length)
+      // a loop that loads its batches itself waits for nobody: a curve at 0 ns says nothing
+      .filter(([, , curves]) => curves.some((one) => one.unit !== "ns" || one.max.some((value) => value)))
       .map(([id, title, curves]) => {
         const means = curves.map((one) => `${one.name}: ${t("mean")} ${format.value(one.mean, one.unit)}`).join(" · ");
         const made = card(title, [bucketChart(context, title, t("pipeline.batch"), curves), h("p", { class: "note" }, means)]);

@@ -2,6 +2,7 @@
 
 import type { Rank, Spread, Steps } from "../../api/types";
 import { numberOf } from "../../browser/route";
+import { idleChart } from "../../charts/idle_chart";
 import { histogram, stepBars, stepCurves } from "../../charts/step_charts";
 import { stepTraceCards } from "../../charts/step_trace_card";
 import { table } from "../../tables/table";
@@ -24,13 +25,30 @@ import { whichSteps } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
+const COLUMNS = [
+  "step",
+  "step_time_ns",
+  ...HOST_PARTS.map((name) => `${name}_ns`),
+  ...DEVICE_PARTS.map((name) => `${name}_ns`),
+  "complete",
+];
+/** with fewer steps curves over them say nothing that their bars do not */
+const LEAST_OF_CURVES = 6;
+
 export const steps: Page = {
   id: "steps",
   title: "page.steps",
   async show(context) {
     const ranks = await context.api.get("ranks");
     const trace = numberOf(context.params, "rank") ?? 0;
-    const [found, phases] = await Promise.all([context.api.get("steps", { trace }), context.api.rows("step_trace", { trace })]);
+    const [found, phases, idle] = await Promise.all([
+      context.api.get("steps", { trace }),
+      context.api.rows("step_trace", { trace }),
+      context.api.rows("idle", { trace }),
+    ]);
+    const counted = new Set(found.steps.flatMap((one) => (one["chosen"] && one.step !== null ? [one.step] : [])));
+    // how so few lengths spread and change is what their bars say
+    const few = found.steps.length < LEAST_OF_CURVES;
     const chooser = h(
       "div",
       { class: "controls" },
@@ -41,7 +59,6 @@ export const steps: Page = {
     return [
       chooser,
       spreadFigures(found.spread),
-      await stepTraceCards(context, trace, numberOf(context.params, "step"), phases),
       grid(
         chosenCard(
           context,
@@ -49,25 +66,28 @@ export const steps: Page = {
           trace,
           ranks.find((one) => one.trace === trace),
         ),
-        card(
-          t("steps.distribution"),
-          found.spread.counts.length ? histogram(context, found.spread, 220) : nothing(t("steps.few")),
-        ),
-        card(t("steps.chart"), stepBars(context, found.steps, 260), { wide: true }),
-        card(t("steps.curves"), stepCurves(context, found.steps, [...HOST_PARTS, ...DEVICE_PARTS], 280, t("steps.curves")), {
-          wide: true,
-        }),
+        card(t("steps.chart"), stepBars(context, found.steps, 230)),
+      ),
+      await stepTraceCards(context, trace, numberOf(context.params, "step"), phases, few),
+      grid(
+        idle.length ? card(named("table", "idle"), idleChart(context, idle, counted, 240), { wide: true }) : null,
+        few || !found.spread.counts.length ? null : card(t("steps.distribution"), histogram(context, found.spread, 220)),
         outliersCard(context, found.spread),
+        few
+          ? null
+          : card(t("steps.curves"), stepCurves(context, found.steps, [...HOST_PARTS, ...DEVICE_PARTS], 280, t("steps.curves")), {
+              wide: true,
+            }),
         card(
           t("steps.table"),
           table(context, {
             name: "steps",
             trace,
+            columns: COLUMNS,
             links: { step: (row) => context.to("steps", { ...context.params, step: row["step"] as number }) },
           }),
           { wide: true },
         ),
-        card(named("table", "idle"), table(context, { name: "idle", trace, height: 300, optional: true })),
         card(
           named("table", "step_collectives"),
           table(context, { name: "step_collectives", trace, height: 300, optional: true }),
@@ -117,7 +137,7 @@ function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | 
 }
 
 function outliersCard(context: Context, spread: Spread): Child {
-  if (!spread.outliers.length) return card(t("steps.outliers"), nothing(t("steps.outliers.none")));
+  if (!spread.outliers.length) return null;
   return card(
     t("steps.outliers"),
     smallTable(

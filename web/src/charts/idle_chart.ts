@@ -1,0 +1,118 @@
+/** Why the device was idle: a stacked bar of causes per step, with a legend that says how much each takes and what it means. */
+
+import type { Row } from "../api/types";
+import { palette } from "../browser/theme";
+import { h } from "../ui/dom";
+import type { Context } from "../ui/page";
+import * as format from "../words/format";
+import { named, t } from "../words/i18n";
+import { chart, nameAxis, tip, valueAxis } from "./chart";
+
+/** As `analysis.device.idle` looks for them; each has its colour whichever of them occur. */
+const CAUSES = [
+  "garbage collection",
+  "data",
+  "synchronization",
+  "allocation",
+  "calls",
+  "python",
+  "launch",
+  "dependency",
+  "unknown",
+] as const;
+type Cause = (typeof CAUSES)[number];
+
+interface Hovered {
+  dataIndex: number;
+}
+
+const colourOf = (cause: Cause, series: readonly string[]): string => series[CAUSES.indexOf(cause)]!;
+const nameOf = (cause: Cause): string => named("value", `idle.${cause}`, cause);
+
+/** The chart of all steps and its legend of the `counted` ones; `rows` are those of the table `idle` of one rank. */
+export function idleChart(context: Context, rows: readonly Row[], counted: ReadonlySet<number>, height: number): HTMLElement {
+  const steps = [...new Set(rows.map((row) => Number(row["step"])))];
+  const lengths = new Map<Cause, Map<number, number>>();
+  for (const row of rows) {
+    const cause = CAUSES.find((one) => one === row["cause"]) ?? "unknown";
+    const of = lengths.get(cause) ?? new Map<number, number>();
+    of.set(Number(row["step"]), (of.get(Number(row["step"])) ?? 0) + Number(row["idle_ns"]));
+    lengths.set(cause, of);
+  }
+  const used = CAUSES.filter((cause) => lengths.has(cause));
+  const at = (cause: Cause, step: number): number => lengths.get(cause)?.get(step) ?? 0;
+  // figures of a step leave warm-up out, here as elsewhere
+  const of_figures = counted.size ? [...counted] : steps;
+  const sum = (cause: Cause): number => of_figures.reduce((whole, step) => whole + at(cause, step), 0);
+  const whole = Math.max(
+    used.reduce((all, cause) => all + sum(cause), 0),
+    1,
+  );
+  const long = steps.length > 60;
+  const picture = chart(
+    {
+      label: named("table", "idle"),
+      height,
+      say: format.time,
+      option: (colours) => ({
+        grid: { left: 64, right: 12, top: 10, bottom: long ? 50 : 24 },
+        dataZoom: long ? [{ type: "inside" }, { type: "slider", height: 16, bottom: 4 }] : [],
+        xAxis: nameAxis(colours, steps),
+        yAxis: valueAxis(colours, format.time),
+        tooltip: {
+          trigger: "axis",
+          axisPointer: { type: "shadow" },
+          formatter: (hovered: Hovered[]) => {
+            const step = steps[hovered[0]?.dataIndex ?? 0]!;
+            const all = used.reduce((idle, cause) => idle + at(cause, step), 0);
+            return tip(
+              `${t("step")} ${step}: ${t("idle.idle", { time: format.time(all) })}`,
+              used
+                .filter((cause) => at(cause, step) > 0)
+                .map((cause) => ({
+                  colour: colourOf(cause, colours.series),
+                  name: nameOf(cause),
+                  value: format.time(at(cause, step)),
+                })),
+            );
+          },
+        },
+        series: used.map((cause) => ({
+          type: "bar",
+          stack: "idle",
+          name: nameOf(cause),
+          color: colourOf(cause, colours.series),
+          barMaxWidth: 40,
+          data: steps.map((step) => at(cause, step)),
+        })),
+      }),
+    },
+    context.signal,
+  );
+  const legend = h(
+    "dl",
+    { class: "idle-legend" },
+    [...used]
+      .sort((one, other) => sum(other) - sum(one))
+      .map((cause) => [
+        h(
+          "dt",
+          null,
+          h("span", {
+            class: "swatch",
+            style: { background: `var(--series-${CAUSES.indexOf(cause)}, ${colourOf(cause, palette().series)})` },
+          }),
+          nameOf(cause),
+          " ",
+          h("b", null, `${format.time(sum(cause) / of_figures.length)} (${format.share(sum(cause) / whole)})`),
+        ),
+        h("dd", { class: "note" }, named("value", `idle.${cause}.what`)),
+      ]),
+  );
+  return h(
+    "div",
+    { class: "two" },
+    picture,
+    h("div", null, h("p", { class: "note" }, t("idle.legend", { count: of_figures.length })), legend),
+  );
+}
