@@ -721,6 +721,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/timeline/flame": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["flame_of_selection"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/timeline/flows": {
         parameters: {
             query?: never;
@@ -745,6 +761,38 @@ export interface paths {
             cookie?: never;
         };
         get: operations["occurrences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/timeline/opening": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["first_view"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/timeline/phases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["phases_of_lanes"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1031,6 +1079,7 @@ export interface components {
             time_ns: number;
         };
         EventShown: {
+            callers: components["schemas"]["Brief"][];
             columns: {
                 [key: string]: unknown;
             };
@@ -1083,6 +1132,27 @@ export interface components {
             patch: string;
             remedy: string;
             title: string;
+        };
+        FirstView: {
+            end_ns: number;
+            start_ns: number;
+            step: number;
+            trace: number;
+        };
+        Flame: {
+            /** @enum {string} */
+            by: "name" | "module" | "stack";
+            left_out: number;
+            nodes: components["schemas"]["FlameNode"][];
+            offered: string[];
+            total_ns: number;
+        };
+        FlameNode: {
+            count: number;
+            name: string;
+            parent: number;
+            self_ns: number;
+            total_ns: number;
         };
         Flops: {
             cube: components["schemas"]["Units"] | null;
@@ -1241,6 +1311,7 @@ export interface components {
             max_ns: number;
             min_ns: number;
             name: string;
+            self_ns: number;
             source: string;
             total_ns: number;
         };
@@ -1343,6 +1414,16 @@ export interface components {
             part: string;
             share: number | null;
             steps: number;
+        };
+        PhaseRuns: {
+            phase: string[];
+            start_ns: number[];
+        };
+        Phases: {
+            host: components["schemas"]["PhaseRuns"];
+            lanes: {
+                [key: string]: components["schemas"]["PhaseRuns"];
+            };
         };
         Pipeline: {
             bottlenecks: number[];
@@ -1872,6 +1953,9 @@ export type FigureRow = components['schemas']['FigureRow'];
 export type FileWanted = components['schemas']['FileWanted'];
 export type FindingShown = components['schemas']['FindingShown'];
 export type FindingText = components['schemas']['FindingText'];
+export type FirstView = components['schemas']['FirstView'];
+export type Flame = components['schemas']['Flame'];
+export type FlameNode = components['schemas']['FlameNode'];
 export type Flops = components['schemas']['Flops'];
 export type Found = components['schemas']['Found'];
 export type HealthFinding = components['schemas']['HealthFinding'];
@@ -1897,6 +1981,8 @@ export type OperationShown = components['schemas']['OperationShown'];
 export type Order = components['schemas']['Order'];
 export type Overview = components['schemas']['Overview'];
 export type PartShown = components['schemas']['PartShown'];
+export type PhaseRuns = components['schemas']['PhaseRuns'];
+export type Phases = components['schemas']['Phases'];
 export type Pipeline = components['schemas']['Pipeline'];
 export type Place = components['schemas']['Place'];
 export type PlannedGraph = components['schemas']['PlannedGraph'];
@@ -3057,10 +3143,39 @@ export interface operations {
             };
         };
     };
+    flame_of_selection: {
+        parameters: {
+            query: {
+                by?: "name" | "module" | "stack";
+                end_ns: number;
+                lanes?: string | null;
+                limit?: number;
+                start_ns: number;
+                trace?: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flame"];
+                };
+            };
+        };
+    };
     arrows: {
         parameters: {
             query: {
                 end_ns: number;
+                event?: number | null;
                 limit?: number;
                 start_ns: number;
                 trace?: number;
@@ -3108,6 +3223,52 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Occurrences"];
+                };
+            };
+        };
+    };
+    first_view: {
+        parameters: {
+            query?: {
+                trace?: number | null;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FirstView"] | null;
+                };
+            };
+        };
+    };
+    phases_of_lanes: {
+        parameters: {
+            query?: {
+                trace?: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Phases"];
                 };
             };
         };
