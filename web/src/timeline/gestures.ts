@@ -117,6 +117,8 @@ export function isTyped({ target }: Event): boolean {
 
 function key(target: Moved, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyped(event)) return;
+  // what lies over the page has its own keys
+  if (document.querySelector("dialog[open]")) return;
   // a list is gone through with arrows
   if (event.target instanceof HTMLSelectElement && event.key.startsWith("Arrow")) return;
   const { window, bounds } = target;

@@ -73,7 +73,13 @@ function label(band: Band, actions: LabelActions): Child {
   const key = laneKey(band.trace, lane);
   return h(
     "div",
-    { class: "lane-label", style, title: about },
+    {
+      class: "lane-label",
+      style,
+      title: about,
+      "data-lane": `${band.trace}.${lane.lane}`,
+      "data-rows": band.depths,
+    },
     lane.depths === 1
       ? h("span", { class: "lane-text" }, text)
       : h(

@@ -1,7 +1,9 @@
 /** What the user puts on the timeline and the address keeps: notes at moments, and an event that others are measured from. */
 
 import type { Brief } from "../../api/types";
-import type { Measured, Note, Placed } from "../../timeline/picture";
+import { heldLanes } from "../../timeline/controls";
+import type { Track } from "../../timeline/layout";
+import type { Area, Measured, Note, Placed } from "../../timeline/picture";
 import type { TimelineView } from "../../timeline/view";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -23,6 +25,19 @@ export function notesOf(text: string | undefined): Note[] {
   } catch {
     return [];
   }
+}
+
+/** What is selected, as the address keeps it: `start-end`, and rank and track of each lane. */
+export const areaText = ({ range, lanes }: Area): string =>
+  `${range.start}-${range.end}:${lanes.map((one) => `${one.trace}.${one.lane}`).join(",")}`;
+
+/** What an address has selected; null where that is nothing of these tracks. */
+export function areaOf(text: string | undefined, tracks: readonly Track[]): Area | null {
+  const found = /^(-?\d{1,16})-(-?\d{1,16}):([\d.,]+)$/.exec(text ?? "");
+  if (!found) return null;
+  const range = { start: Number(found[1]), end: Number(found[2]) };
+  const lanes = heldLanes(found[3]).filter(({ trace, lane }) => tracks.find((one) => one.trace === trace)?.lanes[lane]);
+  return lanes.length && range.end >= range.start ? { range, lanes } : null;
 }
 
 export class Notes {

@@ -20,7 +20,7 @@ import { named, t } from "../../words/i18n";
 import { drawDraft, lookedAt } from "./draft";
 import { helpDialog } from "./help";
 import { Hover } from "./hover";
-import { Measuring, Notes, measuredBox } from "./marks";
+import { Measuring, Notes, areaOf, areaText, measuredBox } from "./marks";
 import { Panel } from "./panel";
 
 /** a draft may be painted for so long before all events are asked for */
@@ -159,10 +159,12 @@ class TimelinePage {
           context.note({ event: one ? `${one.trace}.${one.event}` : null });
           this.shown = null;
           this.measuring?.to(null);
+          if (one) context.note({ area: null });
           if (one) void this.panel.event(one.trace, one.event);
           else this.panel.hint();
         },
         selected: (range, lanes) => {
+          context.note({ area: range && lanes.length ? areaText({ range, lanes }) : null });
           if (range && lanes.length) void this.panel.selection(range, lanes);
         },
         held: (lanes) => context.note({ pin: lanes.map((one) => `${one.trace}.${one.lane}`).join(",") || null }),
@@ -247,7 +249,12 @@ class TimelinePage {
       chosen && this.traces.includes(Number(chosen[1])) ? { trace: Number(chosen[1]), event: Number(chosen[2]) } : null;
     const mark = /^(\d{1,9})\.(\d{1,10})$/.exec(params["mark"] ?? "");
     if (mark) void this.remark(Number(mark[1]), Number(mark[2]), kept);
+    const area = kept ? null : areaOf(params["area"], this.tracks);
     if (kept) this.view.choose(kept);
+    if (area) {
+      this.view.setArea(area);
+      this.view.selected();
+    }
     if (params["find"]) void this.find(params["find"], false, kept);
   }
 
@@ -354,7 +361,6 @@ class TimelinePage {
 
   /** The keys besides those that move. */
   private key(key: string): boolean {
-    if (this.help.open) return false;
     switch (key) {
       case "?":
         this.help.showModal();
