@@ -209,7 +209,9 @@ return [...document.querySelectorAll('.lane-label[data-lane]')].map(one => {
 #: colours of points of the canvas of the timeline, [x, y] in pixels of the page
 POINTS = """
 const canvas = document.querySelector('.timeline-canvas');
-const pen = canvas.getContext('2d');
+const copy = Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height});
+const pen = copy.getContext('2d', {willReadFrequently: true});
+pen.drawImage(canvas, 0, 0);
 const scale = canvas.width / canvas.getBoundingClientRect().width;
 return arguments[0].map(([x, y]) => [...pen.getImageData(Math.round(x * scale), Math.round(y * scale), 1, 1).data].join())"""
 PANEL_ROWS = """

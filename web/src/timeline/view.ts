@@ -375,8 +375,8 @@ export class TimelineView implements Moved {
     this.area = null;
     // several events in one box: closer, so that they come apart
     if (found && found.count > 1) this.move(zoomed(this.window, this.bounds, 0.25, this.timeAt(event.offsetX)));
+    this.listener.selected(null, []);
     this.choose(found ? { trace: found.trace, event: found.event } : null);
-    if (!found) this.listener.selected(null, []);
   }
 
   /** Two clicks: the event fills the window. */

@@ -159,7 +159,6 @@ class TimelinePage {
           context.note({ event: one ? `${one.trace}.${one.event}` : null });
           this.shown = null;
           this.measuring?.to(null);
-          if (one) context.note({ area: null });
           if (one) void this.panel.event(one.trace, one.event);
           else this.panel.hint();
         },
@@ -249,12 +248,10 @@ class TimelinePage {
       chosen && this.traces.includes(Number(chosen[1])) ? { trace: Number(chosen[1]), event: Number(chosen[2]) } : null;
     const mark = /^(\d{1,9})\.(\d{1,10})$/.exec(params["mark"] ?? "");
     if (mark) void this.remark(Number(mark[1]), Number(mark[2]), kept);
-    const area = kept ? null : areaOf(params["area"], this.tracks);
+    const area = areaOf(params["area"], this.tracks);
+    if (area) this.view.setArea(area);
     if (kept) this.view.choose(kept);
-    if (area) {
-      this.view.setArea(area);
-      this.view.selected();
-    }
+    else if (area) this.view.selected();
     if (params["find"]) void this.find(params["find"], false, kept);
   }
 
