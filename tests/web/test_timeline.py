@@ -251,8 +251,8 @@ def keys(site: Site, *pressed: str) -> None:
 
 def middle_of(site: Site, event: dict[str, Any], window: tuple[float, float]) -> mouse.Place:
     """Where on the canvas an event of the first rank is painted."""
-    (track,) = [one for one in site.script(scripts.TRACKS) if one["lane"] == f"0.{event['lane']}"]
     size = mouse.seen(site, CANVAS).size
+    (track,) = [one for one in site.script(scripts.TRACKS) if one["lane"] == f"0.{event['lane']}"]
     row = (track["height"] - 6) / track["rows"]
     time_ns = (max(event["start_ns"], window[0]) + min(event["end_ns"], window[1])) / 2
     return (time_ns - window[0]) / (window[1] - window[0]), (track["top"] + (event["depth"] + 0.5) * row) / size["height"]

@@ -196,8 +196,14 @@ export class EmbeddedTimeline {
     const known = await this.parts.json<T.Arrows>(`arrows/${this.here}`);
     if (!known) throw missing(t("timeline.arrows"));
     const [start, end] = [Number(query["start_ns"]), Number(query["end_ns"])];
+    const event = query["event"] === undefined ? null : await this.event(Number(query["event"]));
+    const touches = (one: T.End): boolean =>
+      !event || (one.lane === event.lane && one.time_ns >= event.start_ns && one.time_ns <= event.end_ns);
     const inside = known.arrows.filter(
-      (one) => Math.min(one.start.time_ns, one.end.time_ns) < end && Math.max(one.start.time_ns, one.end.time_ns) >= start,
+      (one) =>
+        Math.min(one.start.time_ns, one.end.time_ns) < end
+        && Math.max(one.start.time_ns, one.end.time_ns) >= start
+        && (touches(one.start) || touches(one.end)),
     );
     return { arrows: inside.slice(0, Number(query["limit"] ?? 200)), total: inside.length, unplaced: known.unplaced };
   }

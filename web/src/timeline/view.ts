@@ -327,10 +327,6 @@ export class TimelineView implements Moved {
     return this.window.start + (x / this.width) * (this.window.end - this.window.start);
   }
 
-  get chosenEvent(): Chosen | null {
-    return this.chosen;
-  }
-
   private hit(event: MouseEvent): Hit | null {
     return this.picture.hit(this.look(), event.offsetX, event.offsetY);
   }
@@ -387,7 +383,8 @@ export class TimelineView implements Moved {
     this.fit({ start: found.start, end: found.end });
   }
 
-  private fit({ start, end }: Window): void {
+  /** Let a stretch of time fill the window, but for a little beside it. */
+  fit({ start, end }: Window): void {
     const beside = Math.max((end - start) * 0.05, 1);
     this.move({ start: start - beside, end: end + beside });
   }

@@ -1,7 +1,7 @@
 /** The timeline: lanes of threads and streams of one or more ranks, from the whole run down to single events. */
 
 import { address } from "../../api/client";
-import type { Brief, EventShown, FirstView, Timeline, TraceState } from "../../api/types";
+import type { Brief, EventShown, Timeline, TraceState } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { report } from "../../report/embedded";
 import { check, chosenTraces, closeMenus, drop, heldLanes, list, listed, oneMenu, rankBoxes } from "../../timeline/controls";
@@ -21,12 +21,11 @@ import { drawDraft, lookedAt } from "./draft";
 import { helpDialog } from "./help";
 import { Hover } from "./hover";
 import { Measuring, Notes, areaOf, areaText, measuredBox } from "./marks";
+import { RANK_MS, STEP_MS, firstView, placed, soon, viewOf } from "./opening";
 import { Panel } from "./panel";
 
 /** a draft may be painted for so long before all events are asked for */
 const DRAFT_MS = 500;
-/** beside the step that is shown first, as a share of it */
-const BESIDE = 0.02;
 
 export const timeline: Page = {
   id: "timeline",
@@ -65,7 +64,8 @@ export const timeline: Page = {
 async function wholePage(context: Context): Promise<Child> {
   const ranks = context.run.traces;
   // one of several ranks is shown: the one that the verdict names
-  const first = context.params["rank"] === undefined && ranks.length > 1 ? await firstView(context) : null;
+  const several = context.params["rank"] === undefined && ranks.length > 1;
+  const first = several ? await soon(firstView(context), RANK_MS) : null;
   const traces = first ? [first.trace] : chosenTraces(context, ranks);
   const found = await Promise.all(traces.map((trace) => context.api.get("timeline", { trace })));
   const events = found.reduce((sum, one) => sum + one.events, 0);
@@ -82,8 +82,10 @@ async function wholePage(context: Context): Promise<Child> {
   const filled = found.filter((one) => one.events);
   const bounds = { start: Math.min(...filled.map((one) => one.start_ns)), end: Math.max(...filled.map((one) => one.end_ns)) };
   const looked = lookedAt(context.run) ?? (await windowOf(context.run.run));
-  const focus = looked ?? (placed(context) ? bounds : viewOf(first ?? (await firstView(context, traces[0]!)), bounds));
-  return new TimelinePage(
+  const step = looked || placed(context) ? null : first ? Promise.resolve(first) : firstView(context, traces[0]!);
+  const begin = step && (await soon(step, STEP_MS));
+  const focus = looked ?? viewOf(begin, bounds);
+  const page = new TimelinePage(
     context,
     ranks,
     traces,
@@ -92,23 +94,10 @@ async function wholePage(context: Context): Promise<Child> {
     bounds,
     focus,
     found.map((one) => one.unplaced),
-  ).element;
-}
-
-/** Whether the address says what to look at. */
-const placed = ({ params }: Context): boolean => ["start", "event", "find", "step"].some((name) => params[name] !== undefined);
-
-/** The step to begin with; null where there is none, or something else is to be shown. */
-async function firstView(context: Context, trace?: number): Promise<FirstView | null> {
-  if (report()) return null;
-  return context.api.get("timeline/opening", { trace }).catch(() => null);
-}
-
-/** A step with a little beside it. */
-function viewOf(first: FirstView | null, bounds: Window): Window {
-  if (!first || first.end_ns <= first.start_ns) return bounds;
-  const beside = (first.end_ns - first.start_ns) * BESIDE;
-  return { start: first.start_ns - beside, end: first.end_ns + beside };
+  );
+  // of millions of events all is shown first, and the step once it is known
+  if (step && !begin) context.pending.push(step.then((late) => page.begin(late && viewOf(late, bounds))));
+  return page.element;
 }
 
 class TimelinePage {
@@ -120,6 +109,7 @@ class TimelinePage {
   private readonly steps: readonly { id: number; start: number; end: number; text: string }[];
   private current: { trace: number; brief: Brief } | null = null;
   private searching = new AbortController();
+  private moved = false;
   /** all about the chosen event, once it is there */
   private shown: { trace: number; brief: EventShown } | null = null;
   private readonly help = helpDialog();
@@ -169,8 +159,10 @@ class TimelinePage {
         held: (lanes) => context.note({ pin: lanes.map((one) => `${one.trace}.${one.lane}`).join(",") || null }),
         hovered: (one, tip) => hover.over(one, tip),
         key: (key) => this.key(key),
-        moved: (window) =>
-          context.note({ start: Math.max(Math.floor(window.start), 0), end: Math.max(Math.ceil(window.end), 1) }),
+        moved: (window) => {
+          this.moved = true;
+          context.note({ start: Math.max(Math.floor(window.start), 0), end: Math.max(Math.ceil(window.end), 1) });
+        },
       },
     );
     this.measuring = new Measuring(context, this.view);
@@ -344,6 +336,11 @@ class TimelinePage {
     });
   }
 
+  /** Show the step to begin with, where the user has not moved yet. */
+  begin(window: Window | null): void {
+    if (window && !this.moved) this.view.move(window);
+  }
+
   /** What stands above the details of an event: how far it is from the marked one. */
   private details(trace: number, brief: EventShown): Child {
     this.shown = { trace, brief };
@@ -372,7 +369,7 @@ class TimelinePage {
         this.input.focus();
         return true;
       case "f":
-        if (this.shown) this.view.choose(this.view.chosenEvent, this.shown.brief, true);
+        if (this.shown) this.view.fit({ start: this.shown.brief.start_ns, end: this.shown.brief.end_ns });
         return true;
       case "Escape":
         if (closeMenus(this.element)) return true;
