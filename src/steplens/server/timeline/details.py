@@ -42,8 +42,8 @@ def describe_event(trace: Trace, timeline: Timeline, event: int) -> dict[str, An
                 related.append(
                     {"kind": kind, "count": pairs.height, "events": [brief_of_event(timeline, number) for number in ids]}
                 )
-    shown = {"source": lane.source.id, "table": table, "callers": callers_of(timeline, event), "columns": columns}
-    return {**brief_of_event(timeline, event), **shown, "links": related}
+    described = {"source": lane.source.id, "table": table, "callers": callers_of(timeline, event), "columns": columns}
+    return {**brief_of_event(timeline, event), **described, "links": related}
 
 
 def callers_of(timeline: Timeline, event: int) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ def callers_of(timeline: Timeline, event: int) -> list[dict[str, Any]]:
     around = []
     for row in range(lane.first_row, lane.first_row + depth):
         at_start = overlapping_events(timeline, row, start, start + 1)
-        around += [brief_of_event(timeline, int(other)) for other in at_start[-1:] if timeline.end[other] >= end]
+        around += [brief_of_event(timeline, int(caller)) for caller in at_start[-1:] if timeline.end[caller] >= end]
     return around
 
 

@@ -32,7 +32,7 @@ class _Tree:
     self_ns: list[int] = field(default_factory=list)
     places: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def node(self, parent: int, name: str) -> int:
+    def find_node(self, parent: int, name: str) -> int:
         """The node of a name below another one, made where there is none."""
         place = self.places.setdefault((parent, name), len(self.parent))
         if place == len(self.parent):
@@ -42,7 +42,7 @@ class _Tree:
                 column.append(0)
         return place
 
-    def add(self, place: int, count: int, total_ns: int, self_ns: int) -> None:
+    def add_counts(self, place: int, count: int, total_ns: int, self_ns: int) -> None:
         self.count[place] += count
         self.total_ns[place] += total_ns
         self.self_ns[place] += self_ns
@@ -51,9 +51,9 @@ class _Tree:
         """Count at the end of a path, and its time in all nodes of it."""
         place = top
         for name in path:
-            place = self.node(place, name)
+            place = self.find_node(place, name)
             self.total_ns[place] += self_ns
-        self.add(place, count, 0, self_ns)
+        self.add_counts(place, count, 0, self_ns)
 
 
 def build_flame(
@@ -76,7 +76,7 @@ def build_flame(
     """
     tree = _Tree()
     for lane in lanes:
-        top = tree.node(-1, lane.label) if len(lanes) > 1 else -1
+        top = tree.find_node(-1, lane.label) if len(lanes) > 1 else -1
         before = len(tree.parent)
         rows = nested.nested_rows(timeline, lane, start_ns, end_ns)
         total = _add_calls(tree, timeline, rows, top) if by == NAME else _add_origins(tree, trace, timeline, lane, rows, top, by)
@@ -87,16 +87,16 @@ def build_flame(
                 del tree.places[-1, lane.label]
                 for column in (tree.parent, tree.name, tree.count, tree.total_ns, tree.self_ns):
                     column.pop()
-    return _as_answer(tree, by, limit, [NAME, *(column for column in (MODULE, STACK) if _recorded(trace, column))])
+    return _as_answer(tree, by, limit, [NAME, *(column for column in (MODULE, STACK) if _is_recorded(trace, column))])
 
 
 def _add_calls(tree: _Tree, timeline: Timeline, rows: Iterable[nested.NestedRow], top: int) -> int:
     """Add the calls of a lane below their callers; the time of the outermost ones."""
     outermost = 0
-    above = np.empty(0, dtype=np.int64)
+    nodes_above = np.empty(0, dtype=np.int64)
     names = len(timeline.names)
     for row in rows:
-        parent = np.where(row.parent >= 0, above[row.parent], top) if len(above) else np.full(len(row.events), top)
+        parent = np.where(row.parent >= 0, nodes_above[row.parent], top) if len(nodes_above) else np.full(len(row.events), top)
         outermost += int(row.inside_ns[row.parent < 0].sum())
         key = (parent + 1) * names + timeline.name[row.events]
         distinct, which = np.unique(key, return_inverse=True)
@@ -105,9 +105,9 @@ def _add_calls(tree: _Tree, timeline: Timeline, rows: Iterable[nested.NestedRow]
         self_ns = np.bincount(which, weights=row.self_ns, minlength=len(distinct)).astype(np.int64)
         places = np.empty(len(distinct), dtype=np.int64)
         for number, code in enumerate(distinct.tolist()):
-            places[number] = tree.node(code // names - 1, timeline.names[code % names])
-            tree.add(int(places[number]), int(count[number]), int(total[number]), int(self_ns[number]))
-        above = places[which] if len(distinct) else np.empty(0, dtype=np.int64)
+            places[number] = tree.find_node(code // names - 1, timeline.names[code % names])
+            tree.add_counts(int(places[number]), int(count[number]), int(total[number]), int(self_ns[number]))
+        nodes_above = places[which] if len(distinct) else np.empty(0, dtype=np.int64)
     return outermost
 
 
@@ -123,14 +123,14 @@ def _add_origins(
             "row": timeline.table_row[events].astype(np.int64),
             "self_ns": np.concatenate([np.empty(0, dtype=np.int64), *(row.self_ns for row in parts)]),
         }
-    ).join(_origins(trace, lane, by), on="row", how="left")
+    ).join(_find_origins(trace, lane, by), on="row", how="left")
     grouped = frame.group_by("origin", "name").agg(count=pl.len(), self_ns=pl.col("self_ns").sum()).sort("origin", "name")
     for origin, name, count, self_ns in grouped.iter_rows():
-        tree.add_along([*_path(origin, by), timeline.names[name]], count, self_ns, top)
+        tree.add_along([*_split_path(origin, by), timeline.names[name]], count, self_ns, top)
     return int(grouped["self_ns"].sum())
 
 
-def _origins(trace: Trace, lane: Lane, by: str) -> pl.DataFrame:
+def _find_origins(trace: Trace, lane: Lane, by: str) -> pl.DataFrame:
     """Module or stack (``origin``) of the rows of the table of a lane; empty where there is none."""
     calls = trace.required("ops").select(pl.col(by).cast(pl.String).alias("origin")).with_row_index("row")
     calls = calls.with_columns(pl.col("row").cast(pl.Int64))
@@ -144,7 +144,7 @@ def _origins(trace: Trace, lane: Lane, by: str) -> pl.DataFrame:
     return pl.DataFrame(schema={"row": pl.Int64, "origin": pl.String})
 
 
-def _path(origin: str | None, by: str) -> list[str]:
+def _split_path(origin: str | None, by: str) -> list[str]:
     if not origin:
         return []
     if by == MODULE:
@@ -152,7 +152,7 @@ def _path(origin: str | None, by: str) -> list[str]:
     return [frame for frame in (part.strip() for part in reversed(origin.split(_BETWEEN_FRAMES))) if frame]
 
 
-def _recorded(trace: Trace, column: str) -> bool:
+def _is_recorded(trace: Trace, column: str) -> bool:
     if "ops" not in trace:
         return False
     return bool(trace.required("ops").select(pl.col(column).is_not_null().any()).collect().item())
@@ -165,9 +165,9 @@ def _as_answer(tree: _Tree, by: str, limit: int, offered: list[str]) -> Flame:
     for place, parent in enumerate(tree.parent):
         # a parent is made before its children
         depth[place] = depth[parent] + 1 if parent >= 0 else 0
-    kept = set(np.lexsort((depth, -total))[:limit].tolist())
+    largest = set(np.lexsort((depth, -total))[:limit].tolist())
     children: dict[int, list[int]] = {}
-    for place in kept:
+    for place in largest:
         children.setdefault(tree.parent[place], []).append(place)
     nodes: list[FlameNode] = []
     # a parent's box is as long as those of its children together, and so was kept before them
@@ -182,5 +182,5 @@ def _as_answer(tree: _Tree, by: str, limit: int, offered: list[str]) -> Flame:
             )
         )  # fmt: skip
         waiting += [(child, number) for child in sorted(children.get(place, []), key=lambda child: (total[child], -child))]
-    whole = sum(tree.total_ns[place] for place, parent in enumerate(tree.parent) if parent < 0)
-    return Flame(by=by, total_ns=whole, nodes=nodes, left_out=len(total) - len(nodes), offered=offered)
+    total_ns = sum(tree.total_ns[place] for place, parent in enumerate(tree.parent) if parent < 0)
+    return Flame(by=by, total_ns=total_ns, nodes=nodes, left_out=len(total) - len(nodes), offered=offered)

@@ -59,31 +59,33 @@ def nested_rows(timeline: Timeline, lane: Lane, start_ns: int, end_ns: int) -> I
     a lane without one being a part of the other: nothing lies inside them.
     """
     calls = lane.source.group != DEVICE
-    events, inside, parent = _row(timeline, lane, 0, start_ns, end_ns)
+    events, inside_ns, parent = _read_row(timeline, lane, 0, start_ns, end_ns)
     for depth in range(1, lane.rows + 1):
-        below, inside_below, parent_below = _row(timeline, lane, depth, start_ns, end_ns)
-        own = inside
-        if calls and len(events) and len(below):
-            parent_below = _parents(timeline, events, below)
+        events_below, inside_ns_below, parent_below = _read_row(timeline, lane, depth, start_ns, end_ns)
+        self_ns = inside_ns
+        if calls and len(events) and len(events_below):
+            parent_below = _find_parents(timeline, events, events_below)
             placed = parent_below >= 0
-            sums = np.bincount(parent_below[placed], weights=inside_below[placed], minlength=len(events))
+            sums = np.bincount(parent_below[placed], weights=inside_ns_below[placed], minlength=len(events))
             # sums of nanoseconds are whole numbers far below 2**53
-            own = inside - sums.astype(np.int64)
-        yield NestedRow(events, inside, own, parent)
-        events, inside, parent = below, inside_below, parent_below
+            self_ns = inside_ns - sums.astype(np.int64)
+        yield NestedRow(events, inside_ns, self_ns, parent)
+        events, inside_ns, parent = events_below, inside_ns_below, parent_below
 
 
-def _row(timeline: Timeline, lane: Lane, depth: int, start_ns: int, end_ns: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+def _read_row(
+    timeline: Timeline, lane: Lane, depth: int, start_ns: int, end_ns: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Events of a row that overlap the window, their time inside, and no parents; nothing below the last row."""
     if depth >= lane.rows:
-        nothing = np.empty(0, dtype=np.int64)
-        return nothing, nothing, nothing
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, empty
     events = overlapping_events(timeline, lane.first_row + depth, start_ns, end_ns)
-    inside = np.minimum(timeline.end[events], end_ns) - np.maximum(timeline.start[events], start_ns)
-    return events, inside, np.full(len(events), -1, dtype=np.int64)
+    inside_ns = np.minimum(timeline.end[events], end_ns) - np.maximum(timeline.start[events], start_ns)
+    return events, inside_ns, np.full(len(events), -1, dtype=np.int64)
 
 
-def _parents(timeline: Timeline, above: Int64Array, below: Int64Array) -> Int64Array:
+def _find_parents(timeline: Timeline, above: Int64Array, below: Int64Array) -> Int64Array:
     place = np.searchsorted(timeline.start[above], timeline.start[below], side="right") - 1
     holds: npt.NDArray[np.bool_] = (place >= 0) & (timeline.end[above[np.maximum(place, 0)]] >= timeline.end[below])
     return np.where(holds, place, -1)

@@ -29,9 +29,9 @@ def first_view(chosen: OpenedRun, trace: int | None) -> models.FirstView | None:
         verdict: Verdict = chosen.answer(("verdict",), chosen.run.verdict)
         numbers.sort(key=lambda number: verdict.rank is None or chosen.trace(number).rank != verdict.rank)
     for number in numbers:
-        found = usual_step(chosen.trace(number))
-        if found is not None:
-            step, start, end = found
+        usual = usual_step(chosen.trace(number))
+        if usual is not None:
+            step, start, end = usual
             origin = chosen.origins[number]
             return models.FirstView(trace=number, step=step, start_ns=start - origin, end_ns=end - origin)
     return None

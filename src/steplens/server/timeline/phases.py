@@ -26,12 +26,12 @@ def find_phases(trace: Trace, timeline: Timeline) -> Phases:
 
 
 def _host_runs(trace: Trace, origin_ns: int) -> PhaseRuns:
-    found = phase_intervals(trace)
-    if found is None:
+    host_phases = phase_intervals(trace)
+    if host_phases is None:
         return PhaseRuns(start_ns=[], phase=[])
     starts, ends, names = [], [], []
     for phase in _SETS:
-        intervals = getattr(found, phase)
+        intervals = getattr(host_phases, phase)
         starts.append(intervals.start)
         ends.append(intervals.end)
         names.append(np.full(len(intervals.start), phase))
