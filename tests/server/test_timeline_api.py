@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 import struct
 from pathlib import Path
@@ -12,6 +14,16 @@ import pytest
 
 import steplens
 from steplens.analysis.device.breakdown import temporal_breakdown
+from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.phases import (
+    BACKWARD,
+    BETWEEN,
+    DATA,
+    DEVICE_WAIT,
+    FORWARD,
+    OPTIMIZER,
+    phase_of_calls,
+)  # fmt: skip
 from steplens.run import Run
 
 from .conftest import Client, Start, sample
@@ -233,3 +245,121 @@ def test_the_lane_of_computing_covers_what_the_breakdown_says(client: Client, ru
     window = {"start_ns": timeline["start_ns"], "end_ns": timeline["end_ns"] + 1, "lanes": lane}
     found = client.get(f"/api/runs/{run}/timeline/selection", **window)
     assert found["lanes"][0]["covered_ns"] == temporal_breakdown(runs[run].traces[0])["compute_ns"][0]
+
+
+def calls_inside(trace: Any, start: int, end: int) -> dict[int, dict[str, Any]]:
+    """The operator calls that overlap a window in Unix ns, by row: one loop over the table, each with its time inside."""
+    inside = {}
+    ops = trace.required("ops").with_columns(pl.col("name", "module").cast(pl.String)).collect()
+    for row, call in enumerate(ops.iter_rows(named=True)):
+        if call["start_ns"] < end and (call["end_ns"] > start or call["start_ns"] >= start):
+            length = min(call["end_ns"], end) - max(call["start_ns"], start)
+            inside[row] = {
+                **call,
+                "parent": call["parent"] if call["parent"] is not None else -1,
+                "inside": length,
+                "self": length,
+            }
+    for call in inside.values():
+        if call["parent"] >= 0:
+            inside[call["parent"]]["self"] -= call["inside"]
+    return inside
+
+
+@pytest.mark.parametrize("run", [CPU, CUDA])
+def test_self_times_and_the_flame_of_a_window_agree_with_a_loop_over_the_calls(client: Client, runs: list[Run], run: int) -> None:
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    origin = int(timeline["origin_ns"])
+    # half of the calls begin inside, and the window cuts through some
+    begins = runs[run].traces[0].required("ops").collect()["start_ns"].sort().to_list()
+    start, end = (begins[len(begins) * share // 4] + 100 - origin for share in (1, 3))
+    lanes = [lane["lane"] for lane in timeline["lanes"] if lane["source"] == "operators"]
+    window = {"start_ns": start, "end_ns": end, "lanes": ",".join(map(str, lanes))}
+    calls = calls_inside(runs[run].traces[0], start + origin, end + origin)
+    assert len(calls) > 20
+    expected: dict[str, list[int]] = {}
+    paths: dict[tuple[str, ...], list[int]] = {}
+    by_module: dict[str, int] = {}
+    for call in calls.values():
+        for row in (expected.setdefault(call["name"], [0, 0, 0]), paths.setdefault(path_of(call, calls), [0, 0, 0])):
+            row[0] += 1
+            row[1] += call["inside"]
+            row[2] += call["self"]
+        by_module[call["module"] or ""] = by_module.get(call["module"] or "", 0) + call["self"]
+    found = client.get(f"/api/runs/{run}/timeline/selection", **window, limit=1000)
+    assert {row["name"]: [row["count"], row["total_ns"], row["self_ns"]] for row in found["names"]} == expected
+    tops = 1 if len(lanes) > 1 else 0
+    flame = client.get(f"/api/runs/{run}/timeline/flame", **window, limit=5000)
+    assert flame["left_out"] == 0
+    boxes: dict[tuple[str, ...], list[int]] = {}
+    for node in flame["nodes"]:
+        name = box_path(node, flame["nodes"])[tops:]
+        if name:
+            row = boxes.setdefault(name, [0, 0, 0])
+            row[:] = [row[0] + node["count"], row[1] + node["total_ns"], row[2] + node["self_ns"]]
+    assert boxes == paths
+    assert flame["total_ns"] == sum(call["self"] for call in calls.values())
+    fewer = client.get(f"/api/runs/{run}/timeline/flame", **window, limit=7)
+    assert len(fewer["nodes"]) == 7 and fewer["left_out"] == len(flame["nodes"]) - 7
+    if "module" in flame["offered"]:
+        of_modules: dict[str, int] = {}
+        for node in (answer := client.get(f"/api/runs/{run}/timeline/flame", **window, by="module", limit=5000))["nodes"]:
+            name = ".".join(box_path(node, answer["nodes"])[tops:-1])
+            of_modules[name] = of_modules.get(name, 0) + node["self_ns"]
+        assert {name: length for name, length in of_modules.items() if length} == {
+            name: length for name, length in by_module.items() if length
+        }
+
+
+def path_of(call: dict[str, Any], calls: dict[int, dict[str, Any]]) -> tuple[str, ...]:
+    return (*(path_of(calls[call["parent"]], calls) if call["parent"] >= 0 else ()), call["name"])
+
+
+def box_path(node: dict[str, Any], nodes: list[dict[str, Any]]) -> tuple[str, ...]:
+    return (*(box_path(nodes[node["parent"]], nodes) if node["parent"] >= 0 else ()), node["name"])
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_the_first_view_is_a_complete_step_and_phases_are_those_of_the_calls(client: Client, runs: list[Run], run: int) -> None:
+    trace = runs[run].traces[0]
+    timeline = client.get(f"/api/runs/{run}/timeline")
+    first = client.get(f"/api/runs/{run}/timeline/opening")
+    chosen = chosen_steps(trace).steps
+    if not chosen:
+        assert first is None
+        return
+    (step,) = [step for step in timeline["steps"] if step["step"] == first["step"]]
+    assert first["trace"] == 0 and first["step"] in chosen
+    assert first["start_ns"] == step["start_ns"] and first["end_ns"] >= step["end_ns"]
+    phases = client.get(f"/api/runs/{run}/timeline/phases")
+    calls = trace.required("ops").collect()
+    words = {"data": DATA, "forward": FORWARD, "backward": BACKWARD, "optimizer": OPTIMIZER, "device_wait": DEVICE_WAIT}
+    begins = [start + int(timeline["origin_ns"]) for start in phases["host"]["start_ns"]]
+    assert begins == sorted(begins)
+    for time_ns, phase, scope in zip(calls["start_ns"], phase_of_calls(trace), calls["scope"], strict=True):
+        place = bisect.bisect_right(begins, time_ns) - 1
+        found = phases["host"]["phase"][place] if place >= 0 else ""
+        assert words.get(found, BETWEEN) == phase or scope == 1
+    streams = {str(lane["lane"]): lane for lane in timeline["lanes"] if lane["source"] == "kernels"}
+    assert set(phases["lanes"]) == set(streams)
+
+
+def test_callers_are_the_calls_around_an_event(client: Client, runs: list[Run]) -> None:
+    calls = runs[CUDA].traces[0].required("ops").with_columns(pl.col("name").cast(pl.String)).collect()
+    deepest = client.get(f"/api/runs/{CUDA}/timeline/occurrences", text=calls.sort("depth")["name"][-1], limit=5)["events"][-1]
+    shown = client.get(f"/api/runs/{CUDA}/timeline/events/{deepest['event']}")
+    assert [caller["depth"] for caller in shown["callers"]] == list(range(shown["depth"]))
+    for caller, inner in itertools.pairwise([*shown["callers"], shown]):
+        assert caller["start_ns"] <= inner["start_ns"] and inner["end_ns"] <= caller["end_ns"]
+    (parent,) = [link["events"][0] for link in shown["links"] if link["kind"] == "parent"]
+    assert parent == shown["callers"][-1]
+
+
+def test_the_arrows_of_one_event(client: Client) -> None:
+    timeline = client.get(f"/api/runs/{CUDA}/timeline")
+    window = {"start_ns": timeline["start_ns"], "end_ns": timeline["end_ns"]}
+    arrow = client.get(f"/api/runs/{CUDA}/timeline/flows", **window, limit=1)["arrows"][0]
+    found = client.get(f"/api/runs/{CUDA}/timeline/flows", **window, event=arrow["end"]["event"])
+    assert arrow in found["arrows"]
+    assert all(arrow["end"]["event"] in (one["start"]["event"], one["end"]["event"]) for one in found["arrows"])
+    assert client.get(f"/api/runs/{CUDA}/timeline/flows", 404, **window, event=1 << 30)["problem"]

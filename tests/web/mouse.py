@@ -44,6 +44,18 @@ def click(site: Site, selector: str, place: Place = (0.5, 0.5)) -> None:
     _actions(site).move_to_element_with_offset(element, *_offset(element, place)).click().perform()
 
 
+def hover(site: Site, selector: str, place: Place) -> None:
+    """Move to a place and rest there."""
+    element = seen(site, selector)
+    _actions(site).move_to_element_with_offset(element, *_offset(element, place)).perform()
+
+
+def double_click(site: Site, selector: str, place: Place) -> None:
+    """Move to a place and click twice."""
+    element = seen(site, selector)
+    _actions(site).move_to_element_with_offset(element, *_offset(element, place)).double_click().perform()
+
+
 def drag(site: Site, selector: str, start: Place, end: Place, *, key: str | None = None) -> None:
     """Press at one place and let go at another, with a key held down if one is named."""
     element = seen(site, selector)

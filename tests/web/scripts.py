@@ -228,3 +228,21 @@ return [...low];
 
 #: what the server answers about the first run
 ASK = f"return fetch('./api/runs/0/' + arguments[0], {WITH_TOKEN}).then(one => one.json())"
+
+#: of each track that is shown: rank and number, top and height on the canvas and how many rows it is drawn in
+TRACKS = """
+const canvas = document.querySelector('.timeline-canvas').getBoundingClientRect();
+return [...document.querySelectorAll('.lane-label[data-lane]')].map(one => {
+  const box = one.getBoundingClientRect();
+  return {lane: one.dataset.lane, rows: Number(one.dataset.rows), top: box.top - canvas.top, height: box.height};
+})"""
+#: colours of points of the canvas of the timeline, [x, y] in pixels of the page
+POINTS = """
+const canvas = document.querySelector('.timeline-canvas');
+const copy = Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height});
+const pen = copy.getContext('2d', {willReadFrequently: true});
+pen.drawImage(canvas, 0, 0);
+const scale = canvas.width / canvas.getBoundingClientRect().width;
+return arguments[0].map(([x, y]) => [...pen.getImageData(Math.round(x * scale), Math.round(y * scale), 1, 1).data].join())"""
+PANEL_ROWS = """
+return [...document.querySelectorAll('.timeline-panel tbody tr')].map(row => [...row.cells].map(cell => cell.innerText.trim()))"""

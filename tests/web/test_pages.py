@@ -141,19 +141,20 @@ def test_the_timeline_zooms_selects_and_finds(site: Site) -> None:
     assert site.count(".timeline-panel tbody tr") > 0
     site.open("#/0/timeline?find=aten::addmm")
     site.until(scripts.PANEL_SAYS, "the name is found", "aten::addmm")
-    assert re.search(r"[\d,]+ events on \d+ lanes", site.text(".controls"))
-    site.until("return /[?&]event=0\\.\\d+/.test(location.hash)", "an event is chosen")
+    assert re.search(r"[\d,]+ events on \d+ track", site.text(".controls"))
+    site.until("return /[?&]event=\\d\\.\\d+/.test(location.hash)", "an event is chosen")
     assert site.console() == []
 
 
 def test_events_are_counted_not_dropped(site: Site) -> None:
-    site.open("#/0/timeline")
+    site.open("#/0/timeline?rank=0")
     site.until(scripts.TILES_THERE, "the tiles are there")
+    site.script(scripts.PRESS, "0")
     closed = ".lane-name[aria-expanded=false]"
     while site.count(closed):
         site.script("document.querySelector(arguments[0]).click()", closed)
     # a page high enough for all lanes
-    site.script("document.querySelector('.timeline-scroll').style.height = '9000px'")
+    site.script("document.querySelector('.timeline-scroll').style.flex = '0 0 9000px'")
     site.until(scripts.TILES_THERE, "all lanes are there")
     wanted = site.script(scripts.EVENTS_OF_THE_SERVER)
     site.until(scripts.ALL_COUNTED, f"{wanted} events are painted or counted", wanted)

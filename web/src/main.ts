@@ -1,6 +1,7 @@
 /** Starts the pages: waits for the runs to be opened, and shows the page that the address names. */
 
 import "./styles/style.css";
+import "./styles/timeline.css";
 import "./styles/views.css";
 
 import { Refused, RunApi, session } from "./api/client";

@@ -3,7 +3,8 @@ import { describe, expect, test, vi } from "vitest";
 import type { Tile } from "../src/api/tile";
 import type { Lane } from "../src/api/types";
 import { largest } from "../src/charts/share_chart";
-import { hash } from "../src/timeline/colours";
+import { between, notesOf } from "../src/pages/timeline/marks";
+import { Along, hash, phaseOf } from "../src/timeline/colours";
 import { bandAt, layout, visible } from "../src/timeline/layout";
 import { type Address, TileStore } from "../src/timeline/store";
 import { TILE_PX, around, clamped, panned, powerOf, ticks, tileSpan, tilesOf, zoomed } from "../src/timeline/viewport";
@@ -77,6 +78,7 @@ describe("the layout", () => {
     isHidden: () => false,
     isHeld: () => false,
     isShown: () => false,
+    isShut: () => false,
   };
 
   test("puts bands below each other without gaps", () => {
@@ -110,6 +112,80 @@ describe("the layout", () => {
     expect(bandAt(made, lane.top - held, held + 1)).toBe(lane);
     expect(visible(made, lane.top + lane.height - held, 0, 500)).not.toContain(lane);
   });
+});
+
+describe("groups", () => {
+  const lane = (number: number, source: string, group: Lane["group"], label: string, key: Lane["key"]): Lane => ({
+    ...{ lane: number, source, table: "", group, label, key, depths: 1, events: 1, start_ns: 0, end_ns: 1 },
+  });
+  const lanes = [
+    lane(0, "steps", "program", "steps", {}),
+    lane(1, "operators", "host", "thread 7 (main)", { pid: 1, tid: 7 }),
+    lane(2, "operators", "host", "thread 8", { pid: 1, tid: 8 }),
+    lane(3, "python", "host", "Python, thread 7 (main)", { pid: 1, tid: 7 }),
+    lane(4, "kernels", "device", "CUDA 0 stream 7", { device: 0, stream: 7 }),
+    lane(5, "communication", "device", "communication, group x", { device: 0, group: "x" }),
+  ];
+  const texts = (shut: string[]): string[] =>
+    layout([{ trace: 0, name: "Rank 0", lanes, series: [] }], {
+      isOpen: () => true,
+      isHidden: () => false,
+      isHeld: () => false,
+      isShown: () => false,
+      isShut: (key) => shut.includes(key),
+    }).bands.map((band) => (band.kind === "series" ? "" : `${band.kind} ${band.text}`));
+
+  test("put what belongs to a thread or a device below its name, and leave alone what is alone", () => {
+    expect(texts([])).toEqual([
+      "lane steps",
+      "head thread 7 (main)",
+      "lane ",
+      "lane Python",
+      "lane thread 8",
+      "head CUDA 0",
+      "lane stream 7",
+      "lane communication, group x",
+    ]);
+  });
+
+  test("are closed", () => {
+    expect(texts(["0/thread 1 7", "0/device 0"])).toEqual(["lane steps", "head thread 7 (main)", "lane thread 8", "head CUDA 0"]);
+  });
+});
+
+test("the phase of a time is that of the run it lies in", () => {
+  const along = new Along({ start_ns: [10, 20, 40], phase: ["forward", "", "backward"] });
+  expect([5, 10, 19, 20, 39, 40, 1e9, 12].map((time) => along.at(time))).toEqual([
+    "",
+    "forward",
+    "forward",
+    "",
+    "",
+    "backward",
+    "backward",
+    "forward",
+  ]);
+});
+
+test("events are coloured as what was recorded, then as their names say", () => {
+  expect(phaseOf("aten::mm", "operators", "backward")).toBe("backward");
+  expect(phaseOf("c10d::allreduce_", "operators", "backward")).toBe("communication");
+  expect(phaseOf("Optimizer.step#SGD.step", "operators", undefined)).toBe("optimizer");
+  expect(phaseOf("fetch", "loader", undefined)).toBe("data");
+  expect(phaseOf("step 3", "steps", undefined)).toBe("");
+});
+
+test("between two events is a gap or an overlap", () => {
+  const event = (start_ns: number, end_ns: number) => ({ event: start_ns, name: "", lane: 0, depth: 0, start_ns, end_ns });
+  expect(between(event(0, 10), event(25, 30))).toEqual({ gap: 15, starts: 25, ends: 20 });
+  expect(between(event(25, 30), event(0, 10))).toEqual({ gap: 15, starts: -25, ends: -20 });
+  expect(between(event(0, 10), event(4, 6)).gap).toBe(-2);
+});
+
+test("notes of an address are read, and nothing else is", () => {
+  expect(notesOf('[[5,"a"],[7,8],"x",null]')).toEqual([{ time: 5, text: "a" }]);
+  expect(notesOf("{")).toEqual([]);
+  expect(notesOf(undefined)).toEqual([]);
 });
 
 describe("the store of tiles", () => {

@@ -3,6 +3,7 @@
 import { type Tile, decode } from "../api/tile";
 import type * as T from "../api/types";
 import { t } from "../words/i18n";
+import { callers, parents } from "./embedded_nesting";
 import { choose, combined } from "./levels";
 import { type Query, missing } from "./questions";
 
@@ -168,7 +169,8 @@ export class EmbeddedTimeline {
     const known = details?.tables[table];
     const place = known ? known.events.indexOf(event) : -1;
     const { name, lane, depth, start_ns, end_ns } = brief;
-    const short = { event, name, lane, depth, start_ns, end_ns, source, table };
+    const around = shown.lanes[lane]!.group === "device" ? [] : callers(await this.items(), brief);
+    const short = { event, name, lane, depth, start_ns, end_ns, source, table, callers: around };
     if (!details || !known || place < 0) return { ...short, columns: {}, links: [], partial: table !== "" };
     const columns = Object.entries(known.columns)
       .map(([column, packed]): [string, unknown] => [column, packed.values[packed.places[place]!]])
@@ -194,8 +196,14 @@ export class EmbeddedTimeline {
     const known = await this.parts.json<T.Arrows>(`arrows/${this.here}`);
     if (!known) throw missing(t("timeline.arrows"));
     const [start, end] = [Number(query["start_ns"]), Number(query["end_ns"])];
+    const event = query["event"] === undefined ? null : await this.event(Number(query["event"]));
+    const touches = (one: T.End): boolean =>
+      !event || (one.lane === event.lane && one.time_ns >= event.start_ns && one.time_ns <= event.end_ns);
     const inside = known.arrows.filter(
-      (one) => Math.min(one.start.time_ns, one.end.time_ns) < end && Math.max(one.start.time_ns, one.end.time_ns) >= start,
+      (one) =>
+        Math.min(one.start.time_ns, one.end.time_ns) < end
+        && Math.max(one.start.time_ns, one.end.time_ns) >= start
+        && (touches(one.start) || touches(one.end)),
     );
     return { arrows: inside.slice(0, Number(query["limit"] ?? 200)), total: inside.length, unplaced: known.unplaced };
   }
@@ -259,10 +267,20 @@ export class EmbeddedTimeline {
             .map((lane) => shown.lanes[Number(lane)]!);
     const groups = new Map<string, T.NameInSelection>();
     const lanes = new Map(wanted.map((one) => [one.lane, { lane: one.lane, count: 0, covered_ns: 0 }]));
-    for (const one of items) {
-      const lane = lanes.get(one.lane);
-      if (!lane || one.start_ns >= end || !(one.end_ns > start || one.start_ns >= start)) continue;
-      const inside = Math.min(one.end_ns, end) - Math.max(one.start_ns, start);
+    const selected = items.filter(
+      (one) => lanes.has(one.lane) && one.start_ns < end && (one.end_ns > start || one.start_ns >= start),
+    );
+    const insideOf = (one: Item): number => Math.min(one.end_ns, end) - Math.max(one.start_ns, start);
+    const below = new Map<Item, number>();
+    for (const lane of wanted) {
+      if (lane.group === "device") continue;
+      for (const [one, parent] of parents(selected.filter((item) => item.lane === lane.lane)))
+        below.set(parent, (below.get(parent) ?? 0) + insideOf(one));
+    }
+    for (const one of selected) {
+      const lane = lanes.get(one.lane)!;
+      const inside = insideOf(one);
+      const self = inside - (below.get(one) ?? 0);
       const whole = one.end_ns - one.start_ns;
       lane.count++;
       if (one.depth === 0) lane.covered_ns += inside;
@@ -275,6 +293,7 @@ export class EmbeddedTimeline {
           name: names?.names[one.code] ?? one.name,
           count: 1,
           total_ns: inside,
+          self_ns: self,
           min_ns: whole,
           max_ns: whole,
           longest: one.event,
@@ -282,6 +301,7 @@ export class EmbeddedTimeline {
       else {
         group.count++;
         group.total_ns += inside;
+        group.self_ns += self;
         group.min_ns = Math.min(group.min_ns, whole);
         if (whole > group.max_ns) [group.max_ns, group.longest] = [whole, one.event];
       }

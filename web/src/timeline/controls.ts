@@ -90,3 +90,40 @@ export function check(text: string, checked: boolean, onChange: (shown: boolean)
 export function drop(title: string, content: Child): HTMLElement {
   return h("details", { class: "drop" }, h("summary", null, title), h("div", { class: "drop-list" }, content));
 }
+
+/** Close every open menu in an element; whether one was. The focus goes to what opens it. */
+export function closeMenus(page: HTMLElement, but: Element | null = null): boolean {
+  const open = [...page.querySelectorAll<HTMLDetailsElement>("details.drop[open]")].filter((one) => one !== but);
+  for (const one of open) {
+    if (one.contains(document.activeElement)) one.querySelector("summary")?.focus();
+    one.open = false;
+  }
+  return open.length > 0;
+}
+
+/** Menus of an element never lie over one another: opening one, or pressing beside it, closes the others. */
+export function oneMenu(page: HTMLElement, signal: AbortSignal): void {
+  page.addEventListener(
+    "toggle",
+    ({ target }) => {
+      if (target instanceof HTMLDetailsElement && target.open && target.matches(".drop")) closeMenus(page, target);
+    },
+    { capture: true, signal },
+  );
+  document.addEventListener(
+    "pointerdown",
+    ({ target }) => {
+      if (!page.isConnected || !(target instanceof Element)) return;
+      closeMenus(page, target.closest("details.drop"));
+    },
+    { signal },
+  );
+  page.addEventListener(
+    "keydown",
+    (event) => {
+      // in a text, too
+      if (event.key === "Escape" && closeMenus(page)) event.preventDefault();
+    },
+    { signal },
+  );
+}

@@ -8,6 +8,8 @@ import type { Window } from "./viewport";
 const REST_MS = 120;
 const MOST_ARROWS = 300;
 const MOST_POINTS = 4000;
+/** no moment of a run is so far from its origin; larger whole numbers are not exact */
+const FAR_NS = 2 ** 53;
 
 interface Kept<A> {
   window: Window;
@@ -21,6 +23,11 @@ export class Curves {
   private readonly kept = new Map<string, Kept<Curve>>();
   private readonly flows = new Map<number, Kept<Arrow[]>>();
   private readonly timers = new Map<string, number>();
+  private readonly chosen: Kept<{ what: string; arrows: readonly Arrow[] }> = {
+    window: { start: 0, end: 0 },
+    value: null,
+    asking: "",
+  };
   private asking = new AbortController();
 
   constructor(
@@ -85,6 +92,17 @@ export class Curves {
       ).arrows;
     });
     return found.value ?? [];
+  }
+
+  /** The arrows that begin or end in an event; none until they are there. */
+  arrowsOf({ trace, event }: { trace: number; event: number }): readonly Arrow[] {
+    const what = `${trace}.${event}`;
+    this.later("flows of the chosen", this.chosen, what, async () => {
+      const query = { trace, event, start_ns: -FAR_NS, end_ns: FAR_NS, limit: MOST_ARROWS };
+      const { arrows } = await this.context.api.get("timeline/flows", query, this.context.signal);
+      if (this.chosen.asking === what) this.chosen.value = { what, arrows };
+    });
+    return this.chosen.value?.what === what ? this.chosen.value.arrows : [];
   }
 
   private later(name: string, kept: Kept<unknown>, what: string, ask: () => Promise<void>): void {

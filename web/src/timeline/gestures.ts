@@ -3,7 +3,7 @@
 import { type Window, panned, zoomed } from "./viewport";
 
 /** a press that moves less than this is a click */
-const CLICK_PX = 4;
+export const CLICK_PX = 4;
 
 /** What gestures act on. */
 export interface Moved {
@@ -13,13 +13,16 @@ export interface Moved {
   readonly width: number;
   move: (window: Window) => void;
   timeAt: (x: number) => number;
-  /** a stretch of time is being selected */
-  select: (range: Window) => void;
-  /** it has been selected, between two heights of the canvas */
-  selected: (one: number, other: number) => void;
+  /** a box is being drawn: a stretch of time between two heights of the canvas */
+  select: (range: Window, one: number, other: number) => void;
+  /** it has been */
+  selected: () => void;
   click: (event: PointerEvent) => void;
+  zoomTo: (event: MouseEvent) => void;
   fitSelection: () => void;
   clear: () => void;
+  /** a key that only the page knows; whether it does */
+  otherKey: (key: string) => boolean;
 }
 
 /** Listen for all gestures; `barHeight` is that of the overview bar above the ruler. */
@@ -29,6 +32,7 @@ export function listenTo(
   ruler: HTMLCanvasElement,
   scroller: HTMLElement,
   barHeight: number,
+  signal: AbortSignal,
 ): void {
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button > 1) return;
@@ -37,11 +41,13 @@ export function listenTo(
   });
   canvas.addEventListener("wheel", (event) => wheel(target, event), { passive: false });
   ruler.addEventListener("pointerdown", (event) => dragRuler(target, ruler, event, event.offsetY < barHeight));
-  scroller.addEventListener("keydown", (event) => key(target, scroller, event));
+  canvas.addEventListener("dblclick", (event) => target.zoomTo(event));
+  // wherever the focus is
+  document.addEventListener("keydown", (event) => key(target, event), { signal });
 }
 
 /** Follow the pointer until it is let go. */
-function follow(
+export function follow(
   element: HTMLElement,
   event: PointerEvent,
   move: (event: PointerEvent) => void,
@@ -69,11 +75,11 @@ function press(target: Moved, canvas: HTMLCanvasElement, event: PointerEvent): v
     dragged = true;
     if (pans) return target.move(panned(from.window, target.bounds, -by / target.width));
     const time = target.timeAt(Math.min(Math.max(next.offsetX, 0), target.width));
-    target.select({ start: Math.min(from.time, time), end: Math.max(from.time, time) });
+    target.select({ start: Math.min(from.time, time), end: Math.max(from.time, time) }, from.y, next.offsetY);
   };
   follow(canvas, event, move, (last) => {
     if (!dragged) target.click(last);
-    else if (!pans) target.selected(from.y, last.offsetY);
+    else if (!pans) target.selected();
   });
 }
 
@@ -102,8 +108,19 @@ function wheel(target: Moved, event: WheelEvent): void {
   }
 }
 
-function key(target: Moved, scroller: HTMLElement, event: KeyboardEvent): void {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target !== scroller) return;
+/** Whether what is typed goes into a text. */
+export function isTyped({ target }: Event): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLInputElement) return !["checkbox", "radio", "button", "submit"].includes(target.type);
+  return target instanceof HTMLTextAreaElement || target.isContentEditable;
+}
+
+function key(target: Moved, event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyped(event)) return;
+  // what lies over the page has its own keys
+  if (document.querySelector("dialog[open]")) return;
+  // a list is gone through with arrows
+  if (event.target instanceof HTMLSelectElement && event.key.startsWith("Arrow")) return;
   const { window, bounds } = target;
   const middle = (window.start + window.end) / 2;
   const actions: Record<string, () => void> = {
@@ -119,7 +136,8 @@ function key(target: Moved, scroller: HTMLElement, event: KeyboardEvent): void {
     escape: () => target.clear(),
   };
   const action = actions[event.key.toLowerCase()];
-  if (!action) return;
+  if (event.key === "Escape" && target.otherKey(event.key)) return event.preventDefault();
+  if (!action && !target.otherKey(event.key.toLowerCase())) return;
   event.preventDefault();
-  action();
+  action?.();
 }

@@ -10,6 +10,7 @@ import { type Band, type LaneBand, laneKey } from "./layout";
 export interface LabelActions {
   toggle: (trace: number, lane: Lane) => void;
   pin: (trace: number, lane: Lane) => void;
+  toggleHead: (key: string) => void;
 }
 
 /** What the server calls a curve, in the page's language; allocators number the CPU -1. */
@@ -40,7 +41,24 @@ export function drawLabels(place: HTMLElement, lanes: Lanes, actions: LabelActio
 
 function label(band: Band, actions: LabelActions): Child {
   const style = { top: `${band.top}px`, height: `${band.height}px` };
-  if (band.kind === "head") return h("h2", { class: "lane-head", style }, band.text);
+  if (band.kind === "head")
+    return h(
+      "div",
+      { class: `lane-head level-${band.level}`, style, title: band.text },
+      h(
+        "button",
+        {
+          type: "button",
+          class: "lane-name",
+          "data-control": `head ${band.key}`,
+          "aria-expanded": String(band.open),
+          onclick: () => actions.toggleHead(band.key),
+        },
+        h("span", { class: "arrow", "aria-hidden": "true" }, band.open ? "▾" : "▸"),
+        h("span", { class: "head-text" }, band.text),
+      ),
+      band.open ? null : h("span", { class: "note" }, t("timeline.tracks", { count: format.count(band.lanes) })),
+    );
   if (band.kind === "series")
     return h(
       "div",
@@ -49,12 +67,19 @@ function label(band: Band, actions: LabelActions): Child {
     );
   const { lane } = band;
   const told = named("lane", lane.label, lane.label);
-  const text = band.of ? `${band.of}: ${told}` : told;
-  const about = `${text} · ${t("timeline.lane_events", { count: format.count(lane.events) })}`;
+  const short = band.text === lane.label ? told : band.text || named("lane", lane.source, lane.source);
+  const text = band.of ? `${band.of}: ${told}` : short;
+  const about = `${band.of ? text : told} · ${t("timeline.lane_events", { count: format.count(lane.events) })}`;
   const key = laneKey(band.trace, lane);
   return h(
     "div",
-    { class: "lane-label", style, title: about },
+    {
+      class: "lane-label",
+      style,
+      title: about,
+      "data-lane": `${band.trace}.${lane.lane}`,
+      "data-rows": band.depths,
+    },
     lane.depths === 1
       ? h("span", { class: "lane-text" }, text)
       : h(

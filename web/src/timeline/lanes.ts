@@ -1,14 +1,30 @@
 /** Which lanes are shown, open, or held at the top, and where they lie because of it. */
 
-import type { Lane } from "../api/types";
+import type { Lane, Series } from "../api/types";
 import type { Curves } from "./curves";
-import { type Band, type LaneBand, type Layout, type Track, bandAt, laneKey, layout, seriesKey, visible } from "./layout";
+import {
+  type Band,
+  GAP_PX,
+  HEAD_PX,
+  type LaneBand,
+  type Layout,
+  ROW_PX,
+  SERIES_PX,
+  type Track,
+  bandAt,
+  laneKey,
+  layout,
+  seriesKey,
+  visible,
+} from "./layout";
 
 /** lanes with more rows than this start closed */
 const OPEN_ROWS = 14;
 const OPEN_OPERATOR_ROWS = 32;
 const CLOSED_SOURCES = ["python", "enqueue", "dequeue", "device_states"];
 const LEAST_PX = 40;
+/** rows are so much higher at most where there is room for it */
+const HIGHEST_ROW_PX = 28;
 
 export interface LaneId {
   trace: number;
@@ -19,7 +35,9 @@ export class Lanes {
   private placed: Layout = { bands: [], height: 0, held: 0 };
   private readonly toggled = new Map<string, boolean>();
   private readonly hidden = new Set<string>();
+  private readonly shut = new Set<string>();
   private readonly pinned: Set<string>;
+  private row = ROW_PX;
 
   /** `held` lanes are at the top from the start. */
   constructor(
@@ -42,12 +60,28 @@ export class Lanes {
 
   /** Place everything anew. */
   arrange(): void {
-    this.placed = layout(this.tracks, {
+    const choices = {
       isOpen: this.isOpen,
-      isHidden: (_, lane) => this.hidden.has(lane.source),
-      isHeld: (trace, lane) => this.pinned.has(laneKey(trace, lane)),
-      isShown: (trace, series) => this.curves.shown(seriesKey(trace, series)),
-    });
+      isHidden: (_: number, lane: Lane) => this.hidden.has(lane.source),
+      isHeld: (trace: number, lane: Lane) => this.pinned.has(laneKey(trace, lane)),
+      isShown: (trace: number, series: Series) => this.curves.shown(seriesKey(trace, series)),
+      isShut: (key: string) => this.shut.has(key),
+    };
+    this.placed = layout(this.tracks, choices, this.row);
+  }
+
+  /** Make the rows as high as they fill some room with; true where they lie elsewhere now. */
+  fill(room: number): boolean {
+    let [rows, beside] = [0, 0];
+    for (const band of this.placed.bands) {
+      rows += band.kind === "lane" ? band.depths : 0;
+      beside += { head: HEAD_PX, series: SERIES_PX, lane: GAP_PX }[band.kind];
+    }
+    const row = Math.min(Math.max(Math.floor((room - beside) / Math.max(rows, 1)), ROW_PX), HIGHEST_ROW_PX);
+    if (row === this.row) return false;
+    this.row = row;
+    this.arrange();
+    return true;
   }
 
   get all(): readonly Band[] {
@@ -81,6 +115,12 @@ export class Lanes {
     return this.placed.bands.find((one): one is LaneBand => one.kind === "lane" && one.trace === trace && one.lane.lane === lane);
   }
 
+  /** Show or hide everything below the name of a rank, thread or device. */
+  toggleHead(key: string): void {
+    if (!this.shut.delete(key)) this.shut.add(key);
+    this.arrange();
+  }
+
   toggle(trace: number, lane: Lane): void {
     this.toggled.set(laneKey(trace, lane), !this.isOpen(trace, lane));
     this.arrange();
@@ -93,8 +133,10 @@ export class Lanes {
     const closed = depth > 0 && !this.isOpen(trace, found);
     if (closed) this.toggled.set(laneKey(trace, found), true);
     const shown = this.hidden.delete(found.source);
-    if (closed || shown) this.arrange();
-    return closed || shown;
+    const covered = !this.bandOf(trace, lane);
+    if (covered) for (const key of [...this.shut]) if (key.split("/")[0] === String(trace)) this.shut.delete(key);
+    if (closed || shown || covered) this.arrange();
+    return closed || shown || covered;
   }
 
   pin(trace: number, lane: Lane): void {

@@ -1,15 +1,15 @@
 /** The two canvases of the timeline: painted from tiles that are asked for as they become visible. */
 
 import { itemAt, type Tile } from "../api/tile";
-import type { End, Lane } from "../api/types";
+import type { Arrow, Brief, End, Lane, Phases } from "../api/types";
 import { palette } from "../browser/theme";
 import { h } from "../ui/dom";
 import type { Context } from "../ui/page";
-import { Colours } from "./colours";
+import { Colours, PHASE_PARTS } from "./colours";
 import type { Curves } from "./curves";
 import { Painter, type Scene, type Tally } from "./draw";
-import type { Lanes } from "./lanes";
-import { type Band, BLOCK_LANES, type LaneBand, ROW_PX, type Track, shift } from "./layout";
+import type { LaneId, Lanes } from "./lanes";
+import { type Band, BLOCK_LANES, type LaneBand, type Track, shift } from "./layout";
 import { drawRuler } from "./ruler";
 import { type Address, TileStore } from "./store";
 import { type Window, powerOf, tileSpan, tilesOf } from "./viewport";
@@ -37,19 +37,47 @@ export interface Hit {
   busy: number;
 }
 
+/** A stretch of time on some lanes. */
+export interface Area {
+  range: Window;
+  lanes: readonly LaneId[];
+}
+
+/** An event and the rank that it is of. */
+export interface Placed {
+  trace: number;
+  brief: Brief;
+}
+
+/** Two events that are measured, and what lies between them in words. */
+export interface Measured {
+  from: Placed;
+  to: Placed | null;
+  text: string;
+}
+
+/** A note at a moment. */
+export interface Note {
+  time: number;
+  text: string;
+}
+
 /** What is to be painted. */
 export interface Look extends Omit<Scene, "colours" | "height"> {
   /** height that the lanes may take */
   room: number;
-  /** a step that is shown, and a stretch of time that is selected */
+  /** a step that is shown, what is selected, what is measured, and the notes */
   step: Window | null;
-  range: Window | null;
+  area: Area | null;
+  measured: Measured | null;
+  notes: readonly Note[];
 }
 
 export class Picture {
   readonly ruler = h("canvas", { class: "timeline-ruler", "aria-hidden": "true" });
   readonly canvas = h("canvas", { class: "timeline-canvas", "aria-hidden": "true" });
   private readonly store: TileStore;
+  private readonly phases = new Map<number, Phases>();
   private colours = new Colours(palette());
 
   /** `changed` is called when there is more to paint. */
@@ -75,7 +103,22 @@ export class Picture {
   }
 
   recolour(): void {
-    this.colours = new Colours(palette());
+    this.colours = new Colours(palette(), this.phases);
+  }
+
+  /** Colour the events of a rank by phase. */
+  setPhases(trace: number, phases: Phases): void {
+    this.phases.set(trace, phases);
+    this.recolour();
+  }
+
+  /** The parts of a step that events are coloured as, with their colours. */
+  phasesShown(): [string, string][] {
+    const phases = new Set(
+      [...this.phases.values()].flatMap((one) => [one.host, ...Object.values(one.lanes)]).flatMap((runs) => runs.phase),
+    );
+    const found = Object.entries(PHASE_PARTS).filter(([phase]) => phases.has(phase));
+    return found.map(([phase, part]) => [phase === "communication" ? phase : part, this.colours.palette.parts[part]!]);
   }
 
   get waiting(): boolean {
@@ -107,18 +150,35 @@ export class Picture {
         if (curve) one.series(band, curve);
       }
     };
-    painter.below(lanes.held, () => bands.filter((band) => !band.held).forEach((band) => paint(painter, band)));
+    const marked = (one: Painter, band: Band): void => {
+      if (band.kind === "lane" && look.area?.lanes.some((lane) => lane.trace === band.trace && lane.lane === band.lane.lane))
+        one.area(band, look.area.range);
+    };
     const still = new Painter(pen, { ...scene, scroll: 0 });
-    bands.filter((band) => band.held).forEach((band) => paint(still, band));
+    const held = bands.filter((band) => band.held);
+    const moving = bands.filter((band) => !band.held);
+    const every = this.curves.arrowsShown
+      ? this.tracks.map((track): [number, readonly Arrow[]] => [track.trace, this.curves.arrows(track.trace, window)])
+      : [];
+    painter.below(lanes.held, () => {
+      moving.forEach((band) => paint(painter, band));
+      moving.forEach((band) => marked(painter, band));
+    });
+    held.forEach((band) => paint(still, band));
+    held.forEach((band) => marked(still, band));
+    // over the boxes, so that they can be followed, and below the names
+    for (const [trace, arrows] of every) painter.arrows(arrows, (end) => this.heightOf(trace, end, scroll), false);
+    const { chosen } = look;
+    if (chosen) painter.arrows(this.curves.arrowsOf(chosen), (end) => this.heightOf(chosen.trace, end, scroll), true);
+    painter.below(lanes.held, () => painter.names());
+    still.names();
     if (lanes.held) still.border(lanes.held);
-    if (this.curves.arrowsShown) {
-      for (const track of this.tracks)
-        painter.arrows(this.curves.arrows(track.trace, window), (end) => this.heightOf(track.trace, end, scroll));
-    }
-    if (look.step) painter.range(look.step, true);
-    if (look.range) painter.range(look.range, false);
+    if (look.step) painter.beside(look.step);
+    for (const note of look.notes) painter.note(note.time);
+    if (look.measured) this.measure(painter, look.measured, scroll);
     this.store.want([...needed.values(), ...beside(needed.values(), first, last)]);
-    drawRuler(sized(this.ruler, width, RULER_PX), this.colours.palette, window, this.bounds, this.steps, width, BAR_PX, RULER_PX);
+    const ruler = sized(this.ruler, width, RULER_PX);
+    drawRuler(ruler, this.colours.palette, window, this.bounds, this.steps, look.notes, width, BAR_PX, RULER_PX);
     return tally;
   }
 
@@ -151,7 +211,23 @@ export class Picture {
   private heightOf(trace: number, end: End, scroll: number): number | null {
     const band = this.lanes.bandOf(trace, end.lane);
     if (!band) return null;
-    return band.top + Math.min(end.depth, band.depths - 1) * ROW_PX + ROW_PX / 2 - shift(band, scroll);
+    return band.top + Math.min(end.depth, band.depths - 1) * band.row + band.row / 2 - shift(band, scroll);
+  }
+
+  /** The two events and the line between them; between the end of the earlier one and the start of the later one. */
+  private measure(painter: Painter, { from, to, text }: Measured, scroll: number): void {
+    const at = ({ trace, brief }: Placed): number | null =>
+      this.heightOf(trace, { lane: brief.lane, depth: brief.depth, time_ns: 0, event: brief.event }, scroll);
+    const [one, other] = [at(from), to && at(to)];
+    if (one === null) return;
+    painter.range(from.brief, one);
+    if (!to || other === null) return;
+    painter.range(to.brief, other);
+    const forward = to.brief.start_ns >= from.brief.start_ns;
+    const [x1, x2] = forward
+      ? [painter.x(from.brief.end_ns), painter.x(to.brief.start_ns)]
+      : [painter.x(from.brief.start_ns), painter.x(to.brief.end_ns)];
+    painter.measure({ x: x1, y: one }, { x: x2, y: other }, text);
   }
 
   /** What is painted at a place. */
@@ -159,7 +235,7 @@ export class Picture {
     const { window, width, scroll } = look;
     const band = this.lanes.at(scroll, y);
     if (band?.kind !== "lane") return null;
-    const depth = Math.floor((y + shift(band, scroll) - band.top) / ROW_PX);
+    const depth = Math.floor((y + shift(band, scroll) - band.top) / band.row);
     if (depth >= band.depths) return null;
     const scale = (window.end - window.start) / width;
     const time = window.start + x * scale;

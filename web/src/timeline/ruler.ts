@@ -2,6 +2,7 @@
 
 import type { Palette } from "../browser/theme";
 import * as format from "../words/format";
+import { visible } from "../words/visible";
 import { FONT } from "./draw";
 import { type Window, ticks } from "./viewport";
 
@@ -12,6 +13,7 @@ export function drawRuler(
   window: Window,
   bounds: Window,
   steps: readonly { start: number; end: number; text: string }[],
+  notes: readonly { time: number; text: string }[],
   width: number,
   barHeight: number,
   height: number,
@@ -46,5 +48,18 @@ export function drawRuler(
     const x = Math.round(((at - window.start) / (window.end - window.start)) * width);
     pen.fillRect(x, barHeight + 4, 1, height - barHeight - 4);
     pen.fillText(format.moment(at, marks.step), x + 4, barHeight + (height - barHeight) / 2 + 1);
+  }
+  for (const note of notes) {
+    const x = ((note.time - window.start) / (window.end - window.start)) * width;
+    pen.fillStyle = palette.accent;
+    pen.fillRect(Math.round(place(note.time)), 0, 2, barHeight);
+    if (x < -200 || x > width) continue;
+    const text = format.shorten(visible(note.text), 40);
+    const wide = pen.measureText(text).width + 8;
+    pen.fillStyle = palette.surface;
+    pen.fillRect(x, barHeight + 2, wide, height - barHeight - 6);
+    pen.strokeRect(x + 0.5, barHeight + 2.5, wide, height - barHeight - 6);
+    pen.fillStyle = palette.accent;
+    pen.fillText(text, x + 4, barHeight + (height - barHeight) / 2);
   }
 }

@@ -1,21 +1,28 @@
 /** The timeline: what is visible of it, what is chosen, and how the user moves through it. */
 
 import type { Brief } from "../api/types";
+import { keep, kept } from "../browser/storage";
 import { onChange } from "../browser/theme";
 import { h, replace } from "../ui/dom";
 import type { Context } from "../ui/page";
 import * as format from "../words/format";
-import { t } from "../words/i18n";
+import { named, t } from "../words/i18n";
 import { Curves } from "./curves";
 import type { Tally } from "./draw";
-import { type Moved, listenTo } from "./gestures";
+import { CLICK_PX, type Moved, follow, listenTo } from "./gestures";
 import { drawLabels } from "./labels";
 import { type LaneId, Lanes } from "./lanes";
-import { ROW_PX, type Track } from "./layout";
-import { BAR_PX, type Hit, type Look, Picture, type Step } from "./picture";
+import type { Track } from "./layout";
+import { type Area, BAR_PX, type Hit, type Look, type Measured, type Note, Picture, type Step } from "./picture";
 import { type Window, around, clamped, zoomed } from "./viewport";
 
+/** how wide the names of the lanes may be made, by default and at least; what is left for the lanes */
 const LABELS_PX = 250;
+const LEAST_LABELS_PX = 90;
+const LEAST_CANVAS_PX = 200;
+const LABELS_KEPT = "steplens.timeline.labels";
+/** a second press so soon belongs to a double click */
+const DOUBLE_MS = 400;
 const NOTE_MS = 300;
 
 export interface Chosen {
@@ -32,6 +39,10 @@ export interface Listener {
   held: (lanes: readonly LaneId[]) => void;
   /** the first events are on the canvas */
   painted?: () => void;
+  /** the pointer rests on an event, or on none any more */
+  hovered?: (one: Hit | null, tip: HTMLElement) => void;
+  /** a key was pressed that only the page knows; whether it does */
+  key?: (key: string) => boolean;
 }
 
 /** What is shown when the page is opened; `draft` where it is some events of many. */
@@ -46,7 +57,11 @@ export class TimelineView implements Moved {
   window: Window;
   private find = "";
   private chosen: Chosen | null = null;
-  private range: Window | null = null;
+  private area: Area | null = null;
+  private measured: Measured | null = null;
+  private notes: readonly Note[] = [];
+  private labelsPx = LABELS_PX;
+  private pressed = { time: -Infinity, x: 0, y: 0 };
   private step: Window | null = null;
   private readonly curves: Curves;
   private readonly lanes: Lanes;
@@ -56,14 +71,16 @@ export class TimelineView implements Moved {
   private planned = 0;
   private noted: ReturnType<typeof setTimeout> | undefined;
   private readonly labels = h("div", { class: "timeline-labels" });
+  private readonly divider: HTMLElement;
   private readonly content: HTMLElement;
   private readonly scroller: HTMLElement;
   private readonly tip = h("div", { class: "tip timeline-tip", role: "status" });
   private readonly status = h("p", { class: "timeline-status", role: "status" });
+  private readonly legend = h("p", { class: "timeline-legend", "aria-label": t("timeline.phases") });
 
   constructor(
     private readonly context: Context,
-    tracks: readonly Track[],
+    private readonly tracks: readonly Track[],
     readonly bounds: Window,
     steps: readonly Step[],
     start: Start,
@@ -75,6 +92,14 @@ export class TimelineView implements Moved {
     this.curves = new Curves(context, redraw);
     this.lanes = new Lanes(tracks, this.curves, start.held);
     this.picture = new Picture(context, tracks, this.lanes, this.curves, bounds, steps, redraw);
+    this.divider = h("div", {
+      class: "timeline-divider",
+      role: "separator",
+      tabindex: 0,
+      "aria-orientation": "vertical",
+      "aria-label": t("timeline.divider"),
+      title: t("timeline.divider"),
+    });
     this.content = h("div", { class: "timeline-content" }, this.labels, this.picture.canvas);
     this.scroller = h(
       "div",
@@ -82,22 +107,50 @@ export class TimelineView implements Moved {
       this.content,
     );
     this.tip.hidden = true;
-    this.element = h("div", { class: "timeline-view" }, this.picture.ruler, this.scroller, this.tip, this.status);
+    this.element = h(
+      "div",
+      { class: "timeline-view" },
+      this.picture.ruler,
+      this.scroller,
+      this.divider,
+      this.tip,
+      h("div", { class: "timeline-foot" }, this.status, this.legend),
+    );
+    this.setLabels(Number(kept(LABELS_KEPT)) || LABELS_PX);
     this.listen();
     this.arranged();
   }
 
   private listen(): void {
     const { signal } = this.context;
-    const sizes = new ResizeObserver(() => this.plan());
+    const sizes = new ResizeObserver(() => (this.lanes.fill(this.scroller.clientHeight) ? this.arranged() : this.plan()));
     sizes.observe(this.scroller);
     this.scroller.addEventListener("scroll", () => this.plan(), { passive: true });
     const { canvas, ruler } = this.picture;
-    listenTo(this, canvas, ruler, this.scroller, BAR_PX);
+    listenTo(this, canvas, ruler, this.scroller, BAR_PX, signal);
     canvas.addEventListener("pointermove", (event) => this.onHover(event));
-    canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
+    canvas.addEventListener("pointerleave", () => this.hideTip());
+    this.divider.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      this.divider.focus();
+      const { left } = this.element.getBoundingClientRect();
+      follow(
+        this.divider,
+        event,
+        (next) => this.setLabels(next.clientX - left),
+        () => keep(LABELS_KEPT, String(this.labelsPx)),
+      );
+    });
+    this.divider.addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: -20, ArrowRight: 20 }[event.key];
+      if (by === undefined) return;
+      event.preventDefault();
+      this.setLabels(this.labelsPx + by);
+      keep(LABELS_KEPT, String(this.labelsPx));
+    });
     onChange(() => {
       this.picture.recolour();
+      this.explain();
       this.plan();
     }, signal);
     signal.addEventListener("abort", () => {
@@ -108,8 +161,18 @@ export class TimelineView implements Moved {
     });
   }
 
+  /** Make the column of the names so wide, as far as there is room. */
+  private setLabels(pixels: number): void {
+    const most = Math.max((this.scroller.clientWidth || Infinity) - LEAST_CANVAS_PX, LEAST_LABELS_PX);
+    this.labelsPx = Math.round(Math.min(Math.max(pixels, LEAST_LABELS_PX), most));
+    this.element.style.setProperty("--labels", `${this.labelsPx}px`);
+    this.divider.setAttribute("aria-valuenow", String(this.labelsPx));
+    this.plan();
+  }
+
   /** The lanes lie elsewhere now. */
   private arranged(): void {
+    this.lanes.fill(this.scroller.clientHeight);
     this.content.style.height = `${this.lanes.height}px`;
     drawLabels(this.labels, this.lanes, {
       toggle: (trace, lane) => {
@@ -120,6 +183,10 @@ export class TimelineView implements Moved {
         this.lanes.pin(trace, lane);
         this.arranged();
         this.listener.held(this.lanes.heldLanes);
+      },
+      toggleHead: (key) => {
+        this.lanes.toggleHead(key);
+        this.arranged();
       },
     });
     this.plan();
@@ -178,9 +245,9 @@ export class TimelineView implements Moved {
   private scrollTo(trace: number, brief: Brief): void {
     const band = this.lanes.bandOf(trace, brief.lane);
     if (!band || band.held) return;
-    const y = band.top + brief.depth * ROW_PX;
+    const y = band.top + brief.depth * band.row;
     const { scrollTop, clientHeight } = this.scroller;
-    if (y < scrollTop + this.lanes.held || y > scrollTop + clientHeight - 2 * ROW_PX)
+    if (y < scrollTop + this.lanes.held || y > scrollTop + clientHeight - 2 * band.row)
       this.scroller.scrollTop = y - (clientHeight + this.lanes.held) / 2;
   }
 
@@ -194,12 +261,23 @@ export class TimelineView implements Moved {
   }
 
   get width(): number {
-    return Math.max(this.scroller.clientWidth - LABELS_PX, 50);
+    return Math.max(this.scroller.clientWidth - this.labelsPx, 50);
   }
 
   private look(): Look {
-    const { window, width, chosen, find, step, range } = this;
-    return { window, width, chosen, find, step, range, scroll: this.scroller.scrollTop, room: this.scroller.clientHeight };
+    const { window, width, chosen, find, step, area, measured, notes } = this;
+    return {
+      window,
+      width,
+      chosen,
+      find,
+      step,
+      area,
+      measured,
+      notes,
+      scroll: this.scroller.scrollTop,
+      room: this.scroller.clientHeight,
+    };
   }
 
   private say(tally: Tally): void {
@@ -216,66 +294,150 @@ export class TimelineView implements Moved {
     this.element.dataset["waiting"] = String(waiting || this.curves.waiting);
     if (!this.mark || !(tally.single + tally.merged)) return;
     performance.mark(this.mark);
+    const draft = this.mark !== "timeline painted";
     this.mark = "";
     this.listener.painted?.();
+    if (!draft) void this.colour();
+  }
+
+  /** Colour the events by phase: asked for once the first ones are painted. */
+  private async colour(): Promise<void> {
+    for (const { trace } of this.tracks) {
+      const found = await this.context.api.get("timeline/phases", { trace }).catch(() => null);
+      if (!found || this.context.signal.aborted) continue;
+      this.picture.setPhases(trace, found);
+      this.explain();
+      this.plan();
+    }
+  }
+
+  /** Which colour is which phase. */
+  private explain(): void {
+    replace(
+      this.legend,
+      this.picture
+        .phasesShown()
+        .map(([part, colour]) =>
+          h("span", null, h("i", { style: { background: colour }, "aria-hidden": "true" }), named("part", part)),
+        ),
+    );
   }
 
   timeAt(x: number): number {
     return this.window.start + (x / this.width) * (this.window.end - this.window.start);
   }
 
-  private hit(event: PointerEvent): Hit | null {
+  private hit(event: MouseEvent): Hit | null {
     return this.picture.hit(this.look(), event.offsetX, event.offsetY);
+  }
+
+  private hideTip(): void {
+    this.tip.hidden = true;
+    this.listener.hovered?.(null, this.tip);
   }
 
   private onHover(event: PointerEvent): void {
     if (event.buttons) return;
     const found = this.hit(event);
-    this.tip.hidden = !found;
-    if (!found) return;
+    if (!found) return this.hideTip();
     const length = format.time(found.count > 1 ? found.busy : found.end - found.start);
-    replace(
-      this.tip,
-      h("strong", null, format.shorten(found.name, 200)),
-      h("div", null, found.count > 1 ? t("timeline.several", { count: format.count(found.count), time: length }) : length),
-    );
+    const place = `${found.trace}.${found.event}.${found.count}`;
+    if (this.tip.hidden || this.tip.dataset["of"] !== place) {
+      this.tip.dataset["of"] = place;
+      replace(
+        this.tip,
+        h("strong", null, format.shorten(found.name, 200)),
+        h("div", null, found.count > 1 ? t("timeline.several", { count: format.count(found.count), time: length }) : length),
+      );
+      this.tip.hidden = false;
+      this.listener.hovered?.(found.count > 1 ? null : found, this.tip);
+    }
     const { left, top } = this.element.getBoundingClientRect();
-    this.tip.style.left = `${Math.min(event.clientX - left + 14, this.element.clientWidth - 360)}px`;
-    this.tip.style.top = `${event.clientY - top + 16}px`;
+    const { clientWidth, clientHeight } = this.element;
+    this.tip.style.left = `${Math.max(Math.min(event.clientX - left + 14, clientWidth - this.tip.offsetWidth - 8), 0)}px`;
+    // below the pointer, or above it where there is no room
+    const below = event.clientY - top + 16;
+    const above = event.clientY - top - this.tip.offsetHeight - 8;
+    this.tip.style.top = `${below + this.tip.offsetHeight > clientHeight && above > 0 ? above : below}px`;
   }
 
   click(event: PointerEvent): void {
-    this.tip.hidden = true;
+    const { time, x, y } = this.pressed;
+    this.pressed = { time: performance.now(), x: event.offsetX, y: event.offsetY };
+    // the second press of a double click
+    if (this.pressed.time - time < DOUBLE_MS && Math.hypot(event.offsetX - x, event.offsetY - y) < CLICK_PX) return;
+    this.hideTip();
     const found = this.hit(event);
-    this.range = null;
+    this.area = null;
     // several events in one box: closer, so that they come apart
     if (found && found.count > 1) this.move(zoomed(this.window, this.bounds, 0.25, this.timeAt(event.offsetX)));
+    this.listener.selected(null, []);
     this.choose(found ? { trace: found.trace, event: found.event } : null);
-    if (!found) this.listener.selected(null, []);
   }
 
-  select(range: Window): void {
-    this.range = range;
-    this.tip.hidden = true;
+  /** Two clicks: the event fills the window. */
+  zoomTo(event: MouseEvent): void {
+    const found = this.hit(event);
+    if (!found) return;
+    this.hideTip();
+    this.fit({ start: found.start, end: found.end });
+  }
+
+  /** Let a stretch of time fill the window, but for a little beside it. */
+  fit({ start, end }: Window): void {
+    const beside = Math.max((end - start) * 0.05, 1);
+    this.move({ start: start - beside, end: end + beside });
+  }
+
+  select(range: Window, one: number, other: number): void {
+    const bands = this.lanes.visible(this.scroller.scrollTop, Math.min(one, other), Math.max(one, other) + 1);
+    const lanes = bands.flatMap((band) => (band.kind === "lane" ? [{ trace: band.trace, lane: band.lane.lane }] : []));
+    this.setArea({ range, lanes });
+    this.hideTip();
+  }
+
+  selected(): void {
+    if (this.area) this.listener.selected(this.area.range, this.area.lanes);
+  }
+
+  /** Mark what is selected: whole ns, as it is counted. */
+  setArea(area: Area | null): void {
+    this.area = area && {
+      range: { start: Math.floor(area.range.start), end: Math.ceil(area.range.end) },
+      lanes: area.lanes,
+    };
     this.plan();
   }
 
-  selected(one: number, other: number): void {
-    if (!this.range) return;
-    const bands = this.lanes.visible(this.scroller.scrollTop, Math.min(one, other), Math.max(one, other) + 1);
-    this.listener.selected(
-      this.range,
-      bands.flatMap((band) => (band.kind === "lane" ? [{ trace: band.trace, lane: band.lane.lane }] : [])),
-    );
+  /** What can be seen: the window on all lanes that are shown. */
+  selectWindow(): void {
+    const lanes = this.lanes.all.flatMap((band) => (band.kind === "lane" ? [{ trace: band.trace, lane: band.lane.lane }] : []));
+    this.setArea({ range: this.window, lanes });
+    this.selected();
+  }
+
+  setMeasured(measured: Measured | null): void {
+    this.measured = measured;
+    this.plan();
+  }
+
+  setNotes(notes: readonly Note[]): void {
+    this.notes = notes;
+    this.plan();
   }
 
   fitSelection(): void {
-    if (this.range) this.move(this.range);
+    if (this.area) this.move(this.area.range);
+    else if (this.chosen) this.otherKey("f");
   }
 
   clear(): void {
-    this.range = null;
+    this.area = null;
     this.choose(null);
     this.listener.selected(null, []);
+  }
+
+  otherKey(key: string): boolean {
+    return this.listener.key?.(key) ?? false;
   }
 }

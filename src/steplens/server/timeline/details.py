@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from steplens.server.timeline.nested import overlapping_events
 from steplens.server.timeline.search import brief_of_event
 from steplens.timeline.layout import Timeline
 from steplens.timeline.rows import Int64Array
+from steplens.timeline.sources import DEVICE
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.trace import Trace
 
@@ -40,7 +42,22 @@ def describe_event(trace: Trace, timeline: Timeline, event: int) -> dict[str, An
                 related.append(
                     {"kind": kind, "count": pairs.height, "events": [brief_of_event(timeline, number) for number in ids]}
                 )
-    return {**brief_of_event(timeline, event), "source": lane.source.id, "table": table, "columns": columns, "links": related}
+    described = {"source": lane.source.id, "table": table, "callers": callers_of(timeline, event), "columns": columns}
+    return {**brief_of_event(timeline, event), **described, "links": related}
+
+
+def callers_of(timeline: Timeline, event: int) -> list[dict[str, Any]]:
+    """The events of the lane of one in the rows above that it lies inside, the outermost first; none on a device."""
+    lane = timeline.lane_of(event)
+    if lane.source.group == DEVICE:
+        return []
+    start, end = int(timeline.start[event]), int(timeline.end[event])
+    depth = int(np.searchsorted(timeline.offsets, event, side="right")) - 1 - lane.first_row
+    around = []
+    for row in range(lane.first_row, lane.first_row + depth):
+        at_start = overlapping_events(timeline, row, start, start + 1)
+        around += [brief_of_event(timeline, int(caller)) for caller in at_start[-1:] if timeline.end[caller] >= end]
+    return around
 
 
 def row_columns(trace: Trace, table: str, rows: Int64Array) -> pl.DataFrame:

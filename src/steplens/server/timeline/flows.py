@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.server.timeline.window import overlapping_events
+from steplens.server.timeline.nested import overlapping_events
 from steplens.timeline.layout import Timeline
 from steplens.trace.trace import Trace
 
@@ -71,13 +71,22 @@ def _lanes_by_key(timeline: Timeline, source: str, keys: tuple[str, ...]) -> pl.
     return pl.DataFrame(rows, schema={**{key: types.get(key, pl.Int64) for key in keys}, "lane": pl.Int64})
 
 
-def in_window(found: Flows, timeline: Timeline, start_ns: int, end_ns: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+def in_window(
+    found: Flows, timeline: Timeline, start_ns: int, end_ns: int, limit: int, event: int | None = None
+) -> tuple[list[dict[str, Any]], int]:
     """The arrows that overlap a window in time, the longest first, at most ``limit``; and how many there are.
 
-    Each end names the innermost event of its lane at that time, where there is one.
+    With ``event`` only those that begin or end on its lane while it runs. Each end names the innermost event of its lane at that
+    time, where there is one.
     """
     early, late = pl.min_horizontal("from_ns", "to_ns"), pl.max_horizontal("from_ns", "to_ns")
     crossing = found.frame.filter((early < end_ns) & (late >= start_ns))
+    if event is not None:
+        lane, start, end = timeline.lane_of(event).id, int(timeline.start[event]), int(timeline.end[event])
+        sides = ("from", "to")
+        crossing = crossing.filter(
+            pl.any_horizontal((pl.col(f"{side}_lane") == lane) & pl.col(f"{side}_ns").is_between(start, end) for side in sides)
+        )
     longest = crossing.with_columns(length=late - early).sort("length", "from_ns", descending=[True, False]).head(limit)
     arrows = []
     for kind, from_lane, from_ns, to_lane, to_ns, _ in longest.iter_rows():

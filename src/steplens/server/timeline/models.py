@@ -54,6 +54,15 @@ class StepShown(BaseModel):
     end_ns: int
 
 
+class FirstView(BaseModel):
+    """What the timeline shows first: a step of a trace, from its start to its end or that of its last device task."""
+
+    trace: int
+    step: int
+    start_ns: int
+    end_ns: int
+
+
 class TimelineShown(BaseModel):
     """The timeline of a trace.
 
@@ -120,21 +129,30 @@ class Link(BaseModel):
 
 
 class EventShown(Brief):
-    """One event with the row of its table (times as recorded, numbers beyond 2**53 as text) and its links."""
+    """One event with the row of its table (times as recorded, numbers beyond 2**53 as text) and its links.
+
+    ``callers``: the events of its lane around it, the outermost first.
+    """
 
     source: str
     table: str
+    callers: list[Brief]
     columns: dict[str, Any]
     links: list[Link]
 
 
 class NameInSelection(BaseModel):
-    """Events of one name in a selection; ``total_ns`` counts only what lies inside, ``longest`` is the id of the longest."""
+    """Events of one name in a selection.
+
+    ``total_ns`` counts only what lies inside; ``self_ns`` is what of it is left without the events directly below; ``longest`` is
+    the id of the longest.
+    """
 
     source: str
     name: str
     count: int
     total_ns: int
+    self_ns: int
     min_ns: int
     max_ns: int
     longest: int
@@ -154,6 +172,56 @@ class Selection(BaseModel):
     names: list[NameInSelection]
     different: int
     lanes: list[LaneInSelection]
+
+
+class FlameNode(BaseModel):
+    """A box of a flame: its place in the list is its number.
+
+    Attributes:
+        parent: number of the box above it; -1 without one.
+        name: of the events, the module or the frame.
+        count: events of the selection that end here; 0 where there are none.
+        total_ns: time inside the selection, with everything below.
+        self_ns: without what is below.
+    """
+
+    parent: int
+    name: str
+    count: int
+    total_ns: int
+    self_ns: int
+
+
+class Flame(BaseModel):
+    """A selection as a tree, parents before their children, the largest child first.
+
+    Attributes:
+        by: "name" (the calls), "module" or "stack".
+        total_ns: of all of it.
+        nodes: the boxes; the smallest are left out where there are very many.
+        left_out: how many are.
+        offered: by what else it can be had.
+    """
+
+    by: Annotated[str, documented.as_type(Literal["name", "module", "stack"])]
+    total_ns: int
+    nodes: list[FlameNode]
+    left_out: int
+    offered: list[str]
+
+
+class PhaseRuns(BaseModel):
+    """Phases along time: from each start on the events are of this phase, until the next one; "" is none."""
+
+    start_ns: list[int]
+    phase: list[str]
+
+
+class Phases(BaseModel):
+    """Which phase events are of: those of threads by time, those of streams by the call that launched them, by lane."""
+
+    host: PhaseRuns
+    lanes: dict[int, PhaseRuns]
 
 
 class Found(BaseModel):

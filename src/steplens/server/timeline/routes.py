@@ -13,7 +13,19 @@ from steplens.server.memory import curves
 from steplens.server.requests import Chosen, Moment, Points, TraceNumber, json_response
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
-from steplens.server.timeline import counters, details, flows, models, search, tile_format, tiles, window
+from steplens.server.timeline import (
+    counters,
+    details,
+    flame,
+    flows,
+    models,
+    opening,
+    phases,
+    search,
+    tile_format,
+    tiles,
+    window,
+)  # fmt: skip
 from steplens.server.timeline.counters import Series
 from steplens.timeline.layout import Lane, Timeline
 
@@ -51,6 +63,24 @@ def timeline(chosen: Chosen, trace: TraceNumber = 0) -> models.TimelineShown:
             for number, curve in enumerate(_cached_series(chosen, trace))
         ],
         steps=_recorded_steps(chosen, trace),
+    )
+
+
+@router.get("/opening")
+def first_view(
+    chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="of this trace only")] = None
+) -> models.FirstView | None:
+    """The complete step that is shown first, of the rank that the verdict names where it names one."""
+    return chosen.answer(("first view", trace), lambda: opening.first_view(chosen, trace))
+
+
+@router.get("/phases")
+def phases_of_lanes(chosen: Chosen, trace: TraceNumber = 0) -> models.Phases:
+    """Which phase of a step (waiting for data, forward, backward, optimizer, communication) events are of."""
+    return chosen.answer(
+        ("phases", trace),
+        lambda: phases.find_phases(chosen.trace(trace), chosen.timeline(trace).timeline),
+        lambda found: 64 * sum(len(runs.start_ns) for runs in (found.host, *found.lanes.values())),
     )
 
 
@@ -105,6 +135,24 @@ def selection(
     )
 
 
+@router.get("/flame")
+def flame_of_selection(
+    chosen: Chosen,
+    start_ns: Moment,
+    end_ns: Moment,
+    trace: TraceNumber = 0,
+    lanes: Lanes = None,
+    by: Annotated[
+        Literal["name", "module", "stack"], Query(description="calls by name, or modules or stacks with them")
+    ] = "name",
+    limit: Annotated[int, Query(ge=1, le=5000)] = 1500,
+) -> models.Flame:
+    """A selection as a tree: what is called by what, or by module or Python stack, with the time inside the window."""
+    _check_window(start_ns, end_ns)
+    laid_out = chosen.timeline(trace).timeline
+    return flame.build_flame(chosen.trace(trace), laid_out, _select_lanes(laid_out, lanes), start_ns, end_ns, by, limit)
+
+
 @router.get("/search")
 def find(
     chosen: Chosen,
@@ -152,14 +200,17 @@ def arrows(
     end_ns: Moment,
     trace: TraceNumber = 0,
     limit: Annotated[int, Query(ge=1, le=2000)] = 200,
+    event: Annotated[int | None, Query(ge=0, le=1 << 32, description="only those that begin or end in this event")] = None,
 ) -> models.Arrows:
     """The arrows of a window, from launches to their tasks and those that were recorded, the longest first."""
     _check_window(start_ns, end_ns)
     placed = chosen.timeline(trace).timeline
+    if event is not None and event >= len(placed.start):
+        raise Refusal(404, f"the timeline has {len(placed.start)} events, numbered from 0", f"event {event}")
     all_flows = chosen.answer(
         ("flows", trace), lambda: flows.find_flows(chosen.trace(trace), placed), lambda made: int(made.frame.estimated_size())
     )
-    longest, total = flows.in_window(all_flows, placed, start_ns, end_ns, limit)
+    longest, total = flows.in_window(all_flows, placed, start_ns, end_ns, limit, event)
     return models.Arrows(arrows=[models.Arrow(**arrow) for arrow in longest], total=total, unplaced=all_flows.unplaced)
 
 

@@ -1,27 +1,45 @@
 /** Below the canvas: the chosen event, the statistics of a selection, and the occurrences of a name. */
 
 import type { RunApi } from "../../api/client";
-import type { Brief, EventShown, NameInSelection, Occurrences } from "../../api/types";
+import type { Brief, EventShown, Flame, NameInSelection, Occurrences } from "../../api/types";
+import { report } from "../../report/embedded";
 import type { Window } from "../../timeline/viewport";
 import { type Child, h, replace } from "../../ui/dom";
 import { problemBox } from "../../ui/notices";
 import type { Context } from "../../ui/page";
 import { smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
-import { named, t } from "../../words/i18n";
+import { type Key, named, t } from "../../words/i18n";
+import { flameView } from "./flame";
 
 const MOST_LINKS = 12;
 const MOST_NAMES = 100;
 const MOST_FOUND = 200;
 
+/** How a selection is told: by name, or as a flame of calls, modules or stacks. */
+type By = "table" | Flame["by"];
+/** what is said where there is nothing to make a flame of */
+const NOT_RECORDED: Readonly<Record<Flame["by"], Key>> = {
+  name: "timeline.flame.none",
+  module: "timeline.flame.not.module",
+  stack: "timeline.flame.not.stack",
+};
+type Lanes = readonly { trace: number; lane: number }[];
+
 export interface Actions {
   go: (trace: number, brief: Brief) => void;
   find: (text: string) => void;
+  /** all that is known about the chosen event is there; gives what stands above it */
+  shown: (trace: number, event: EventShown) => Child;
+  /** others are measured from it */
+  mark: (trace: number, event: EventShown) => void;
+  rankOf: (trace: number) => string;
 }
 
 export class Panel {
   readonly element = h("section", { class: "timeline-panel", "aria-label": t("timeline.details"), "aria-live": "polite" });
   private asked = 0;
+  private by: By = "table";
 
   constructor(
     private readonly context: Context,
@@ -54,6 +72,7 @@ export class Panel {
     const inOperators = found.table === "ops";
     const inKernels = found.table === "kernels";
     return [
+      this.actions.shown(trace, found),
       h("h2", null, format.shorten(found.name, 300)),
       found.partial ? h("p", { class: "note" }, t("report.partial")) : null,
       h(
@@ -67,6 +86,7 @@ export class Panel {
         { class: "actions" },
         h("button", { type: "button", onclick: () => this.actions.go(trace, found) }, t("timeline.zoom")),
         h("button", { type: "button", onclick: () => this.actions.find(found.name) }, t("timeline.same")),
+        h("button", { type: "button", onclick: () => this.actions.mark(trace, found) }, t("timeline.measure")),
         inOperators
           ? h(
               "a",
@@ -122,23 +142,23 @@ export class Panel {
     ];
   }
 
-  selection(range: Window, lanes: readonly { trace: number; lane: number }[]): Promise<void> {
+  selection(range: Window, lanes: Lanes): Promise<void> {
     return this.fill(async (api) => {
       const traces = [...new Set(lanes.map((one) => one.trace))];
       const [start_ns, end_ns] = [Math.floor(range.start), Math.ceil(range.end)];
+      const queries = traces.map((trace) => ({
+        trace,
+        start_ns,
+        end_ns,
+        lanes: lanes
+          .filter((one) => one.trace === trace)
+          .map((one) => one.lane)
+          .join(","),
+      }));
       const parts = await Promise.all(
-        traces.map(async (trace) => ({
-          trace,
-          found: await api.get("timeline/selection", {
-            trace,
-            start_ns,
-            end_ns,
-            limit: MOST_NAMES,
-            lanes: lanes
-              .filter((one) => one.trace === trace)
-              .map((one) => one.lane)
-              .join(","),
-          }),
+        queries.map(async (query) => ({
+          trace: query.trace,
+          found: await api.get("timeline/selection", { ...query, limit: MOST_NAMES }),
         })),
       );
       const names = parts
@@ -147,14 +167,31 @@ export class Panel {
       const events = parts.reduce((sum, { found }) => sum + found.lanes.reduce((all, lane) => all + lane.count, 0), 0);
       const covered = parts.reduce((sum, { found }) => sum + found.lanes.reduce((all, lane) => all + lane.covered_ns, 0), 0);
       const different = parts.reduce((sum, { found }) => sum + found.different, 0);
+      const told = h("div", null);
+      const show = async (): Promise<void> => {
+        const { by } = this;
+        if (by === "table") return replace(told, this.namesTable(names, different));
+        replace(told, h("p", { class: "note", role: "status" }, t("loading")));
+        const flames = await Promise.all(queries.map((query) => api.get("timeline/flame", { ...query, by })));
+        if (by !== this.by) return;
+        replace(
+          told,
+          flames.map((flame, place) => [
+            queries.length > 1 ? h("h3", null, this.actions.rankOf(queries[place]!.trace)) : null,
+            flame.offered.includes(by) ? flameView(flame) : h("p", { class: "note" }, t(NOT_RECORDED[by])),
+          ]),
+        );
+      };
+      const tabs = this.tabs(() => void show().catch((error: unknown) => replace(told, problemBox(error))));
+      await show();
       return [
         h(
           "h2",
           null,
           t("timeline.selection", {
-            span: format.time(range.end - range.start),
-            lanes: format.count(lanes.length),
-            events: format.count(events),
+            span: format.time(end_ns - start_ns),
+            tracks: t("timeline.tracks", { count: format.count(lanes.length) }),
+            events: t("timeline.lane_events", { count: format.count(events) }),
           }),
         ),
         h(
@@ -162,45 +199,82 @@ export class Panel {
           { class: "note" },
           t("timeline.covered", {
             time: format.time(covered),
-            share: format.share(covered / Math.max((range.end - range.start) * lanes.length, 1)),
+            share: format.share(covered / Math.max((end_ns - start_ns) * lanes.length, 1)),
           }),
-          different > names.length
-            ? ` ${t("timeline.largest", { shown: format.count(names.length), all: format.count(different) })}`
-            : "",
         ),
-        smallTable(
-          t("timeline.names"),
-          [
-            named("column", "name"),
-            t("timeline.kind"),
-            named("column", "count"),
-            named("column", "total_ns"),
-            t("mean"),
-            named("column", "min_ns"),
-            named("column", "max_ns"),
-          ],
-          names.slice(0, MOST_NAMES).map(([trace, row]) => [
-            h(
-              "button",
-              {
-                type: "button",
-                class: "plain",
-                title: t("timeline.longest"),
-                onclick: () => void this.jump(trace, row.longest),
-              },
-              format.shorten(row.name, 160),
-            ),
-            named("lane", row.source, row.source),
-            format.count(row.count),
-            format.time(row.total_ns),
-            format.time(row.total_ns / Math.max(row.count, 1)),
-            format.time(row.min_ns),
-            format.time(row.max_ns),
-          ]),
-          [2, 3, 4, 5, 6],
-        ),
+        tabs,
+        told,
       ];
     });
+  }
+
+  /** By what a selection is told; a report has what is by name only. */
+  private tabs(changed: () => void): Child {
+    if (report()) return null;
+    const ways: readonly [By, string][] = [
+      ["table", t("timeline.by.table")],
+      ["name", t("timeline.by.name")],
+      ["module", t("timeline.by.module")],
+      ["stack", t("timeline.by.stack")],
+    ];
+    const buttons = ways.map(([by, text]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          "data-by": by,
+          "aria-pressed": String(by === this.by),
+          onclick: () => {
+            this.by = by;
+            for (const one of buttons) one.setAttribute("aria-pressed", String(one.dataset["by"] === by));
+            changed();
+          },
+        },
+        text,
+      ),
+    );
+    return h("div", { class: "actions", role: "group", "aria-label": t("timeline.by") }, buttons);
+  }
+
+  private namesTable(names: readonly (readonly [number, NameInSelection])[], different: number): Child {
+    return [
+      different > names.length
+        ? h("p", { class: "note" }, t("timeline.largest", { shown: format.count(names.length), all: format.count(different) }))
+        : null,
+      smallTable(
+        t("timeline.names"),
+        [
+          named("column", "name"),
+          t("timeline.kind"),
+          named("column", "count"),
+          named("column", "total_ns"),
+          named("column", "self_ns"),
+          t("mean"),
+          named("column", "min_ns"),
+          named("column", "max_ns"),
+        ],
+        names.slice(0, MOST_NAMES).map(([trace, row]) => [
+          h(
+            "button",
+            {
+              type: "button",
+              class: "plain",
+              title: t("timeline.longest"),
+              onclick: () => void this.jump(trace, row.longest),
+            },
+            format.shorten(row.name, 160),
+          ),
+          named("lane", row.source, row.source),
+          format.count(row.count),
+          format.time(row.total_ns),
+          format.time(row.self_ns),
+          format.time(row.total_ns / Math.max(row.count, 1)),
+          format.time(row.min_ns),
+          format.time(row.max_ns),
+        ]),
+        [2, 3, 4, 5, 6, 7],
+      ),
+    ];
   }
 
   private async jump(trace: number, event: number): Promise<void> {

@@ -1,10 +1,10 @@
 /** The timeline: lanes of threads and streams of one or more ranks, from the whole run down to single events. */
 
 import { address } from "../../api/client";
-import type { Brief, Timeline, TraceState } from "../../api/types";
+import type { Brief, EventShown, Timeline, TraceState } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { report } from "../../report/embedded";
-import { check, chosenTraces, drop, heldLanes, list, listed, rankBoxes } from "../../timeline/controls";
+import { check, chosenTraces, closeMenus, drop, heldLanes, list, listed, oneMenu, rankBoxes } from "../../timeline/controls";
 import { seriesName } from "../../timeline/labels";
 import { type Track, seriesKey } from "../../timeline/layout";
 import { type Chosen, TimelineView } from "../../timeline/view";
@@ -18,6 +18,10 @@ import { choice, nothing, rankName } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 import { drawDraft, lookedAt } from "./draft";
+import { helpDialog } from "./help";
+import { Hover } from "./hover";
+import { Measuring, Notes, areaOf, areaText, measuredBox } from "./marks";
+import { RANK_MS, STEP_MS, firstView, placed, soon, viewOf } from "./opening";
 import { Panel } from "./panel";
 
 /** a draft may be painted for so long before all events are asked for */
@@ -59,7 +63,10 @@ export const timeline: Page = {
 
 async function wholePage(context: Context): Promise<Child> {
   const ranks = context.run.traces;
-  const traces = chosenTraces(context, ranks);
+  // one of several ranks is shown: the one that the verdict names
+  const several = context.params["rank"] === undefined && ranks.length > 1;
+  const first = several ? await soon(firstView(context), RANK_MS) : null;
+  const traces = first ? [first.trace] : chosenTraces(context, ranks);
   const found = await Promise.all(traces.map((trace) => context.api.get("timeline", { trace })));
   const events = found.reduce((sum, one) => sum + one.events, 0);
   if (!events) return [rankBoxes(context, ranks, traces), nothing(t("timeline.none"), t("timeline.none.why"))];
@@ -74,8 +81,11 @@ async function wholePage(context: Context): Promise<Child> {
   }));
   const filled = found.filter((one) => one.events);
   const bounds = { start: Math.min(...filled.map((one) => one.start_ns)), end: Math.max(...filled.map((one) => one.end_ns)) };
-  const focus = lookedAt(context.run) ?? (await windowOf(context.run.run)) ?? bounds;
-  return new TimelinePage(
+  const looked = lookedAt(context.run) ?? (await windowOf(context.run.run));
+  const step = looked || placed(context) ? null : first ? Promise.resolve(first) : firstView(context, traces[0]!);
+  const begin = step && (await soon(step, STEP_MS));
+  const focus = looked ?? viewOf(begin, bounds);
+  const page = new TimelinePage(
     context,
     ranks,
     traces,
@@ -84,7 +94,10 @@ async function wholePage(context: Context): Promise<Child> {
     bounds,
     focus,
     found.map((one) => one.unplaced),
-  ).element;
+  );
+  // of millions of events all is shown first, and the step once it is known
+  if (step && !begin) context.pending.push(step.then((late) => page.begin(late && viewOf(late, bounds))));
+  return page.element;
 }
 
 class TimelinePage {
@@ -96,6 +109,12 @@ class TimelinePage {
   private readonly steps: readonly { id: number; start: number; end: number; text: string }[];
   private current: { trace: number; brief: Brief } | null = null;
   private searching = new AbortController();
+  private moved = false;
+  /** all about the chosen event, once it is there */
+  private shown: { trace: number; brief: EventShown } | null = null;
+  private readonly help = helpDialog();
+  private readonly notes: Notes;
+  private readonly measuring: Measuring;
 
   constructor(
     private readonly context: Context,
@@ -108,7 +127,14 @@ class TimelinePage {
     unplaced: readonly Record<string, number>[],
   ) {
     this.steps = steps.map((one) => ({ id: one.step, start: one.start_ns, end: one.end_ns, text: String(one.step) }));
-    this.panel = new Panel(context, { go: (trace, brief) => this.go(trace, brief), find: (text) => void this.find(text, true) });
+    this.panel = new Panel(context, {
+      go: (trace, brief) => this.go(trace, brief),
+      find: (text) => void this.find(text, true),
+      shown: (trace, brief) => this.details(trace, brief),
+      mark: (trace, brief) => this.mark({ trace, brief }),
+      rankOf: (trace) => this.tracks.find((one) => one.trace === trace)?.name ?? "",
+    });
+    const hover = new Hover(context);
     const { params } = context;
     const [start, end] = [numberOf(params, "start"), numberOf(params, "end")];
     const window = start !== null && end !== null && end > start ? { start, end } : focus;
@@ -121,17 +147,29 @@ class TimelinePage {
       {
         chosen: (one) => {
           context.note({ event: one ? `${one.trace}.${one.event}` : null });
+          this.shown = null;
+          this.measuring?.to(null);
           if (one) void this.panel.event(one.trace, one.event);
           else this.panel.hint();
         },
         selected: (range, lanes) => {
+          context.note({ area: range && lanes.length ? areaText({ range, lanes }) : null });
           if (range && lanes.length) void this.panel.selection(range, lanes);
         },
         held: (lanes) => context.note({ pin: lanes.map((one) => `${one.trace}.${one.lane}`).join(",") || null }),
-        moved: (window) =>
-          context.note({ start: Math.max(Math.floor(window.start), 0), end: Math.max(Math.ceil(window.end), 1) }),
+        hovered: (one, tip) => hover.over(one, tip),
+        key: (key) => this.key(key),
+        moved: (window) => {
+          this.moved = true;
+          context.note({ start: Math.max(Math.floor(window.start), 0), end: Math.max(Math.ceil(window.end), 1) });
+        },
       },
     );
+    this.measuring = new Measuring(context, this.view);
+    this.notes = new Notes(context, this.view, () => {
+      const { start, end } = this.view.window;
+      return this.shown?.brief.start_ns ?? (start + end) / 2;
+    });
     this.input = h("input", {
       type: "search",
       placeholder: t("timeline.find"),
@@ -160,10 +198,21 @@ class TimelinePage {
         this.seriesBoxes(),
         this.arrowsBox(),
         h("button", { type: "button", onclick: () => this.view.move(bounds) }, t("timeline.whole")),
-        h("button", { type: "button", onclick: () => this.selectWindow() }, t("timeline.statistics")),
+        h("button", { type: "button", onclick: () => this.view.selectWindow() }, t("timeline.statistics")),
+        this.notes.element,
         this.downloads(),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "help-button",
+            title: t("timeline.help"),
+            "aria-label": t("timeline.help"),
+            onclick: () => this.help.showModal(),
+          },
+          "?",
+        ),
       ),
-      h("p", { class: "note keys" }, t("timeline.keys")),
       windowNote(context.run.run),
       new Set(ranks.filter((one) => traces.includes(one.trace)).map((one) => one.origin_ns)).size > 1
         ? h("p", { class: "callout" }, t("timeline.clocks"))
@@ -171,7 +220,9 @@ class TimelinePage {
       lost ? h("p", { class: "note" }, t("timeline.unplaced", { count: format.count(lost) })) : null,
       this.view.element,
       this.panel.element,
+      this.help,
     );
+    oneMenu(this.element, context.signal);
     this.open();
   }
 
@@ -187,8 +238,21 @@ class TimelinePage {
     const chosen = /^(\d{1,9})\.(\d{1,10})$/.exec(params["event"] ?? "");
     const kept =
       chosen && this.traces.includes(Number(chosen[1])) ? { trace: Number(chosen[1]), event: Number(chosen[2]) } : null;
+    const mark = /^(\d{1,9})\.(\d{1,10})$/.exec(params["mark"] ?? "");
+    if (mark) void this.remark(Number(mark[1]), Number(mark[2]), kept);
+    const area = areaOf(params["area"], this.tracks);
+    if (area) this.view.setArea(area);
     if (kept) this.view.choose(kept);
+    else if (area) this.view.selected();
     if (params["find"]) void this.find(params["find"], false, kept);
+  }
+
+  /** The event that the address measures from. */
+  private async remark(trace: number, event: number, kept: Chosen | null): Promise<void> {
+    const brief = await this.context.api.get("timeline/events/{event}", { trace, event }).catch(() => null);
+    if (!brief) return;
+    this.measuring.mark({ trace, brief });
+    if (kept) void this.panel.event(kept.trace, kept.event);
   }
 
   private stepChoice(): Child {
@@ -219,10 +283,12 @@ class TimelinePage {
 
   private seriesBoxes(): Child {
     const all = this.tracks.flatMap((one) =>
-      one.series.map((series) => ({
-        key: seriesKey(one.trace, series),
-        label: this.tracks.length > 1 ? `${one.name}: ${seriesName(series.label)}` : seriesName(series.label),
-      })),
+      one.series
+        .filter((series) => series.samples > 0)
+        .map((series) => ({
+          key: seriesKey(one.trace, series),
+          label: this.tracks.length > 1 ? `${one.name}: ${seriesName(series.label)}` : seriesName(series.label),
+        })),
     );
     if (!all.length) return null;
     return drop(
@@ -270,9 +336,49 @@ class TimelinePage {
     });
   }
 
-  private selectWindow(): void {
-    const lanes = this.tracks.flatMap((one) => one.lanes.map((lane) => ({ trace: one.trace, lane: lane.lane })));
-    void this.panel.selection(this.view.window, lanes);
+  /** Show the step to begin with, where the user has not moved yet. */
+  begin(window: Window | null): void {
+    if (window && !this.moved) this.view.move(window);
+  }
+
+  /** What stands above the details of an event: how far it is from the marked one. */
+  private details(trace: number, brief: EventShown): Child {
+    this.shown = { trace, brief };
+    const measured = this.measuring.to(this.shown);
+    return measured && measuredBox(measured, () => this.mark(null));
+  }
+
+  private mark(from: { trace: number; brief: EventShown } | null): void {
+    this.measuring.mark(from);
+    if (this.shown) void this.panel.event(this.shown.trace, this.shown.brief.event);
+  }
+
+  /** The keys besides those that move. */
+  private key(key: string): boolean {
+    switch (key) {
+      case "?":
+        this.help.showModal();
+        return true;
+      case "m":
+        if (this.shown) this.mark(this.shown);
+        return true;
+      case "n":
+        this.notes.write();
+        return true;
+      case "/":
+        this.input.focus();
+        return true;
+      case "f":
+        if (this.shown) this.view.fit({ start: this.shown.brief.start_ns, end: this.shown.brief.end_ns });
+        return true;
+      case "Escape":
+        if (closeMenus(this.element)) return true;
+        if (!this.measuring.on) return false;
+        this.mark(null);
+        return true;
+      default:
+        return false;
+    }
   }
 
   private go(trace: number, brief: Brief): void {
@@ -333,7 +439,10 @@ class TimelinePage {
       replace(
         this.said,
         found.total
-          ? t("timeline.hits", { count: format.count(found.total), lanes: format.count(Object.keys(found.lanes).length) })
+          ? t("timeline.hits", {
+              events: t("timeline.lane_events", { count: format.count(found.total) }),
+              tracks: t("timeline.tracks", { count: format.count(Object.keys(found.lanes).length) }),
+            })
           : t("search.nothing"),
         found.total && !found.next ? ` ${t("timeline.no_more")}` : "",
       );
