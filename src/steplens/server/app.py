@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from steplens.server import advice, captures, compare, download, overview, search, session, step_trace
+from steplens.server import advice, captures, compare, download, overview, search, session, step_trace, trends
 from steplens.server.cluster import cluster, communication, links, marey, strategy
 from steplens.server.http import error_answers, pages, tickets
 from steplens.server.http.errors import Refusal
@@ -26,8 +26,8 @@ STATIC = Path(__file__).with_name("static")
 
 #: what answers, in the order in which addresses are documented
 AREAS = (
-    session, captures, overview, step_trace, advice, table_routes, timeline_routes, memory, memory_plans, flops, shapes, pipeline,
-    pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare, download, tickets,
+    session, captures, overview, step_trace, trends, advice, table_routes, timeline_routes, memory, memory_plans, flops, shapes,
+    pipeline, pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare, download, tickets,
 )  # fmt: skip
 ROUTERS: tuple[APIRouter, ...] = tuple(area.router for area in AREAS)
 

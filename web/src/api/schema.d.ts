@@ -817,6 +817,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/trends": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["trends"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session": {
         parameters: {
             query?: never;
@@ -1235,6 +1251,16 @@ export interface components {
             devices: components["schemas"]["DeviceMemory"][];
             steps: components["schemas"]["StepPoints"][];
         };
+        MemoryTrend: {
+            bytes: number[];
+            device: number | null;
+            device_type: string | null;
+            owner: components["schemas"]["PeakOwner"] | null;
+            peak_bytes: number;
+            peak_ns: number;
+            peak_step: number | null;
+            time_ns: number[];
+        };
         NameInSelection: {
             count: number;
             longest: number;
@@ -1308,18 +1334,16 @@ export interface components {
         };
         Overview: {
             advice: components["schemas"]["FindingShown"][];
+            base_ns: number;
             figures: components["schemas"]["StepFigures"];
             findings: number;
             health: {
                 [key: string]: number;
             };
+            idle: {
+                [key: string]: number;
+            };
             judged: boolean;
-            memory: {
-                [key: string]: unknown;
-            }[];
-            operators: {
-                [key: string]: unknown;
-            }[];
             parts: {
                 [key: string]: number;
             };
@@ -1329,12 +1353,9 @@ export interface components {
             ranks: components["schemas"]["Rank"][];
             step_ns: number | null;
             steps: number;
-            types: {
-                count: number;
-                total_ns: number;
-                type: string | null;
-            }[];
             verdict: components["schemas"]["VerdictShown"];
+            work: components["schemas"]["WorkShown"][];
+            work_steps: number;
         };
         PartShown: {
             mean_ns: number | null;
@@ -1343,6 +1364,11 @@ export interface components {
             part: string;
             share: number | null;
             steps: number;
+        };
+        PeakOwner: {
+            bytes: number;
+            name: string | null;
+            percent: number | null;
         };
         Pipeline: {
             bottlenecks: number[];
@@ -1624,9 +1650,19 @@ export interface components {
             step_time_ns: number | null;
             steps: number;
         };
+        StepIdle: {
+            cause: string;
+            idle_ns: number;
+            step: number;
+        };
         StepLeftOut: {
             reason: string;
             step: number;
+        };
+        StepLength: {
+            chosen: boolean;
+            step: number;
+            step_time_ns: number;
         };
         StepPoints: {
             backward_ns: number | null;
@@ -1782,6 +1818,11 @@ export interface components {
             rank: number | null;
             trace: number;
         };
+        Trends: {
+            idle: components["schemas"]["StepIdle"][];
+            memory: components["schemas"]["MemoryTrend"] | null;
+            steps: components["schemas"]["StepLength"][];
+        };
         TypeList: {
             first: string[];
             left_out: number;
@@ -1839,6 +1880,14 @@ export interface components {
             source: string;
             utilization_percent: number | null;
         };
+        WorkShown: {
+            calls: number;
+            kind: string;
+            label: string;
+            name: string;
+            ratio: number;
+            step_ns: number;
+        };
     };
     responses: never;
     parameters: never;
@@ -1886,6 +1935,7 @@ export type Link = components['schemas']['Link'];
 export type Links = components['schemas']['Links'];
 export type Live = components['schemas']['Live'];
 export type MemoryOverview = components['schemas']['MemoryOverview'];
+export type MemoryTrend = components['schemas']['MemoryTrend'];
 export type NameInSelection = components['schemas']['NameInSelection'];
 export type Neighbour = components['schemas']['Neighbour'];
 export type Node = components['schemas']['Node'];
@@ -1897,6 +1947,7 @@ export type OperationShown = components['schemas']['OperationShown'];
 export type Order = components['schemas']['Order'];
 export type Overview = components['schemas']['Overview'];
 export type PartShown = components['schemas']['PartShown'];
+export type PeakOwner = components['schemas']['PeakOwner'];
 export type Pipeline = components['schemas']['Pipeline'];
 export type Place = components['schemas']['Place'];
 export type PlannedGraph = components['schemas']['PlannedGraph'];
@@ -1923,7 +1974,9 @@ export type SlowRank = components['schemas']['SlowRank'];
 export type Spread = components['schemas']['Spread'];
 export type Stages = components['schemas']['Stages'];
 export type StepFigures = components['schemas']['StepFigures'];
+export type StepIdle = components['schemas']['StepIdle'];
 export type StepLeftOut = components['schemas']['StepLeftOut'];
+export type StepLength = components['schemas']['StepLength'];
 export type StepPoints = components['schemas']['StepPoints'];
 export type Steps = components['schemas']['Steps'];
 export type StepShown = components['schemas']['StepShown'];
@@ -1940,6 +1993,7 @@ export type TileRow = components['schemas']['TileRow'];
 export type TileShown = components['schemas']['TileShown'];
 export type TimelineShown = components['schemas']['TimelineShown'];
 export type TraceState = components['schemas']['TraceState'];
+export type Trends = components['schemas']['Trends'];
 export type TypeList = components['schemas']['TypeList'];
 export type TypeSeries = components['schemas']['TypeSeries'];
 export type TypeShown = components['schemas']['TypeShown'];
@@ -1947,6 +2001,7 @@ export type Units = components['schemas']['Units'];
 export type VerdictShown = components['schemas']['VerdictShown'];
 export type Wanted = components['schemas']['Wanted'];
 export type Work = components['schemas']['Work'];
+export type WorkShown = components['schemas']['WorkShown'];
 export type $defs = Record<string, never>;
 export interface operations {
     compare: {
@@ -3220,6 +3275,29 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["TileShown"];
                     "application/vnd.steplens.tile": string;
+                };
+            };
+        };
+    };
+    trends: {
+        parameters: {
+            query?: {
+                trace?: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Trends"];
                 };
             };
         };
