@@ -2,6 +2,7 @@
 
 import "./styles/style.css";
 import "./styles/views.css";
+import "./styles/overview.css";
 
 import { Refused, RunApi, session } from "./api/client";
 import type { RunState, Session } from "./api/types";
