@@ -28,7 +28,7 @@ from steplens.trace.schema import KIND_COMMUNICATION
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["overview"], responses=PROBLEMS)
 
-_TOP = 10
+_TOP = 8
 _ADVICE = 3
 #: how long the first page waits for the advice, which takes longest where there are millions of events
 _PATIENCE_S = 2.0

@@ -90,7 +90,9 @@ export function trendBars(
               line.name,
             ),
           ]
-        : svg("text", { class: "tick", x: 0, y: 12 * scale }, say(most)),
+        : longest > most
+          ? null
+          : svg("text", { class: "tick", x: 0, y: 12 * scale }, say(most)),
     );
   };
   return h("div", { class: "trend" }, fitted(draw, NARROWEST, signal));

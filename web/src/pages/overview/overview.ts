@@ -1,11 +1,10 @@
 /** The first page: what holds a step up, what to change, how it went over time, and what takes the most. */
 
 import type { Overview } from "../../api/types";
-import { flowChart } from "../../charts/pipeline_flow";
-import { type Child, h, replace } from "../../ui/dom";
+import { type Child, h } from "../../ui/dom";
 import { type Part, parts } from "../../ui/later";
 import type { Context, Page } from "../../ui/page";
-import { card, figure, figures, grid, has, rankName } from "../../ui/ui";
+import { card, figure, figures, grid, rankName } from "../../ui/ui";
 import { verdictWords } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { type Key, t } from "../../words/i18n";
@@ -42,8 +41,8 @@ export const overview: Page = {
     const [first, second] = await parts(context, [trends, idle]);
     return [
       h("div", { class: "overview-top" }, verdictCard(context, found), adviceCard(context, found)),
-      grid(first, ranksCard(context, found)),
-      grid(second, workCard(context, found), pipelineCard(context, found)),
+      grid(first, ranksCard(context, found), pipelineCard(context, found)),
+      grid(second, workCard(context, found)),
     ];
   },
 };
@@ -52,7 +51,12 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
   const [page, title] = EVIDENCE[found.verdict.table] ?? EVIDENCE["health"]!;
   const pointed = pointedAt(found);
   const steps = pointed?.figures.chosen ?? [];
-  const links: (readonly [href: string, text: string])[] = [[context.to(page), t(title)]];
+  // on a CPU its operators are the tasks
+  const evidence =
+    page === "kernels" && !found.verdict.of_device ? (["operators", "page.operators"] as const) : ([page, title] as const);
+  const links: (readonly [href: string, text: string])[] = [
+    [context.to(evidence[0], page === "kernels" ? { by: "category" } : {}), t(evidence[1])],
+  ];
   if (steps.length && pointed)
     links.push([
       context.to("timeline", { rank: pointed.trace, step: steps[Math.floor(steps.length / 2)] ?? null }),
@@ -104,20 +108,11 @@ function summary(context: Context, found: Overview): Child {
   );
 }
 
-/** Where the batches wait, if something holds them up and the training waits for it. */
+/** What holds up the data pipeline, if the training waits for it. */
 function pipelineCard(context: Context, found: Overview): Child {
   const wait = found.parts["data_wait_ns"];
   const holds = found.pipeline.length > 0 && (wait === undefined || (found.step_ns ?? 0) * LEAST_WAIT <= wait);
   if (!holds) return null;
-  const first = found.ranks[Number(found.pipeline[0]!["trace"])]!;
-  const flow = h("div");
-  if (has(found.ranks, "pipeline_batches", first.trace))
-    context.pending.push(
-      context.api
-        .get("pipeline", { trace: first.trace })
-        .then((one) => replace(flow, one.places.length ? flowChart(one.places) : null))
-        .catch(() => replace(flow)),
-    );
   const rows = found.pipeline.slice(0, MOST_BOTTLENECKS).map((row) => {
     const name = String(row["type"] ?? row["id"]);
     return h(
@@ -137,8 +132,7 @@ function pipelineCard(context: Context, found: Overview): Child {
         ? null
         : h("p", null, t("pipeline.wait", { time: format.time(wait), share: format.share(wait / found.step_ns) })),
       h("ul", null, rows, others > 0 ? h("li", { class: "note" }, t("rest", { count: format.count(others) })) : null),
-      flow,
     ],
-    { more: context.to("pipeline") },
+    { narrow: true, more: context.to("pipeline") },
   );
 }

@@ -46,7 +46,7 @@ export function stepFigureOf(context: Context, found: Overview): Child {
     ? { ...alone, step_ns: alone.step_ns!, base_ns: baseOf(alone.figures, alone.step_ns!) }
     : { ...found, step_ns: found.step_ns ?? 0 };
   return [
-    figureOf(context, found, source),
+    figureOf(context, found, source, alone !== undefined),
     alone
       ? h(
           "p",
@@ -66,7 +66,7 @@ export function stepFigureOf(context: Context, found: Overview): Child {
 const baseOf = (figures: Overview["figures"], step_ns: number): number =>
   figures.differs ? Math.max(step_ns, figures.device_ns ?? 0) : (figures.device_ns ?? 0);
 
-function figureOf(context: Context, found: Overview, { figures, parts, step_ns, base_ns }: Source): Child {
+function figureOf(context: Context, found: Overview, { figures, parts, step_ns, base_ns }: Source, alone: boolean): Child {
   const host_ns = figures.host_ns ?? 0;
   const device_ns = figures.device_ns ?? 0;
   // where host and device differ, both are told as shares of the step, as in the verdict
@@ -82,7 +82,7 @@ function figureOf(context: Context, found: Overview, { figures, parts, step_ns, 
   add(found.verdict.device, device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
   if (!bars.length) return h("p", { class: "note" }, t("parts.not_recorded"));
   const whole = Math.max(...bases);
-  const alike = whole - Math.min(...bases) <= SAME * whole;
+  const alike = !alone && whole - Math.min(...bases) <= SAME * whole;
   return [
     stepScale(bars, whole, context.signal),
     h(

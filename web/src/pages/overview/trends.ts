@@ -131,11 +131,21 @@ export async function idleCard(context: Context, found: Overview, asked: Promise
       h(
         "dl",
         { class: "causes" },
-        rows.map(([cause, ns]) => [
-          h("dt", null, h("span", { class: `swatch part-${CAUSES[cause] ?? "idle"}` }), " ", causeName(cause)),
-          h("dd", { class: "cause-time" }, format.time(ns), " ", h("span", { class: "note" }, format.share(ns / found.base_ns))),
-          h("dd", { class: "note cause-why" }, named("value", `idle.${cause.replaceAll(" ", "_")}.why`, "")),
-        ]),
+        rows.map(([cause, ns]) =>
+          h(
+            "div",
+            { class: "cause" },
+            h("dt", null, h("span", { class: `swatch part-${CAUSES[cause] ?? "idle"}` }), " ", causeName(cause)),
+            h(
+              "dd",
+              { class: "cause-time" },
+              format.time(ns),
+              " ",
+              h("span", { class: "note" }, format.share(ns / found.base_ns)),
+            ),
+            h("dd", { class: "note cause-why" }, named("value", `idle.${cause.replaceAll(" ", "_")}.why`, "")),
+          ),
+        ),
       ),
       bars.length < LEAST_STEPS
         ? null
