@@ -16,6 +16,8 @@ export interface TrendBar {
 }
 
 const HEIGHT = 120;
+/** On a very wide screen a chart as low as elsewhere would be all slope and no height. */
+const heightOf = (): number => HEIGHT * textScale() * (innerWidth >= 2200 ? 1.35 : 1);
 const NARROWEST = 180;
 const LABEL = 18;
 /** bars with less room than this have no number below them */
@@ -39,7 +41,8 @@ export function trendBars(
   const most = longest > BEYOND * usual ? usual * BEYOND : longest;
   const draw = (width: number): SVGElement => {
     const scale = textScale();
-    const [high, base] = [HEIGHT * scale, (HEIGHT - LABEL) * scale];
+    const high = heightOf();
+    const base = high - LABEL * scale;
     const top = LABEL * scale;
     const room = width / bars.length;
     const wide = Math.min(Math.max(room * 0.72, 0.6), WIDEST_BAR * scale);
@@ -110,7 +113,8 @@ export function sparkline(
   const most = Math.max(peak.value, 1);
   const draw = (width: number): SVGElement => {
     const scale = textScale();
-    const [high, base, top] = [HEIGHT * scale, (HEIGHT - LABEL) * scale, LABEL * scale];
+    const [high, top] = [heightOf(), LABEL * scale];
+    const base = high - top;
     const xOf = (at: number): number => 4 + ((at - start) / Math.max(end - start, 1)) * (width - 8);
     const yOf = (value: number): number => base - (value / most) * (base - top);
     const steps = times.map((at, place) => `H${xOf(at)}V${yOf(values[place]!)}`).join("");
