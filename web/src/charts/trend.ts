@@ -87,11 +87,7 @@ export function trendBars(
       line
         ? [
             svg("line", { class: "trend-line", x1: 0, x2: width, y1: yOf(line.value), y2: yOf(line.value) }),
-            svg(
-              "text",
-              { class: "tick strong", x: width, y: Math.max(yOf(line.value) - 4 * scale, 12 * scale), "text-anchor": "end" },
-              line.name,
-            ),
+            svg("text", { class: "tick strong", x: width, y: 12 * scale, "text-anchor": "end" }, line.name),
           ]
         : longest > most
           ? null
