@@ -34,6 +34,8 @@ const NAMES = 104;
 /** width of a character, px, and of one of CJK */
 const CHARACTER = 7;
 const WIDE_CHARACTER = 13.5;
+/** how much wider the characters of marked parts are */
+const BOLD = 1.1;
 const NARROWEST = 420;
 const GAP = 10;
 /** a marked part below this share is told in the legend alone */
@@ -132,13 +134,14 @@ function drawnBar(bar: ScaleBar, top: number, names: number, perNs: number, scal
       ),
     );
     const marked = part.exposed ? "marked" : null;
-    const inside = readings(part).find((text) => widthOf(text) <= long - GAP / 2);
+    const inside = readings(part).find((text) => widthOf(text) * (part.exposed ? BOLD : 1) <= long - GAP / 2);
     if (inside !== undefined) labels.push(svg("text", { class: marked, x: x + 1, y: y - 5 * scale }, inside));
     else if (part.exposed && part.share >= LEAST_MARKED) {
       const text = readings(part)[1]!;
-      const at = Math.min(Math.max(x, below), width - widthOf(text) - 2);
+      const wide = widthOf(text) * BOLD;
+      const at = Math.min(Math.max(x, below), width - wide);
       if (at >= below) {
-        below = at + widthOf(text) + GAP;
+        below = at + wide + GAP;
         const middle = x + long / 2;
         labels.push(
           svg("path", { class: "lead", d: `M${middle} ${y + high}v${4 * scale}` }),

@@ -72,7 +72,7 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
       links.map(([href, text]) => [" ", h("a", { href }, text)]),
     ),
     summary(context, found),
-    found.step_ns === null ? h("p", { class: "note" }, t("steps.none"), " ", t("steps.none.why")) : stepFigureOf(context, found),
+    found.step_ns === null ? h("p", { class: "note" }, t("steps.none.why")) : stepFigureOf(context, found),
   ]);
 }
 

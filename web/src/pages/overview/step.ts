@@ -80,7 +80,7 @@ function figureOf(context: Context, found: Overview, { figures, parts, step_ns, 
   };
   add(t("overview.host"), host_ns, HOST_PARTS, host_base, t("overview.rest.host"));
   add(found.verdict.device, device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
-  if (!bars.length) return h("p", { class: "note" }, t("parts.not_recorded"));
+  if (!bars.length) return h("p", { class: "note" }, t("overview.step.none"));
   const whole = Math.max(...bases);
   const alike = !alone && whole - Math.min(...bases) <= SAME * whole;
   return [
