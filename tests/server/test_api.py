@@ -20,6 +20,7 @@ from steplens.advice import advise
 from steplens.advice.compare import compare
 from steplens.analysis.cluster.arrivals import arrivals, slow_rank
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.memory.memory_peak import memory_peak
 from steplens.analysis.operators.operators import ALL_STEPS, operators
@@ -99,17 +100,14 @@ def test_the_overview_repeats_the_analyses(client: Client, runs: list[Run], run:
         assert rank["steps"] == alone.steps
         assert equal(rank["step_ns"], alone.step_time_ns)
         assert rank["tables"] == {name: trace.required(name).select(pl.len()).collect().item() for name in trace}
-    top = mine.operators().filter(pl.col("name") != "ProfilerStep*").head(10)
-    assert [(row["name"], row["self_ns"]) for row in found["operators"]] == list(top.select("name", "self_ns").iter_rows())
-    for row in found["types"]:
-        tasks = pl.concat(
-            trace.required("kernels").filter(pl.col("type").cast(pl.String) == row["type"]).collect() for trace in mine.traces
-        )
-        assert row["total_ns"] <= (tasks["end_ns"] - tasks["start_ns"]).sum()
-        assert {"compute"} <= set(tasks["kind"].cast(pl.String)) or "compute" not in kinds_of(mine)
-    longest = [row["total_ns"] for row in found["types"]]
-    assert longest == sorted(longest, reverse=True)
-    assert bool(longest) == any(rank["streams"] for rank in found["ranks"])
+    assert found["work"] == sorted(found["work"], key=lambda row: (-row["step_ns"], row["name"]))
+    for row in found["work"]:
+        assert row["step_ns"] == pytest.approx(work_by_hand(mine, row["name"], row["kind"])) and 0 < row["ratio"] <= 1
+    assert bool(found["work"]) == any({"ops", "kernels"} & set(rank["tables"]) for rank in found["ranks"])
+    assert sum(found["idle"].values()) == pytest.approx(summary.device.get("idle_ns", 0.0) if found["idle"] else 0.0)
+    verdict = mine.verdict()
+    if verdict.kind == "communication" and verdict.of_device:
+        assert verdict.share == pytest.approx(found["parts"]["exposed_communication_ns"] / found["base_ns"])
     advice = advise(mine)
     assert found["findings"] == len(advice.findings)
     assert [one["id"] for one in found["advice"]] == [one.id for one in advice.findings[:3]]
@@ -117,10 +115,40 @@ def test_the_overview_repeats_the_analyses(client: Client, runs: list[Run], run:
     assert client.get(f"/api/runs/{run}/ranks") == found["ranks"]
 
 
-def kinds_of(run: Run) -> set[str]:
-    """Kinds of device tasks that took time."""
-    took = pl.col("end_ns") > pl.col("start_ns")
-    return {kind for trace in run.traces for kind in trace.required("kernels").filter(took).collect()["kind"].cast(pl.String)}
+def work_by_hand(run: Run, name: str, kind: str) -> float:
+    """Time of a name in a step: of each trace that has work the median over its chosen steps, and their mean."""
+    medians = []
+    for trace in run.traces:
+        rows = []
+        for table in ("kernels", "communication") if trace.has_accelerator else ("ops",):
+            frame = plain(trace.required(table).collect()).filter(pl.col("start_ns").is_not_null())
+            is_work = {"kernels": pl.col("kind") == "compute", "ops": pl.col("scope").is_in([0, 1])}.get(table, pl.lit(True))
+            length = "self_ns" if table != "communication" else pl.col("end_ns") - pl.col("start_ns")
+            called = "operation" if table == "communication" else "name"
+            kept = frame.filter(is_work).select(pl.col(called).alias("name"), "step", length=length, of=pl.lit(table))
+            rows += kept.rows()
+        steps = step_times(trace).filter("chosen")
+        steps = steps.drop_nulls("device_period_ns") if trace.has_accelerator else steps
+        of = {"compute": "kernels", "communication": "communication", "operator": "ops"}[kind]
+        if any(step in set(steps["step"]) for _, step, _, _ in rows):
+            lengths = [sum(row[2] for row in rows if row[:2] == (name, step) and row[3] == of) for step in steps["step"]]
+            medians.append(float(np.median(lengths)))
+    return float(np.mean(medians)) if medians else 0.0
+
+
+@pytest.mark.parametrize("run", range(5))
+def test_trends_repeat_the_analyses(client: Client, runs: list[Run], run: int) -> None:
+    trace = runs[run].traces[0]
+    found = client.get(f"/api/runs/{run}/trends")
+    steps = step_times(trace).drop_nulls("step_time_ns")
+    assert [(one["step"], one["step_time_ns"], one["chosen"]) for one in found["steps"]] == steps.select(
+        "step", "step_time_ns", "chosen"
+    ).rows()
+    assert [tuple(one.values()) for one in found["idle"]] == idle_causes(trace).select("step", "cause", "idle_ns").rows()
+    peaks = runs[run].memory()["peak_allocated"].drop_nulls()
+    assert (found["memory"] is not None) == bool(trace.required("memory").select(pl.len()).collect().item())
+    if found["memory"] is not None:
+        assert found["memory"]["peak_bytes"] == max(found["memory"]["bytes"]) == peaks.max()
 
 
 def overview_with_advice(client: Client, run: int) -> dict[str, Any]:

@@ -237,7 +237,7 @@ def test_a_folder_named_in_another_encoding_is_shown(serve: Start, tmp_path: Pat
     first, second = client.get("/api/session")["runs"]
     assert (first["progress"]["state"], second["progress"]["state"]) == ("ready", "failed")
     assert "\ufffd" in first["path"] and "\ufffd" in first["name"]
-    assert [row["name"] for row in client.get("/api/runs/0/overview")["operators"]] == ["aten::mm"]
+    assert [row["name"] for row in client.get("/api/runs/0/overview")["work"]] == ["aten::mm"]
     assert "\ufffd" in client.get("/api/runs/0/ranks")[0]["path"]
     for address in ("download?to=chrome", "tables/operators/csv"):
         answer = client.ask(f"/api/runs/0/{address}")

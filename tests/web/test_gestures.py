@@ -86,6 +86,9 @@ WHERE = "return new URLSearchParams(location.hash.split('?')[1]).get('steps.wher
 def test_a_slice_leads_to_the_tasks_of_its_type(site: Site, kind: str) -> None:
     site.open(f"#/0/kernels?by=type&chart={kind}")
     picture = mouse.chart("The largest")
+    rows_told = "return [...document.querySelectorAll('main .chart-frame .hidden tbody tr')].map(one => one.cells[0].textContent)"
+    # the longest bar is the uppermost, and told last
+    names = site.until(rows_told, "the chart is told in words")[slice(2) if kind == "pie" else slice(-2, None)]
     if kind == "pie":
         mouse.click(site, picture, on_the_ring(site, picture))
     else:
@@ -99,7 +102,6 @@ def test_a_slice_leads_to_the_tasks_of_its_type(site: Site, kind: str) -> None:
     site.until(
         "return [...document.querySelectorAll('main h2')].some(one => one.innerText.startsWith('One by one'))", "its tasks"
     )
-    names = {row["type"] for row in site.script(scripts.ASK, "overview")["types"][:2]}
     assert chosen["of"] in names
 
 
@@ -110,21 +112,48 @@ def on_the_ring(site: Site, picture: str) -> mouse.Place:
     return 0.23 + 0.25 * radius / size["width"], 0.5 - 0.95 * radius / size["height"]
 
 
-def test_a_type_of_the_first_page_leads_to_its_tasks(site: Site) -> None:
+def test_everything_on_the_first_page_leads_to_its_evidence(site: Site) -> None:
     site.open("#/0/overview")
-    types = site.script(scripts.ASK, "overview")["types"]
-    told = site.until(
-        "const card = [...document.querySelectorAll('main .card')].find(one => one.innerText.startsWith(arguments[0]));"
-        "return card && [...card.querySelectorAll('.share-bars li')].map(one => one.innerText)",
-        "the largest types are listed",
-        "Device time by type",
+    site.settle()
+    found = site.script(scripts.ASK, "overview")
+    told = site.script("return [...document.querySelectorAll('main .share-bars li')].map(one => one.innerText.split('\\n')[0])")
+    assert told == [row["label"] for row in found["work"]]
+    # advice stands once, and no card is empty
+    assert site.script("return document.querySelector('.assistant').hidden")
+    assert site.count("main .change") == min(len(found["advice"]), 3) and site.count("main .nothing") == 0
+    linked = site.script("return [...document.querySelectorAll('main .card')].map(one => one.querySelectorAll('a').length)")
+    assert len(linked) >= 5 and all(linked)
+    # the bars of a step are on one scale, and none is longer than it
+    ends = site.script(BAR_ENDS)
+    assert max(ends.values()) <= 1.001 and set(ends) == {"Host", "CPU"}
+    assert ends["Host"] == pytest.approx(
+        found["figures"]["host_ns"] / max(found["base_ns"], found["figures"]["host_ns"]), abs=0.01
     )
-    assert [line.split("\n")[0] for line in told] == [row["type"] for row in types[:5]]
-    assert f"{types[0]['count']} ×" in told[0]
-    # the threads of a CPU are no streams: what runs on them is listed as operators, once
-    assert "Streams of the devices" not in site.text("main")
-    mouse.click(site, "main .share-bars a[href*='kernels']")
-    assert arrived(site, "kernels")["of"] == types[0]["type"]
+    mouse.click(site, "main .share-bars a")
+    assert arrived(site, "operators")["of"] == found["work"][0]["name"]
+    site.open("#/0/overview")
+    site.settle()
+    steps = [one["step"] for one in site.script(scripts.ASK, "trends")["steps"]]
+    mouse.click(site, ".trend-bar")
+    assert arrived(site, "steps")["step"] == str(steps[0])
+    site.open("#/0/overview")
+    mouse.click(site, ".evidence-links a[href*=timeline]")
+    assert int(arrived(site, "timeline")["step"]) in found["ranks"][0]["figures"]["chosen"]
+
+
+#: name of each bar -> where its last part ends, as a share of the scale
+BAR_ENDS = """
+const figure = document.querySelector('.step-scale svg');
+const whole = figure.viewBox.baseVal.width;
+const names = [...figure.querySelectorAll('.row-name')].map(one => one.textContent);
+const bars = new Map();
+for (const part of figure.querySelectorAll('.scale-part')) {
+  const box = part.querySelector('rect');
+  const [x, y, wide] = ['x', 'y', 'width'].map(name => Number(box.getAttribute(name)));
+  const bar = bars.get(y) ?? {start: x, end: x};
+  bars.set(y, {start: bar.start, end: x + wide});
+}
+return Object.fromEntries([...bars.values()].map((bar, place) => [names[place], (bar.end - bar.start) / (whole - bar.start)]))"""
 
 
 def test_a_point_of_a_single_run_shows_its_shapes(site: Site) -> None:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 #: what each page must hold once it is there
 CONTENT = {
-    "overview": ".parts .part, .share-bars li, .chart canvas",
+    "overview": ".step-scale .scale-part, .share-bars li, .trend svg, .rank-bars .part",
     "advice": ".finding-card, main > .nothing",
     "steps": ".step-figure .segment, .parts .part, .chart canvas, .grid-table tbody tr",
     "timeline": ".timeline-canvas, .lane-label",

@@ -3,6 +3,7 @@
 import "./styles/style.css";
 import "./styles/timeline.css";
 import "./styles/views.css";
+import "./styles/overview.css";
 
 import { Refused, RunApi, session } from "./api/client";
 import type { RunState, Session } from "./api/types";

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.analysis.cluster.arrivals import arrivals, slow_rank
-from steplens.analysis.device.idle import DATA, DEPENDENCY, HOST_CAUSES, PYTHON, SYNCHRONIZATION, idle_causes
+from steplens.analysis.device.idle import DATA, DEPENDENCY, HOST_CAUSES, PYTHON, SYNCHRONIZATION, idle_of_step
 from steplens.analysis.steps.choice import chosen_steps
-from steplens.analysis.steps.summary import StepSummary, summarize_steps, usual_step_times
+from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.trace.building.devices import device_kind
 from steplens.trace.health import (
     EVERYTHING,
@@ -110,7 +110,7 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     accelerated = [trace for trace in traces if trace.has_accelerator]
     device = next((_DEVICE_WORDS.get(kind, kind) for trace in accelerated or traces if (kind := device_kind(trace))), "CPU")
     of_device = bool(accelerated) and summary.device_ns is not None
-    whole_ns = _whole_ns(summary)
+    whole_ns = whole_of_shares(summary)
     parts = {name: value / whole_ns for name, value in summary.device.items()} if whole_ns else {}
     busy = parts.get("computing_ns") if summary.device else None
     if not summary.steps or not (summary.host or summary.device):
@@ -168,15 +168,16 @@ def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> tuple[int | Non
 
 def _idle_shares(traces: Sequence[Trace], summary: StepSummary) -> dict[str, float]:
     """Idle time of the device period by cause, as a share of the step."""
-    frames = [idle_causes(trace).join(usual_step_times(trace), on="step", how="semi") for trace in traces]
-    sums = pl.concat(frames).group_by("cause").agg(pl.col("idle_ns").sum())
-    step_ns, sum_ns = _whole_ns(summary), float(sums["idle_ns"].sum())
-    share = summary.device.get("idle_ns", 0.0) / step_ns if step_ns else 0.0
-    return {cause: idle / sum_ns * share for cause, idle in sums.iter_rows()} if sum_ns > 0 else {}
+    whole_ns = whole_of_shares(summary)
+    idle = idle_of_step(traces, summary.device.get("idle_ns", 0.0))
+    return {cause: idle_ns / whole_ns for cause, idle_ns in idle.items()} if whole_ns else {}
 
 
-def _whole_ns(summary: StepSummary) -> float:
-    """What shares are of: the device period; where it is not as long as the step, since recording has cut it, the step."""
+def whole_of_shares(summary: StepSummary) -> float:
+    """What shares of the device's parts are of, ns.
+
+    The device period; where it is not as long as the step, since recording has cut it, the step.
+    """
     device_ns = summary.device_ns or 0.0
     return max(summary.step_time_ns or 0.0, device_ns) if summary.differs else device_ns
 

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from steplens.server import advice, captures, compare, download, overview, search, session, step_trace
+from steplens.server import advice, captures, compare, download, overview, search, session, step_trace, trends
 from steplens.server.cluster import cluster, communication, links, marey, strategy
 from steplens.server.http import error_answers, pages, tickets
 from steplens.server.http.built_pages import STATIC as STATIC
@@ -28,8 +28,8 @@ from steplens.server.timeline import routes as timeline_routes
 
 #: what answers, in the order in which addresses are documented
 AREAS = (
-    session, captures, overview, step_trace, advice, table_routes, timeline_routes, memory, memory_plans, user_ranges, flops,
-    shapes, pipeline, pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare,
+    session, captures, overview, step_trace, trends, advice, table_routes, timeline_routes, memory, memory_plans, user_ranges,
+    flops, shapes, pipeline, pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare,
     download, tickets,
 )  # fmt: skip
 _TITLE = "steplens view"

@@ -11,9 +11,11 @@ from typing_extensions import NotRequired, TypedDict
 
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.loaders import LOOP, verdicts
-from steplens.analysis.operators.operators import ALL_STEPS
+from steplens.analysis.device.idle import idle_of_step
+from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.step_distribution import step_distribution
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
+from steplens.analysis.verdict import collective_name, whole_of_shares
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
@@ -23,13 +25,11 @@ from steplens.server.requests import Chosen, json_response
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 from steplens.trace.building.devices import device_kind, device_names
-from steplens.trace.schema import KIND_COMPUTE
+from steplens.trace.schema import KIND_COMMUNICATION
 
 router = create_router("/api/runs/{run}", "overview")
 
-_TOP = 10
-#: types of tasks; more are on the page of the device tasks
-_MOST_TYPES = 500
+_TOP = 8
 _ADVICE = 3
 #: how long the first page waits for the advice, which takes longest where there are millions of events
 _PATIENCE_S = 2.0
@@ -132,12 +132,15 @@ class Step(TypedDict):
     complete: bool
 
 
-class TypeTime(TypedDict):
-    """Device time of one type of task."""
+class WorkShown(BaseModel):
+    """A kernel, collective or operator of a step; see ``analysis.device.step_work``. ``label`` is what people call it."""
 
-    type: str | None
-    count: int
-    total_ns: int
+    name: str
+    label: str
+    kind: str
+    step_ns: float
+    calls: float
+    ratio: float
 
 
 class Spread(BaseModel):
@@ -176,10 +179,10 @@ class Overview(BaseModel):
         steps: how many steps of all of them figures are of.
         step_ns: the step time, median; None without steps.
         parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
-        operators: the ones with the largest self time; rows of the table ``operators``.
-        types: device time by type of task, over all ranks, longest first: type, count, total_ns. Only the tasks that compute
-            where there are such: waiting for each other would hide them.
-        memory: rows of the table ``memory``.
+        work: what takes the most time of a step.
+        work_steps: of how many steps that is; 0 where it is a sum of the whole recording.
+        idle: idle time of a step by cause, ns; it adds up to ``idle_ns`` of ``parts``.
+        base_ns: what shares of the device's parts are of, as in the verdict.
         pipeline: what holds up the data pipeline, per trace: trace, and id, type and queue's usage of an operation of MindSpore;
             of PyTorch the number of a loader as id and its stage as type.
         advice: the first findings.
@@ -194,9 +197,10 @@ class Overview(BaseModel):
     steps: int
     step_ns: float | None
     parts: dict[str, float]
-    operators: list[dict[str, Any]]
-    types: Annotated[list[dict[str, Any]], documented.as_type(list[TypeTime])]
-    memory: list[dict[str, Any]]
+    work: list[WorkShown]
+    work_steps: int
+    idle: dict[str, float]
+    base_ns: float
     pipeline: list[dict[str, Any]]
     advice: list[FindingShown]
     findings: int
@@ -220,19 +224,22 @@ def overview(chosen: Chosen) -> Overview:
     """The first page: ranks, where a step goes, what takes the most, and what to do first."""
     judged = advice.advise_on_run_within(chosen, _PATIENCE_S)
     findings = judged.findings if judged is not None else ()
-    operators = tables.table_frame(chosen, "operators").filter(pl.col("name").ne_missing(ALL_STEPS))
     health = tables.table_frame(chosen, "health")
     verdict = chosen.answer(("verdict",), chosen.run.verdict)
+    summary = verdict.summary
+    idle = chosen.answer(("idle of a step",), lambda: idle_of_step(chosen.run.traces, summary.device.get("idle_ns", 0.0)))
+    work = chosen.frame_of_run(step_work)
     return Overview(
         verdict=VerdictShown(**vars(verdict), sentence=verdict.sentence()),
-        figures=_to_step_figures(verdict.summary),
+        figures=_to_step_figures(summary),
         ranks=[_describe_rank(chosen, number) for number in range(len(chosen.run.traces))],
-        steps=verdict.summary.steps,
-        step_ns=verdict.summary.step_time_ns,
-        parts=step_parts(verdict.summary),
-        operators=columns.json_records(operators.head(_TOP)),
-        types=columns.json_records(_times_by_type(tables.table_frame(chosen, "kernels_by_type")).head(_MOST_TYPES)),
-        memory=columns.json_records(tables.table_frame(chosen, "memory")),
+        steps=summary.steps,
+        step_ns=summary.step_time_ns,
+        parts=step_parts(summary),
+        work=[_to_work_shown(row) for row in work.head(_TOP).iter_rows(named=True)],
+        work_steps=int(work["steps"][0]) if work.height else 0,
+        idle=idle,
+        base_ns=whole_of_shares(summary),
         pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline_bottlenecks(chosen, number)],
         advice=[advice.finding_shown(finding) for finding in findings[:_ADVICE]],
         findings=len(findings),
@@ -309,11 +316,9 @@ def _to_step_figures(summary: StepSummary) -> StepFigures:
     return StepFigures.model_validate({**vars(summary), **which}, from_attributes=True)
 
 
-def _times_by_type(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Rows of ``kernels_by_type`` over all ranks; those of communication, copies and waiting only where nothing computes."""
-    computing = tasks.filter(pl.col("kind") == KIND_COMPUTE)
-    rows = computing if computing["total_ns"].sum() else tasks
-    return rows.group_by("type").agg(pl.col("count", "total_ns").sum()).sort("total_ns", "type", descending=[True, False])
+def _to_work_shown(row: dict[str, Any]) -> WorkShown:
+    label = collective_name(row["name"]) if row["kind"] == KIND_COMMUNICATION else row["name"]
+    return WorkShown(label=label, **{name: row[name] for name in ("name", "kind", "step_ns", "calls", "ratio")})
 
 
 def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:

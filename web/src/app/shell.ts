@@ -14,6 +14,8 @@ import { Assistant } from "./assistant";
 import { Doubt } from "./doubt";
 
 const TYPING_MS = 200;
+/** pages that hold the advice themselves: it stands once on a screen */
+const WITH_ADVICE: readonly string[] = ["overview", "advice"];
 
 export class Shell {
   readonly main = h("main", { id: "main" });
@@ -46,7 +48,7 @@ export class Shell {
     this.skip.textContent = t("skip");
     this.menu.setAttribute("aria-label", t("menu"));
     this.main.dataset["page"] = page;
-    this.assistant.element.hidden = !session.runs[run]?.generation;
+    this.assistant.element.hidden = !session.runs[run]?.generation || WITH_ADVICE.includes(page);
     this.doubt.begin(keyOf(session, run));
     replace(
       this.menu,
@@ -84,7 +86,7 @@ export class Shell {
     if (!session.runs[run]?.generation) return;
     const key = keyOf(session, run);
     void this.doubt.show(run, key);
-    void this.assistant.show(run, key);
+    if (!this.assistant.element.hidden) void this.assistant.show(run, key);
   }
 
   private runs(session: Session, run: number, page: string): HTMLElement {

@@ -10,6 +10,10 @@ export interface ShareBar {
   note?: string;
   href?: string;
   unit?: string;
+  /** what the name is short for */
+  title?: string;
+  /** class of the colour of its bar */
+  look?: string;
 }
 
 /** `share` is in percent; bars are relative to the largest. */
@@ -24,13 +28,16 @@ export function shareBars(bars: readonly ShareBar[]): HTMLElement {
         null,
         h(
           "span",
-          { class: "share-name", title: format.shorten(one.name, 2000) },
+          { class: "share-name", title: format.shorten(one.title ?? one.name, 2000) },
           one.href ? h("a", { href: one.href }, format.shorten(one.name, 200)) : format.shorten(one.name, 200),
         ),
         h(
           "span",
           { class: "share-bar", "aria-hidden": "true" },
-          h("span", { style: { width: `${Math.max((one.share / most) * 100, 0)}%` } }),
+          h("span", {
+            class: one.look ? `part-${one.look}` : null,
+            style: { width: `${Math.max((one.share / most) * 100, 0)}%` },
+          }),
         ),
         h("span", { class: "share-value" }, format.value(one.value, one.unit ?? "ns")),
         h("span", { class: "share-percent" }, format.percent(one.share)),

@@ -1,7 +1,7 @@
 /** The step trace of a rank: the figure of one step or the average, the operators at its points, and curves over all steps. */
 
 import type { Row, Step, StepTrace } from "../api/types";
-import { h, replace, type Child } from "../ui/dom";
+import { h, type Child } from "../ui/dom";
 import { problemBox } from "../ui/notices";
 import type { Context } from "../ui/page";
 import { card, grid, nothing, smallTable } from "../ui/ui";
@@ -127,31 +127,4 @@ function partFigures(found: StepTrace, only: string | null = null): Child {
     ]),
     heads.map((_, place) => place).slice(only === null ? 1 : 0),
   );
-}
-
-/** The figure of the average step, for a page that shows it in passing. */
-export function averageFigure(context: Context, trace: number): HTMLElement {
-  const place = h("div", null, h("p", { class: "note" }, t("loading")));
-  context.api
-    .get("step-trace", { trace })
-    .then((found) =>
-      replace(
-        place,
-        found.rows.length
-          ? [
-              h(
-                "p",
-                { class: "note sentence" },
-                averageOf(found),
-                found.excluded.length ? ` · ${t("steps.figure.excluded", { steps: found.excluded.join(", ") })}` : "",
-              ),
-              stepFigure(found, context.signal),
-            ]
-          : nothing(t("steps.trace.none")),
-      ),
-    )
-    .catch((error: unknown) => {
-      if (!context.signal.aborted) replace(place, problemBox(error));
-    });
-  return place;
 }

@@ -21,6 +21,17 @@ const DIFFER = 0.05;
 /** The sentence of the server in English; in other languages the same figures in their words. */
 export function verdictWords(verdict: Verdict, few: boolean): string {
   if (current() === "en") return verdict.sentence;
+  const most =
+    verdict.kind === "compute" && verdict.leading
+      ? t("verdict.most", {
+          share: format.share(verdict.leading_share),
+          leading: named("value", verdict.leading, verdict.leading),
+        })
+      : verdict.kind === "communication" && verdict.leading
+        ? t("verdict.collective", { leading: verdict.leading })
+        : verdict.kind === "host" && verdict.of_device && verdict.cause
+          ? t("verdict.cause", { cause: named("value", `idle.${verdict.cause.replaceAll(" ", "_")}`, verdict.cause) })
+          : "";
   const words = t(KINDS[verdict.kind] ?? "verdict.unknown", {
     share: format.share(verdict.share),
     device: verdict.device,
@@ -33,7 +44,7 @@ export function verdictWords(verdict: Verdict, few: boolean): string {
       : verdict.confidence === "likely"
         ? t(few ? "verdict.few" : "verdict.close")
         : "";
-  return words + doubt;
+  return words + most + doubt;
 }
 
 /** Which steps figures are of, and which are left out and why. */

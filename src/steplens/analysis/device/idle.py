@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from steplens.analysis.device.breakdown import BUSY_KINDS
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import computing_tasks, device_parts
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
+from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.tools import names
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merged, union
 from steplens.trace import schema
@@ -74,6 +76,22 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
         .sort("step", "cause")
         .cast({"cause": pl.String})
     )
+
+
+def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:
+    """Idle time of a step by cause, in ns, in order of ``CAUSES``: it adds up to ``idle_ns``, which ``StepSummary.device`` has.
+
+    As with the other parts of a step each cause has its share of the usual steps (``usual_step_times``). Empty where no idle
+    time has a cause.
+
+    Args:
+        traces: of one run.
+        idle_ns: idle time of a step over the chosen steps of these traces.
+    """
+    frames = [idle_causes(trace).join(usual_step_times(trace), on="step", how="semi") for trace in traces]
+    sums = dict(pl.concat(frames).group_by("cause").agg(pl.col("idle_ns").sum()).iter_rows()) if frames else {}
+    sum_ns = float(sum(sums.values()))
+    return {cause: sums[cause] / sum_ns * idle_ns for cause in CAUSES if cause in sums} if sum_ns > 0 else {}
 
 
 def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:

@@ -1,0 +1,62 @@
+"""What a step works on longest: medians over the chosen steps, of ranks their mean, and what counts as work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steplens.analysis.device.idle import idle_causes, idle_of_step
+from steplens.analysis.device.step_work import step_work
+from steplens.analysis.steps.summary import summarize_steps
+from steplens.trace.trace import Trace
+
+from .test_verdict import GEMM, REDUCE, cpu, gpu
+
+
+def work(*traces: Trace) -> list[tuple[str, str, float, float, float]]:
+    columns = ("name", "kind", "step_ns", "calls", "ratio")
+    return list(step_work(traces).select(columns).iter_rows())
+
+
+def test_kernels_and_collectives_of_a_step(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 3000), (GEMM, 3200, 1000), (REDUCE, 2100, 6000)])
+    assert work(trace) == [
+        ("allreduce", "communication", 6e6, 1.0, pytest.approx(0.6)),
+        (GEMM, "compute", 4e6, 2.0, pytest.approx(0.4)),
+    ]
+    assert step_work([trace])["steps"].unique().to_list() == [6]
+
+
+def test_ranks_that_do_different_work_count_each(tmp_path: Path) -> None:
+    """A stage of a pipeline has its own kernels: a median over all steps of all ranks would be 0 for each of them."""
+    first, second = gpu(tmp_path, [(GEMM, 100, 4000)], rank=0), gpu(tmp_path, [(REDUCE, 100, 2000)], rank=1)
+    assert work(first, second) == [
+        (GEMM, "compute", 2e6, 0.5, pytest.approx(2 / 3)),
+        ("allreduce", "communication", 1e6, 0.5, pytest.approx(1 / 3)),
+    ]
+
+
+def test_user_annotations_are_no_operators(tmp_path: Path) -> None:
+    trace = cpu(tmp_path, [("aten::mm", 1000, 3000), ("aten::relu", 5000, 1000), ("## mine ##", 500, 8000)])
+    assert work(trace) == [
+        ("aten::mm", "operator", 3e6, 1.0, pytest.approx(0.75)),
+        ("aten::relu", "operator", 1e6, 1.0, pytest.approx(0.25)),
+    ]
+
+
+def test_without_steps_it_is_a_sum(tmp_path: Path) -> None:
+    trace = cpu(tmp_path, [("aten::mm", 1000, 3000)], steps=1)
+    alone = Trace(trace.source, {name: trace.required(name).collect() for name in trace if name != "steps"})
+    whole = step_work([alone])
+    assert (whole["step_ns"].to_list(), whole["steps"].to_list()) == ([3e6], [0])
+    assert step_work([]).is_empty()
+
+
+def test_idle_time_of_a_step_adds_up(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 3000), (GEMM, 6000, 1000)])
+    idle_ns = summarize_steps([trace]).device["idle_ns"]
+    causes = idle_of_step([trace], idle_ns)
+    assert sum(causes.values()) == pytest.approx(idle_ns) and idle_ns > 0
+    assert set(causes) == set(idle_causes(trace)["cause"])
+    assert idle_of_step([], 1.0) == {}

@@ -1,0 +1,72 @@
+/** What to change: the first findings of the advice, with what each saves. */
+
+import type { Finding, Overview } from "../../api/types";
+import { type Child, h, replace } from "../../ui/dom";
+import type { Context } from "../../ui/page";
+import { card, level } from "../../ui/ui";
+import * as format from "../../words/format";
+import { inLanguage, t } from "../../words/i18n";
+
+const MOST = 3;
+
+/** The card; where the advice was not there in time, it comes later. */
+export function adviceCard(context: Context, found: Overview): HTMLElement {
+  const place = h("div", null, listed(context, found, found.advice));
+  if (!found.judged)
+    context.pending.push(
+      context.api
+        .get("advice")
+        .then((all) => replace(place, listed(context, { ...found, judged: true }, all.findings)))
+        .catch(() => undefined),
+    );
+  return card(t("overview.change"), place, {
+    more: context.to("advice"),
+    note:
+      found.step_ns !== null && found.advice.some((one) => one.saving)
+        ? t("overview.change.what", { time: format.time(found.step_ns) })
+        : null,
+  });
+}
+
+function listed(context: Context, found: Overview, findings: readonly Finding[]): Child {
+  if (!findings.length)
+    return h(
+      "p",
+      { class: "note" },
+      t(!found.judged ? "advice.later" : found.step_ns === null ? "advice.none.steps" : "advice.none"),
+    );
+  const count = Math.max(found.findings, findings.length);
+  return [
+    h(
+      "ol",
+      { class: "changes" },
+      findings.slice(0, MOST).map((one) => change(context, one)),
+    ),
+    count > MOST
+      ? h("p", null, h("a", { href: context.to("advice") }, t("overview.change.all", { count: format.count(count) })))
+      : null,
+  ];
+}
+
+function change(context: Context, finding: Finding): HTMLElement {
+  const text = inLanguage(finding.texts);
+  const { saving } = finding;
+  return h(
+    "li",
+    { class: `change level-${finding.level}` },
+    h(
+      "p",
+      { class: "change-head" },
+      level(finding.level),
+      saving
+        ? h(
+            "b",
+            { class: "change-saving" },
+            t("overview.saves", { time: format.time(saving.likely_ns), share: format.share(finding.share) }),
+          )
+        : null,
+    ),
+    h("a", { href: context.to("advice", { finding: finding.id }) }, text?.title ?? finding.id),
+    text?.remedy ? h("p", { class: "note" }, text.remedy) : null,
+  );
+}

@@ -1,0 +1,117 @@
+/** The step on the first page: phases of the host above parts of the device, on one scale and with shares of one base. */
+
+import type { Overview } from "../../api/types";
+import { type ScaleBar, type ScalePart, stepScale } from "../../charts/step_scale";
+import { type Child, h } from "../../ui/dom";
+import type { Context } from "../../ui/page";
+import { DEVICE_PARTS, HOST_PARTS, partOf, rankName } from "../../ui/ui";
+import { whichSteps, whyDifferent } from "../../ui/verdict_words";
+import * as format from "../../words/format";
+import { named, t } from "../../words/i18n";
+
+/** what a bar lacks to its base is told from here on */
+const LEAST_REST = 0.005;
+/** bases that differ by less are the same for the reader */
+const SAME = 0.005;
+/** the longest step of a rank is so many times the shortest: they do not train together */
+const UNLIKE = 1.5;
+
+/** what lasts while a device does not compute, and what waits for others */
+const EXPOSED: readonly string[] = ["gradient_sync", "device_wait", "data_wait", "exposed_communication", "exposed_copy", "idle"];
+/** which page shows more of a part */
+const PAGES: Readonly<Record<string, string>> = {
+  data_wait: "pipeline",
+  gradient_sync: "communication",
+  computing: "kernels",
+  exposed_communication: "communication",
+  exposed_copy: "kernels",
+};
+
+/** What a figure of a step is of: of all traces, or of one. */
+interface Source {
+  figures: Overview["figures"];
+  parts: Overview["parts"];
+  step_ns: number;
+  base_ns: number;
+}
+
+/** The figure, and below it which steps it is of and what its shares are of. */
+export function stepFigureOf(context: Context, found: Overview): Child {
+  const timed = found.ranks.filter((one) => one.step_ns !== null);
+  const lengths = timed.map((one) => one.step_ns!);
+  const unlike = Math.max(...lengths) > UNLIKE * Math.min(...lengths);
+  // a median over ranks whose steps are unlike is a step of none of them
+  const alone = unlike ? (timed.find((one) => one.figures.device_ns !== null) ?? timed[0]) : undefined;
+  const source: Source = alone
+    ? { ...alone, step_ns: alone.step_ns!, base_ns: baseOf(alone.figures, alone.step_ns!) }
+    : { ...found, step_ns: found.step_ns ?? 0 };
+  return [
+    figureOf(context, found, source, alone !== undefined),
+    alone
+      ? h(
+          "p",
+          { class: "note" },
+          t("overview.step.alone", {
+            name: rankName(alone, found.ranks),
+            least: format.time(Math.min(...lengths)),
+            most: format.time(Math.max(...lengths)),
+          }),
+        )
+      : null,
+    whyDifferent(source.figures),
+  ];
+}
+
+/** What shares of the device's parts are of; the server says it of all traces. */
+const baseOf = (figures: Overview["figures"], step_ns: number): number =>
+  figures.differs ? Math.max(step_ns, figures.device_ns ?? 0) : (figures.device_ns ?? 0);
+
+function figureOf(context: Context, found: Overview, { figures, parts, step_ns, base_ns }: Source, alone: boolean): Child {
+  const host_ns = figures.host_ns ?? 0;
+  const device_ns = figures.device_ns ?? 0;
+  // where host and device differ, both are told as shares of the step, as in the verdict
+  const host_base = figures.differs ? Math.max(step_ns, host_ns) : host_ns;
+  const device_base = base_ns || device_ns;
+  const [bars, bases]: [ScaleBar[], number[]] = [[], []];
+  const add = (name: string, ns: number, names: readonly string[], base: number, left: string): void => {
+    if (names.every((one) => partOf(parts, one) === null)) return;
+    bars.push({ name, ns, parts: [...partsOf(context, parts, names, base), ...rest(base, ns, left)] });
+    bases.push(base);
+  };
+  add(t("overview.host"), host_ns, HOST_PARTS, host_base, t("overview.rest.host"));
+  add(found.verdict.device, device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
+  if (!bars.length) return h("p", { class: "note" }, t("overview.step.none"));
+  const whole = Math.max(...bases);
+  const alike = !alone && whole - Math.min(...bases) <= SAME * whole;
+  return [
+    stepScale(bars, whole, context.signal),
+    h(
+      "p",
+      { class: "note sentence" },
+      t("overview.which", { steps: whichSteps(figures) }),
+      " ",
+      alike ? t("overview.base", { time: format.time(bases.at(-1)!) }) : t("overview.base.each"),
+      bars.some((bar) => bar.parts.some((part) => part.exposed)) ? ` ${t("overview.hatched")}` : "",
+      found.verdict.of_device || bars.length < 2 ? "" : ` ${t("overview.base.cpu")}`,
+    ),
+  ];
+}
+
+function partsOf(context: Context, parts: Overview["parts"], names: readonly string[], base: number): ScalePart[] {
+  return names
+    .map((name) => ({ name, ns: partOf(parts, name) ?? 0 }))
+    .filter((one) => one.ns > 0)
+    .map(({ name, ns }) => ({
+      look: name.replaceAll("_", "-"),
+      name: named("part", name),
+      ns,
+      share: ns / Math.max(base, 1),
+      exposed: EXPOSED.includes(name),
+      href: context.to(PAGES[name] ?? "steps"),
+    }));
+}
+
+function rest(base: number, ns: number, name: string): ScalePart[] {
+  const left = base - ns;
+  return left > LEAST_REST * base ? [{ look: "rest", name, ns: left, share: left / base, rest: true }] : [];
+}
