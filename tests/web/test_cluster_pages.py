@@ -285,13 +285,20 @@ def test_two_runs_lead_to_their_own_pages(pages: Site) -> None:
 
 
 def test_pages_of_one_rank_say_what_is_missing(pages: Site, browse: Callable[[Sequence[Path]], Site]) -> None:
-    pages.open(f"#/{PROPOSE}/strategy")
-    assert "No parallel strategy was recorded." in pages.text("main")
-    assert pages.count(".menu a[href$='/strategy']") == 0
-    pages.open(f"#/{STRATEGY}/marey")
-    assert "No rank has recorded steps." in pages.text("main")
-    pages.open(f"#/{STRATEGY}/communication")
-    assert "No communication was recorded." in pages.text("main")
+    # (run, page, what is missing of it, the option that records it)
+    for run, page, part, option in (
+        (PROPOSE, "strategy", "Parallel strategy", "parallel_strategy=True"),
+        (STRATEGY, "marey", "Steps", "profiler.step()"),
+        (STRATEGY, "communication", "Communication", "ProfilerLevel.Level1"),
+    ):
+        pages.open(f"#/{run}/{page}")
+        ((name, *options),) = cells(pages, "This was not recorded")
+        assert name == part and options[-1].endswith(option)
+        assert pages.count(f".menu a[href$='/{page}']") == 0
+        assert pages.count("main .card") == 1
+    # which all stands on one page
+    pages.open(f"#/{STRATEGY}/health")
+    assert {"Steps", "Communication", "Memory"} < {row[0] for row in cells(pages, "What was not recorded")}
 
 
 def test_pages_of_several_runs_and_of_a_strategy_break_no_rule(pages: Site, axe: str) -> None:

@@ -1506,7 +1506,9 @@ export interface components {
         RunState: {
             draft: components["schemas"]["Draft"] | null;
             generation: number;
+            growing: boolean;
             name: string;
+            not_recorded: string[];
             origin_ns: string;
             path: string;
             progress: components["schemas"]["Progress"];

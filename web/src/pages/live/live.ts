@@ -18,6 +18,8 @@ export const live: Page = {
   // a training may be asked for its first capture before there is anything to show
   unopened: true,
   live: true,
+  // of a training that ended long ago nothing more comes
+  listed: (session, run) => session.runs[run]?.growing === true || session.runs[run]?.generation === 0,
   async show(context) {
     const said = h("p", { role: "status" });
     const automatic = h("input", {

@@ -19,7 +19,6 @@ const MORE = ["ranks", "cluster_steps", "communication_costs", "work", "waits", 
 export const ranks: Page = {
   id: "ranks",
   title: "page.ranks",
-  listed: (session, run) => (session.runs[run]?.traces.length ?? 0) > 1,
   async show(context) {
     const { api } = context;
     const found = api.get("ranks");
