@@ -64,7 +64,8 @@ export const count = (value: number): string => digits(value, { maximumFractionD
 export const plain = (value: number): string => short(value);
 export const time = (ns: number): string => (ns === 0 ? `0${SPACE}ns` : scaled(ns, TIMES));
 export const bytes = (value: number): string => (value === 0 ? `0${SPACE}B` : scaled(value, SIZES));
-export const percent = (value: number): string => `${digits(value, { maximumFractionDigits: Math.abs(value) < 10 ? 2 : 1 })}%`;
+export const percent = (value: number): string =>
+  `${digits(value, { maximumFractionDigits: Math.abs(value) < 10 ? 2 : 1 })}${SPACE}%`;
 export const share = (value: number): string => percent(value * 100);
 
 /** A place in time with as many digits as tell two pixels apart. */
