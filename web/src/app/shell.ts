@@ -17,10 +17,8 @@ import { Assistant } from "./assistant";
 import { Doubt } from "./doubt";
 
 const TYPING_MS = 200;
-/** which groups of the menu are open, by their name */
-const MENU = "steplens.menu";
-/** pages that have the advice themselves */
-const WITH_ADVICE = new Set(["overview", "advice"]);
+/** pages that hold the advice themselves: it stands once on a screen */
+const WITH_ADVICE: readonly string[] = ["overview", "advice"];
 
 export class Shell {
   readonly main = h("main", { id: "main" });
@@ -53,7 +51,7 @@ export class Shell {
     this.skip.textContent = t("skip");
     this.menu.setAttribute("aria-label", t("menu"));
     this.main.dataset["page"] = page;
-    this.assistant.element.hidden = !session.runs[run]?.generation || WITH_ADVICE.has(page);
+    this.assistant.element.hidden = !session.runs[run]?.generation || WITH_ADVICE.includes(page);
     this.doubt.begin(keyOf(session, run));
     replace(
       this.menu,
@@ -85,7 +83,7 @@ export class Shell {
     if (!session.runs[run]?.generation) return;
     const key = keyOf(session, run);
     void this.doubt.show(run, key);
-    void this.assistant.show(run, key);
+    if (!this.assistant.element.hidden) void this.assistant.show(run, key);
   }
 
   /** The pages of a group that the run has something for; a heading over one page would say the same twice. */
@@ -137,6 +135,9 @@ export class Shell {
     return h("label", { class: "choice" }, h("span", null, label), list);
   }
 }
+
+/** which groups of the menu are open, by their name */
+const MENU = "steplens.menu";
 
 /** Whether the menu of a run has a page. */
 const isOffered = (page: Page, session: Session, run: number): boolean =>

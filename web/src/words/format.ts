@@ -66,6 +66,8 @@ export const time = (ns: number): string => (ns === 0 ? `0${SPACE}ns` : scaled(n
 export const bytes = (value: number): string => (value === 0 ? `0${SPACE}B` : scaled(value, SIZES));
 export const percent = (value: number): string =>
   `${digits(value, { maximumFractionDigits: Math.abs(value) < 10 ? 2 : 1 })}${SPACE}%`;
+/** A change: what is more has a sign as well. */
+export const signedShare = (value: number): string => (value > 0 ? "+" : "") + share(value);
 export const share = (value: number): string => percent(value * 100);
 
 /** A place in time with as many digits as tell two pixels apart. */

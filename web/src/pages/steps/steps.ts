@@ -117,7 +117,7 @@ function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | 
 }
 
 function outliersCard(context: Context, spread: Spread): Child {
-  if (!spread.outliers.length) return card(t("steps.outliers"), nothing(t("steps.outliers.none")));
+  if (!spread.outliers.length) return null;
   return card(
     t("steps.outliers"),
     smallTable(
@@ -132,7 +132,7 @@ function outliersCard(context: Context, spread: Spread): Child {
             `${t("step")} ${String(row["step"])}`,
           ),
           format.value(row["step_time_ns"], "ns"),
-          spread.median_ns ? format.share(Number(row["step_time_ns"]) / spread.median_ns - 1) : format.NOTHING,
+          spread.median_ns ? format.signedShare(Number(row["step_time_ns"]) / spread.median_ns - 1) : format.NOTHING,
         ]),
       [1, 2],
     ),
