@@ -33,13 +33,14 @@ CAPTURES = (
 )  # fmt: skip
 WIDTHS = (1280, 1920, 3840)
 LANGUAGES = ("en", "zh")
-#: pages whose percentages are changes, which have no bounds
-OF_CHANGES = ("compare",)
+#: pages whose percentages are changes and differences from the other ranks, which have no bounds
+OF_CHANGES = ("compare", "ranks")
 
 OFFERED = "return [...document.querySelectorAll('.menu a')].map(one => one.getAttribute('href').split('/').pop())"
 EMPTY_CARDS = """
 const drawn = 'canvas, svg, input, select, button, progress';
-return [...document.querySelectorAll('main .card:not(details:not([open]))')].filter(card => card.checkVisibility()).filter(card => {
+const cards = [...document.querySelectorAll('main .card:not(details:not([open]))')];
+return cards.filter(card => card.checkVisibility()).filter(card => {
   const rest = [...card.children].filter(one => one.tagName !== 'HEADER' && !one.matches('summary, .note'));
   return !rest.some(one => one.matches(drawn) || one.querySelector(drawn)
     || [...one.querySelectorAll('tbody')].some(body => body.rows.length)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from steplens.common import extensions
-from steplens.trace.columns import MOMENT
+from steplens.trace.columns import FACTOR, MOMENT
 
 if TYPE_CHECKING:
     import polars as pl
@@ -153,7 +153,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("step_collectives", "when each collective of a step began and ended", ".step_trace.step_trace:step_collectives",
         title="Collectives per step"),
     Analysis("bound", "whether the host or the device limits each step or operator", ".device.bound:bound",
-        groups=("step", "operator"), windows=True,
+        groups=("step", "operator"), windows=True, units={"device_percent": FACTOR},
         title={"step": "Host bound or device bound, by step", "operator": "Host bound or device bound, by operator"}),
     Analysis("idle", "why the device was idle inside each step", ".device.idle:idle_causes",
         aliases={"idle_causes": None},

@@ -12,6 +12,8 @@ from steplens.trace.schema import SCHEMA
 
 #: the unit of a column of Unix times in ns; lengths of time have "ns"
 MOMENT = "moment"
+#: the unit of a column of percentages that are no shares, such as one time of another: 250 is shown as 2.5 times
+FACTOR = "factor"
 
 _UNITS = {
     **dict.fromkeys(

@@ -50,14 +50,17 @@ export async function linkCards(context: Context): Promise<Child> {
       [
         h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)),
         costRows(context, costs, all),
+        all.rows.length ? null : h("p", { class: "note" }, t("links.none")),
       ],
       { wide: true, note: t(costs.rows[0]?.measured_by === "arrival" ? "costs.arrival" : "costs.library") },
     ),
-    card(title, all.rows.length ? linkGraph(costs.rows, all.rows, title, pick) : nothing(t("links.none")), {
-      note: [note, " ", t("links.graph.what")],
-    }),
-    card(t("links.matrix"), all.rows.length ? matrix(context, all, pick) : nothing(t("links.none"))),
-    card(t("links.table"), links(context, page, sorted), { wide: true, note }),
+    all.rows.length
+      ? [
+          card(title, linkGraph(costs.rows, all.rows, title, pick), { note: [note, " ", t("links.graph.what")] }),
+          card(t("links.matrix"), matrix(context, all, pick)),
+          card(t("links.table"), links(context, page, sorted), { wide: true, note }),
+        ]
+      : null,
   ];
 }
 
