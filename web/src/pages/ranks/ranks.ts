@@ -104,7 +104,7 @@ function rankCards(context: Context, found: readonly Rank[]): Child {
 }
 
 function rowsCard(found: readonly Rank[]): Child {
-  const heads = [t("page.tables"), ...found.map((one) => rankName(one, found))];
+  const heads = [t("more.choose"), ...found.map((one) => rankName(one, found))];
   return card(
     t("ranks.tables"),
     smallTable(
