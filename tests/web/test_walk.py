@@ -10,7 +10,7 @@ import pytest
 from ..shared_data import shared
 from . import scripts
 from .conftest import Site
-from .walk import CAPTURES, LANGUAGES, WIDTHS, walk
+from .walk import CAPTURES, LANGUAGES, WIDTHS, walk_pages
 
 # an hour of a processor
 pytestmark = pytest.mark.long
@@ -21,7 +21,7 @@ def test_every_page_of_a_capture_is_whole(browse: Callable[[Sequence[Path]], Sit
     site = browse([shared(*capture.split("/"))])
     site.until(scripts.READY, "the run is open")
     try:
-        assert list(walk(site, axe, WIDTHS, LANGUAGES)) == []
+        assert list(walk_pages(site, axe, WIDTHS, LANGUAGES)) == []
     finally:
         site.driver.set_window_size(1280, 900)
         site.script("localStorage.clear()")

@@ -78,7 +78,7 @@ def axe_faults(site: conftest.Site, rules: Sequence[str] | None) -> list[str]:
     return [f"axe: {fault}" for fault in site.driver.execute_async_script(scripts.AXE, rules)]
 
 
-def walk(
+def walk_pages(
     site: conftest.Site, axe: str, widths: Sequence[int], languages: Sequence[str], pages: Sequence[str] = ()
 ) -> Iterator[tuple[str, str]]:
     """Every page that the menu offers: where, and what is wrong there. All rules of axe-core hold at the first width."""
@@ -100,7 +100,7 @@ def walk(
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
+def open_browser() -> Iterator[Any]:
     """A headless Chromium of its own."""
     import shutil
 
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--languages", nargs="*", default=LANGUAGES)
     wanted = parser.parse_args(arguments)
     faults = 0
-    with browser() as driver:
+    with open_browser() as driver:
         for capture in CAPTURES:
             if wanted.only and not any(name in capture for name in wanted.only):
                 continue
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 site = conftest.visit(driver, port)
                 site.until(scripts.READY, "the run is open")
                 axe = conftest.AXE.read_text(encoding="utf-8")
-                for where, fault in walk(site, axe, wanted.widths, wanted.languages, wanted.pages):
+                for where, fault in walk_pages(site, axe, wanted.widths, wanted.languages, wanted.pages):
                     faults += 1
                     print(f"{capture}: {where}: {fault}", flush=True)
                 print(f"{capture}: walked", flush=True)
