@@ -38,12 +38,12 @@ class Labels:
 
     def marks(self, key: Key) -> str:
         """Marks of a thread, or of a stream where they were recorded on the device."""
-        place = _numbered("stream", key["stream"]) if key["tid"] is None else self.thread(key)
+        place = _with_number("stream", key["stream"]) if key["tid"] is None else self.thread(key)
         return f"marks of {place}" + (f", domain {key['domain']}" if key["domain"] else "")
 
     def stream(self, key: Key) -> str:
         """The stream of a lane."""
-        return f"{self._kind} {_value_or_default(key['device'], 0)} {_numbered('stream', key['stream'])}"
+        return f"{self._kind} {_value_or_default(key['device'], 0)} {_with_number('stream', key['stream'])}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _device_states(trace: Trace) -> pl.LazyFrame | None:
     return pl.concat(frames).lazy().with_columns(name=pl.col("state").cast(pl.Categorical()))
 
 
-def _numbered(what: str, number: Any) -> str:
+def _with_number(what: str, number: Any) -> str:
     """A stream or group by its number, where the source says it."""
     return f"{what} of unknown number" if number is None else f"{what} {number}"
 
@@ -210,7 +210,7 @@ SOURCES: tuple[LaneSource, ...] = (
     _table_lanes("kernels", DEVICE, ("device", "stream"), lambda key, labels: labels.stream(key)),
     _table_lanes(
         "communication", DEVICE, ("device", "group"),
-        lambda key, labels: f"communication, {_numbered('group', key['group'])}",
+        lambda key, labels: f"communication, {_with_number('group', key['group'])}",
     ),
 )  # fmt: skip
 
