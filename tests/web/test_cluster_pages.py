@@ -74,7 +74,7 @@ def test_ranks_by_parallel_mode_sorted_and_by_stage(pages: Site) -> None:
     assert [row[1] for row in rows] == ["1", "1", "2", "2"]
     assert [ms(row[2]) for row in rows] == [1.572, 1.559, 2.432, 2.395]
     figures = pages.text(".figures")
-    assert "Pipeline parallel" in figures and "25.8 %" in figures and "60.3 %" in figures and "23.4 %" in figures
+    assert "Pipeline parallel" in figures and "25.8 %" in figures and "60.3 %" in figures and "23.4 %" in figures
     pages.script("document.querySelector('[data-sort=interval_ns]').click()")
     pages.until("return document.querySelector('th[aria-sort=descending] [data-sort=interval_ns]') !== null", "it is sorted")
     assert [row[0] for row in cells(pages, "Parts of a step by parallel mode")] == ["Rank 2", "Rank 3", "Rank 0", "Rank 1"]
@@ -103,7 +103,7 @@ def test_heat_maps_colour_each_rank_and_lead_to_it(pages: Site) -> None:
     pages.open(f"#/{PROPOSE}/ranks?heat=flops")
     code = "return [...document.querySelectorAll('.heat-square')].map(one => Number(one.dataset.class))"
     assert pages.script(code) == [0.3, 0.3, 0.9, 0.9]
-    assert "107.1 GFLOP" in pages.text(".heat-ranks") and "32.5 %" in pages.text(".heat-ranks")
+    assert "107.1 GFLOP" in pages.text(".heat-ranks") and "32.5 %" in pages.text(".heat-ranks")
     choose(pages, "Granularity", "0.05")
     assert pages.script(code) == [0.3, 0.3, 0.95, 0.95]
     choose(pages, "Granularity", "0.02")

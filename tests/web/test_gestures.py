@@ -97,7 +97,7 @@ def test_a_slice_leads_to_the_tasks_of_its_type(site: Site, kind: str) -> None:
     chosen = arrived(site, "kernels")
     assert chosen["by"] == "type"
     site.until(
-        "return [...document.querySelectorAll('main h2')].some(one => one.innerText.startsWith('One by one'))", "its tasks"
+        "return [...document.querySelectorAll('main h2')].some(one => one.innerText.startsWith('Calls: '))", "its tasks"
     )
     names = {row["type"] for row in site.script(scripts.ASK, "overview")["types"][:2]}
     assert chosen["of"] in names

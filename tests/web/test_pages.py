@@ -226,7 +226,7 @@ def test_two_runs_are_compared(browse: Callable[[Sequence[Path]], Site], run_of_
     site.until(scripts.ALL_OPEN, "both are open")
     site.open("#/0/compare")
     site.until("return document.querySelectorAll('main .parts').length === 4", "host and device of both are shown")
-    assert "0 %" in site.text(".figures"), "a run does not differ from itself"
+    assert "0 %" in site.text(".figures"), "a run does not differ from itself"
     # each part once, as the bars have it: what backward waits for gradients is not in two rows
     legend, rows = site.script(LEGEND_AND_ROWS, json.loads((WORDS / "en.json").read_text())["compare.parts"])
     assert [row for row in rows if row[0] != "Overlapped communication"] == legend

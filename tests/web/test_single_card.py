@@ -81,7 +81,7 @@ def test_the_golden_step_trace_is_shown(sample: Callable[[str], Site]) -> None:
     for length in ("130.5 ms", "90.35 ms", "17.09 ms", "23.01 ms", "3.006 ms", "298.6 µs"):
         assert any(f"({length})" in one for one in shown), (length, shown)
     site.script("document.querySelector('.card details:last-of-type').open = true")
-    assert "69.3 %" in site.text("main")
+    assert "69.3 %" in site.text("main")
 
 
 def test_the_way_of_a_batch_and_its_charts(sample: Callable[[str], Site]) -> None:
@@ -128,10 +128,10 @@ def test_processors_of_some_batches(sample: Callable[[str], Site]) -> None:
     site = sample("run_2")
     site.open("#/0/pipeline?view=processors&first=1&last=1")
     figures = site.until("return document.querySelector('.figures')?.innerText", "the figures are there")
-    for text in ("Logical cores\n100", "Host idle\n10 %", "Context switches"):
+    for text in ("Logical cores\n100", "Host idle\n10 %", "Context switches"):
         assert text in figures
     means = card_with(site, "Means", "MapOp 1")
-    assert "Host\tUser\t15%\t2" in means
+    assert "Host\tUser\t15 %\t2" in means
     assert site.count("main .chart canvas") >= 3
     site.open("#/0/pipeline?view=processors&first=2")
     site.until("return !document.querySelector('main .chart canvas')", "no sample is of a later batch")
