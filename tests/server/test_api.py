@@ -27,6 +27,8 @@ from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
 from steplens.run import Run
+from steplens.server.runs import file_states
+from steplens.trace.not_recorded import PARTS
 from steplens.trace.schema import SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace
 
@@ -83,6 +85,24 @@ def test_the_session_lists_what_was_asked_for(client: Client, paths: list[Path])
         assert progress["state"] == "ready"
         assert progress["done"] == progress["total"] > 0
         assert client.get(f"/api/runs/{run['run']}")["origin_ns"] == run["origin_ns"]
+
+
+def test_the_session_says_what_a_run_has_nothing_of(client: Client, runs: list[Run]) -> None:
+    for told, run in zip(client.get("/api/session")["runs"], runs, strict=True):
+        missing = told["not_recorded"]
+        assert [part for part in PARTS if part in missing] == missing
+        recorded = {name for trace in run.traces for name in trace}
+        for part, table in {"steps": "steps", "python": "python", "counters": "counters"}.items():
+            assert (part in missing) == (table not in recorded), (told["name"], part)
+        with_stacks = any((trace.ops["stack"].null_count() < trace.ops.height) for trace in run.traces if trace.ops is not None)
+        assert ("stacks" in missing) != with_stacks
+        assert ("ranks" in missing) == (len({trace.rank for trace in run.traces}) == 1)
+
+
+def test_more_is_awaited_of_a_folder_that_was_written_a_short_time_ago(client: Client, paths: list[Path]) -> None:
+    for told, path in zip(client.get("/api/session")["runs"], paths, strict=True):
+        newest_ns = max(written_ns for _, written_ns in file_states(path).values())
+        assert told["growing"] == (path.is_dir() and time.time_ns() - newest_ns < 3600 * 10**9)
 
 
 @pytest.mark.parametrize("run", range(5))

@@ -31,7 +31,7 @@ PAGES = (
     "overview", "advice", "steps", "timeline", "operators", "kernels", "shapes", "memory", "pipeline", "communication",
     "ranks", "marey", "health", "live", "tables",
 )  # fmt: skip
-_FLAGS = (
+FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
     "--disable-software-rasterizer", "--disable-extensions", "--num-raster-threads=1",
@@ -133,7 +133,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
-    for flag in (*_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
         options.add_argument(flag)
     options.add_argument("--lang=en")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})

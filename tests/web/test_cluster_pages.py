@@ -79,7 +79,7 @@ def test_ranks_by_parallel_mode_sorted_and_by_stage(pages: Site) -> None:
     assert [row[1] for row in rows] == ["1", "1", "2", "2"]
     assert [ms(row[2]) for row in rows] == [1.572, 1.559, 2.432, 2.395]
     figures = pages.text(".figures")
-    assert "Pipeline parallel" in figures and "25.8%" in figures and "60.3%" in figures and "23.4%" in figures
+    assert "Pipeline parallel" in figures and "25.8 %" in figures and "60.3 %" in figures and "23.4 %" in figures
     pages.script("document.querySelector('[data-sort=interval_ns]').click()")
     pages.until("return document.querySelector('th[aria-sort=descending] [data-sort=interval_ns]') !== null", "it is sorted")
     assert [row[0] for row in cells(pages, "Parts of a step by parallel mode")] == ["Rank 2", "Rank 3", "Rank 0", "Rank 1"]
@@ -108,13 +108,13 @@ def test_heat_maps_colour_each_rank_and_lead_to_it(pages: Site) -> None:
     pages.open(f"#/{PROPOSE}/ranks?heat=flops")
     code = "return [...document.querySelectorAll('.heat-square')].map(one => Number(one.dataset.class))"
     assert pages.script(code) == [0.3, 0.3, 0.9, 0.9]
-    assert "107.1 GFLOP" in pages.text(".heat-ranks") and "32.5%" in pages.text(".heat-ranks")
+    assert "107.1 GFLOP" in pages.text(".heat-ranks") and "32.5 %" in pages.text(".heat-ranks")
     choose(pages, "Granularity", "0.05")
     assert pages.script(code) == [0.3, 0.3, 0.95, 0.95]
     choose(pages, "Granularity", "0.02")
     assert pages.script(code) == [0.32, 0.32, 0.98, 0.98]
     pages.until("return location.hash.includes('granularity=0.02')", "the address keeps the granularity")
-    choose(pages, "Figure", "step_time")
+    choose(pages, "Metric", "step_time")
     assert pages.count(".heat-square") == 4
     pages.open(f"#/{RECORDED}/ranks?heat=memory_peak")
     links = pages.script("return [...document.querySelectorAll('.heat-ranks a')].map(one => one.getAttribute('href'))")
@@ -134,7 +134,7 @@ def test_links_as_graph_matrix_and_table(pages: Site) -> None:
     assert [round(value / 1e3) for value in values][1:3] == [5_055_173, 20_934_047]
     pages.script("document.querySelector('[data-link=\"1-0\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
     pages.until("return /source=1/.test(location.hash) && document.body.dataset.ready === location.hash", "the link is picked")
-    rows = cells(pages, "Links one by one")
+    rows = cells(pages, "All links")
     assert [row[:3] for row in rows] == [["Rank 1", "Rank 0", "SDMA"]]
     choose(pages, "Step", "3")
     pages.until("return /step=3/.test(location.hash) && document.body.dataset.ready === location.hash", "the step is shown")
@@ -196,9 +196,9 @@ def test_operators_across_ranks(pages: Site, recorded: Run) -> None:
     assert {int(row[0].split()[1]): pytest.approx(ms(row[2]), rel=1e-3) for row in rows} == {
         rank: ns / 1e6 for rank, ns in lengths.items()
     }
-    choose(pages, "Over it", "memory")
+    choose(pages, "Overlay", "memory")
     assert pages.count(".marey-load") > RANKS
-    choose(pages, "Over it", "flops")
+    choose(pages, "Overlay", "flops")
     assert pages.count(".marey-load") > 0
     matching = pages.script(MATCHING)
     pages.script(BRUSH)
@@ -284,19 +284,26 @@ def test_two_runs_lead_to_their_own_pages(pages: Site) -> None:
     links: list[str] = pages.script("return [...document.querySelectorAll('main .card a')].map(one => one.getAttribute('href'))")
     assert any(link.startswith(f"#/{RECORDED}/timeline?find=") for link in links)
     assert any(link.startswith(f"#/{PROPOSE}/advice?finding=") for link in links)
-    assert cells(pages, "Device tasks with the largest change")
+    assert cells(pages, "Kernels with the largest change")
     pages.script("[...document.querySelectorAll('main button')].find(one => one.innerText === 'Swap').click()")
     pages.until(f"return location.hash.includes('before={PROPOSE}')", "they are swapped")
 
 
-def test_pages_of_one_rank_say_what_is_missing(pages: Site) -> None:
-    pages.open(f"#/{PROPOSE}/strategy")
-    assert "No parallel strategy was recorded." in pages.text("main")
-    assert pages.count(".menu a[href$='/strategy']") == 0
-    pages.open(f"#/{STRATEGY}/marey")
-    assert "No rank has recorded steps." in pages.text("main")
-    pages.open(f"#/{STRATEGY}/communication")
-    assert "No communication was recorded." in pages.text("main")
+def test_pages_of_one_rank_say_what_is_missing(pages: Site, browse: Callable[[Sequence[Path]], Site]) -> None:
+    # (run, page, what is missing of it, the option that records it)
+    for run, page, part, option in (
+        (PROPOSE, "strategy", "Parallel strategy", "parallel_strategy=True"),
+        (STRATEGY, "marey", "Steps", "profiler.step()"),
+        (STRATEGY, "communication", "Communication", "ProfilerLevel.Level1"),
+    ):
+        pages.open(f"#/{run}/{page}")
+        ((name, *options),) = cells(pages, "This was not recorded")
+        assert name == part and options[-1].endswith(option)
+        assert pages.count(f".menu a[href$='/{page}']") == 0
+        assert pages.count("main .card") == 1
+    # which all stands on one page
+    pages.open(f"#/{STRATEGY}/health")
+    assert {"Steps", "Communication", "Memory"} < {row[0] for row in cells(pages, "What was not recorded")}
 
 
 def test_pages_of_several_runs_and_of_a_strategy_break_no_rule(pages: Site, axe: str) -> None:

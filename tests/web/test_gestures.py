@@ -47,7 +47,7 @@ def recorded_steps(site: Site) -> list[int]:
 
 def test_a_curve_is_clicked_above_a_step_and_zoomed_with_the_wheel(site: Site) -> None:
     site.open("#/0/steps?rank=0")
-    curves = mouse.chart("Parts over the steps")
+    curves = mouse.chart("Trends over steps")
     steps = recorded_steps(site)
     mouse.click(site, curves, (across(site, curves, 0.01), 0.5))
     site.until("return /step=/.test(location.hash)", "a step is chosen")
@@ -64,7 +64,7 @@ def test_a_curve_is_clicked_above_a_step_and_zoomed_with_the_wheel(site: Site) -
 def test_a_bar_of_the_spread_leaves_its_steps_in_the_table(site: Site) -> None:
     site.open("#/0/steps?rank=0")
     spread = site.script(scripts.ASK, "steps?trace=0")["spread"]
-    bars = mouse.chart("How the step times spread")
+    bars = mouse.chart("Distribution of step times")
     # the highest one reaches over the middle of the plot
     highest = max(range(len(spread["counts"])), key=lambda bar: spread["counts"][bar])
     left, right = 48, 70
@@ -85,7 +85,7 @@ WHERE = "return new URLSearchParams(location.hash.split('?')[1]).get('steps.wher
 @pytest.mark.parametrize("kind", ["pie", "bar"])
 def test_a_slice_leads_to_the_tasks_of_its_type(site: Site, kind: str) -> None:
     site.open(f"#/0/kernels?by=type&chart={kind}")
-    picture = mouse.chart("The largest")
+    picture = mouse.chart("Top kernels")
     rows_told = "return [...document.querySelectorAll('main .chart-frame .hidden tbody tr')].map(one => one.cells[0].textContent)"
     # the longest bar is the uppermost, and told last
     names = site.until(rows_told, "the chart is told in words")[slice(2) if kind == "pie" else slice(-2, None)]
@@ -100,7 +100,7 @@ def test_a_slice_leads_to_the_tasks_of_its_type(site: Site, kind: str) -> None:
     chosen = arrived(site, "kernels")
     assert chosen["by"] == "type"
     site.until(
-        "return [...document.querySelectorAll('main h2')].some(one => one.innerText.startsWith('One by one'))", "its tasks"
+        "return [...document.querySelectorAll('main h2')].some(one => one.innerText.startsWith('Calls: '))", "its tasks"
     )
     assert chosen["of"] in names
 
@@ -162,7 +162,7 @@ def test_a_point_of_a_single_run_shows_its_shapes(site: Site) -> None:
     site.script("location.hash = '#/0/shapes?rank=0&types=' + encodeURIComponent(JSON.stringify([arguments[0]]))", once)
     arrived(site, "shapes")
     points = site.script(scripts.ASK, f"shapes/runs?trace=0&level=operator&types={once}&name=")["runs"]
-    picture = mouse.chart("Single runs")
+    picture = mouse.chart("Single calls")
     size = mouse.seen(site, picture).size
     steps = [one["step"] for one in points]
     # the first run lies at the left edge of the plot, between the axis and its longest one
@@ -329,13 +329,13 @@ def test_a_filtered_table_is_downloaded_and_kept(site: Site, tmp_path: Path) -> 
 
 def test_arithmetic_is_gone_down_into_and_dragged(site: Site) -> None:
     site.open("#/0/operators?rank=0")
-    areas = mouse.chart("Arithmetic by scope")
+    areas = mouse.chart("FLOPs by module")
     whole = site.script(PAINTED, mouse.seen(site, areas))
     mouse.click(site, areas, (0.2, 0.6))
     site.settle()
     assert site.script(PAINTED, mouse.seen(site, areas)) != whole, "it goes down"
     site.open("#/0/operators?rank=0&flops=sankey")
-    flow = mouse.chart("Arithmetic by scope")
+    flow = mouse.chart("FLOPs by module")
     before = site.script(PAINTED, mouse.seen(site, flow))
     mouse.drag(site, flow, (0.012, 0.5), (0.012, 0.8))
     assert site.script(PAINTED, mouse.seen(site, flow)) != before, "a box is dragged"
@@ -356,7 +356,7 @@ return sum"""
 
 def test_the_way_back_leads_through_steps(site: Site) -> None:
     site.open("#/0/steps?rank=0")
-    bars = mouse.chart("Phases of every step")
+    bars = mouse.chart("Phases per step")
     steps = recorded_steps(site)
     for share in (0.5 / len(steps), 1 - 0.5 / len(steps)):
         at = (across(site, bars, share), 0.85)

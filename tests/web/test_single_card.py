@@ -81,7 +81,7 @@ def test_the_golden_step_trace_is_shown(sample: Callable[[str], Site]) -> None:
     for length in ("130.5 ms", "90.35 ms", "17.09 ms", "23.01 ms", "3.006 ms", "298.6 µs"):
         assert any(f"({length})" in one for one in shown), (length, shown)
     site.script("document.querySelector('.card details:last-of-type').open = true")
-    assert "69.3%" in site.text("main")
+    assert "69.3 %" in site.text("main")
 
 
 def test_the_way_of_a_batch_and_its_charts(sample: Callable[[str], Site]) -> None:
@@ -95,7 +95,7 @@ def test_the_way_of_a_batch_and_its_charts(sample: Callable[[str], Site]) -> Non
     assert "push 4 ms" in boxes[2] and "waits 666.7 ns" in boxes[4]
     assert site.count("main [data-chart] canvas") == 4
     site.script("document.querySelector('[data-box=get_next]').click()")
-    assert site.text(".card.marked h2") == "Waiting of get_next"
+    assert site.text(".card.marked h2") == "Wait of get_next"
     assert site.console() == []
 
 
@@ -103,19 +103,19 @@ def test_operations_are_chosen_in_the_graph(sample: Callable[[str], Site]) -> No
     """(G2) the source holds up the pipeline; the remedies are those of the first guide."""
     site = sample("run_2")
     site.open("#/0/pipeline?view=processing")
-    card_with(site, "The chosen operation", "ImageFolderOp 3")
+    card_with(site, "Selected operation", "ImageFolderOp 3")
     assert site.count(".operation-graph .operation") == 4
     assert site.count(".operation-graph .queue") == 4
     assert site.text(".operation-graph .held") or site.count(".operation-graph .held") == 1
-    card_with(site, "The chosen operation", "Give the data set more num_parallel_workers.")
+    card_with(site, "Selected operation", "Give the data set more num_parallel_workers.")
     site.script(
         "document.querySelector('.operation-graph .queue[data-op=\"1\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
     )
-    chosen = card_with(site, "The chosen operation", "if it is written in Python, make its script faster")
+    chosen = card_with(site, "Selected operation", "if it is written in Python, make its script faster")
     for text in ("MapOp 1", "Between MapOp 2 (8 workers) and BatchOp 0 (4 workers)", "10 ms", "of 128"):
         assert text in chosen
     site.script(PRESS_ON, '.operation-graph .operation[data-op="0"]')
-    card_with(site, "The chosen operation", "Adjust prefetch_size.")
+    card_with(site, "Selected operation", "Adjust prefetch_size.")
     assert "op=0" in site.driver.current_url
     assert site.console() == []
 
@@ -125,10 +125,10 @@ def test_processors_of_some_batches(sample: Callable[[str], Site]) -> None:
     site = sample("run_2")
     site.open("#/0/pipeline?view=processors&first=1&last=1")
     figures = site.until("return document.querySelector('.figures')?.innerText", "the figures are there")
-    for text in ("Logical cores\n100", "Host idle\n10%", "Context switches"):
+    for text in ("Logical cores\n100", "Host idle\n10 %", "Context switches"):
         assert text in figures
     means = card_with(site, "Means", "MapOp 1")
-    assert "Host\tUser\t15%\t2" in means
+    assert "Host\tUser\t15 %\t2" in means
     assert site.count("main .chart canvas") >= 3
     site.open("#/0/pipeline?view=processors&first=2")
     site.until("return !document.querySelector('main .chart canvas')", "no sample is of a later batch")
@@ -151,13 +151,13 @@ def test_shapes_from_step_to_step(sample: Callable[[str], Site]) -> None:
 
 def test_arithmetic_of_the_modules(site: Site) -> None:
     site.open("#/0/operators?rank=0")
-    card_with(site, "Arithmetic by scope", "per step, from the operators' shapes")
-    site.script(CHOOSE, "Kind of chart", "sankey")
+    card_with(site, "FLOPs by module", "per step, from the operators' shapes")
+    site.script(CHOOSE, "Chart type", "sankey")
     site.until("return location.hash.includes('flops=sankey')", "the address keeps the kind")
     assert site.count("main .chart canvas") >= 2
     site.open("#/0/operators?rank=0&of=aten%3A%3Aaddmm")
     site.until("return document.querySelectorAll('.grid-table tbody td.number').length > 20", "the calls are there")
-    assert "One by one: aten::addmm" in site.text("main")
+    assert "Calls: aten::addmm" in site.text("main")
     assert site.console() == []
 
 
@@ -165,9 +165,9 @@ def test_types_lead_to_tasks_and_what_is_known_of_them(sample: Callable[[str], S
     """(O1) nine products of matrices on the AI Cores."""
     site = sample("run_2")
     site.open("#/0/kernels?by=core&core=AI_CORE&of=MatMul")
-    tasks = card_with(site, "One by one: MatMul", "9 of")
+    tasks = card_with(site, "Calls: MatMul", "9 of")
     assert "Default/network-TrainOneStepCell" in tasks
-    assert "AI_CPU" not in card_with(site, "All device tasks", "MatMul")
+    assert "AI_CPU" not in card_with(site, "All kernels", "MatMul")
     site.open("#/0/kernels?more=core_operators")
     site.until(
         "return [...document.querySelectorAll('.grid-table')].some(one => one.innerText.includes('AssignAdd-op142'))",
@@ -276,7 +276,7 @@ def test_the_parts_of_a_step_add_up(browse: Callable[[Sequence[Path]], Site]) ->
     shown.open("#/0/overview")
     of_page = {"overview": shown.until(legends, "the bars are told")}
     shown.open("#/0/steps")
-    of_page["steps"] = card_with(shown, "Median of the chosen steps", "On the device").split("On the device")
+    of_page["steps"] = card_with(shown, "Median of the selected steps", "On the device").split("On the device")
     for page, bars in of_page.items():
         shown.open(f"#/0/{page}")
         assert len(bars) == 2

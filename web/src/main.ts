@@ -13,8 +13,9 @@ import * as theme from "./browser/theme";
 import { enter } from "./browser/token";
 import { PAGES } from "./pages";
 import { report } from "./report/embedded";
-import { missing } from "./report/questions";
+import { missing as notInReport } from "./report/questions";
 import { h, replace } from "./ui/dom";
+import { missingPage, missingParts } from "./ui/not_recorded";
 import { failedBox, problemBox, progressBox } from "./ui/notices";
 import { Context, type Page } from "./ui/page";
 import { t } from "./words/i18n";
@@ -144,8 +145,9 @@ class App {
       if (!signal.aborted) replace(this.shell.main, heading, h("p", { class: "note", role: "status" }, t("loading")));
     }, 150);
     try {
-      if (page.live && report()) throw missing(t(page.title));
-      const content = await page.show(context);
+      if (page.live && report()) throw notInReport(t(page.title));
+      const missing = missingParts(context.run, id);
+      const content = missing.length ? missingPage(context.run, missing) : await page.show(context);
       if (signal.aborted) return;
       replace(this.shell.main, heading, content);
     } catch (error) {

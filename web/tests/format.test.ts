@@ -34,8 +34,9 @@ describe("figures", () => {
 
   test("units of the server", () => {
     expect(plain(format.value(1.5, "ms"))).toBe("1.5 ms");
-    expect(format.value(12.345, "percent")).toBe("12.3%");
-    expect(format.value(0.5, "ratio")).toBe("50%");
+    expect(plain(format.value(12.345, "percent"))).toBe("12.3 %");
+    expect(plain(format.value(0.5, "ratio"))).toBe("50 %");
+    expect(plain(format.value(250, "factor"))).toBe("2.5 ×");
     expect(format.value(null, "ns")).toBe(format.NOTHING);
     expect(format.value("1795302477657874703", "")).toBe("1795302477657874703");
     expect(plain(format.value(3, "GB/s"))).toBe("3 GB/s");
@@ -64,6 +65,7 @@ describe("typed values", () => {
     ["2 MiB", "bytes", 2 ** 21],
     ["1.5s", "ms", 1500],
     ["5 %", "ratio", 0.05],
+    ["2.5 ×", "factor", 250],
     ["5%", "percent", 5],
     ["-3", "", -3],
     ["120 ms", "moment", 1.2e8],

@@ -8,6 +8,8 @@ import zh from "../src/words/zh.json";
 
 const source = resolve(import.meta.dirname, "../src");
 const holes = (text: string): string[] => [...text.matchAll(/\{(\w+)\}/g)].map((one) => one[1]!).sort();
+/** of tables, but no titles */
+const CONTROLS = /^table\.(contains|at_)|\.one$/;
 const code = readdirSync(source, { recursive: true, encoding: "utf8" })
   .filter((name) => name.endsWith(".ts"))
   .map((name) => readFileSync(join(source, name), "utf8"))
@@ -26,7 +28,7 @@ describe("the catalogues", () => {
   test("have no words that no page says", () => {
     // names of the server's tables, columns and parts are looked up by what the server says
     const looked_up =
-      /^(table\.[a-z_]+|column\.|part\.|lane\.|value\.|level\.|theme\.|chart\.|shapes\.level\.|flops\.(treemap|sankey)$|pipeline\.(view|remedy)\.|processors\.(host|process)$|operators\.by\.|report\.(what|why)\.|kernels\.by\.|memory\.(allocated|reserved|active)$|table\.(contains|at_))/;
+      /^(table\.[a-z_]+|column\.|part\.|lane\.|value\.|level\.|theme\.|chart\.|shapes\.level\.|flops\.(treemap|sankey)$|pipeline\.(view|remedy)\.|processors\.(host|process)$|operators\.by\.|recorded\.|report\.(what|why)\.|kernels\.by\.|memory\.(allocated|reserved|active)$|table\.(contains|at_))/;
     // "rest.one" is what "rest" says of a single one
     const said = (key: string): boolean => code.includes(`"${key}"`);
     const unused = Object.keys(en).filter((key) => !looked_up.test(key) && !said(key) && !said(key.replace(/\.one$/, "")));
@@ -52,5 +54,38 @@ describe("the catalogues", () => {
       ([key, text]) => (zh as Record<string, string>)[key] === text && /[a-z]{4}/.test(text),
     );
     expect(same.map(([key]) => key)).toEqual(["rank.n", "lane.python"]);
+  });
+
+  test("name figures and columns by words of the glossary, in both languages", () => {
+    const rows = readFileSync(resolve(source, "../../docs/glossary.md"), "utf8")
+      .split("\n")
+      .filter((line) => line.startsWith("| "))
+      .map((line) => line.split("|").map((cell) => cell.trim()));
+    const terms = new Map(rows.flatMap((row) => row[1]!.split("; ").map((term) => [term, row[2]!.split("；")] as const)));
+    for (const row of rows)
+      expect(
+        row.slice(3, 5).every((text) => /[.。…-]$/.test(text) || text.startsWith("Def") || text === "定义"),
+        row[1],
+      ).toBe(true);
+    // words of everyday, which say what stands in a column
+    const everyday = new Set(
+      "Name,Device type,Start,End,Duration,Size,Time,Thread,Process,No.,Value,Unit,Call,Part,First,Last".split(","),
+    );
+    const stem = (title: string): string => title.replace(/,? (by|per) .*$|, as measured by the library$/, "");
+    const labels = Object.entries(en).filter(
+      ([key]) =>
+        /^(page|menu|part|lane|column)\./.test(key)
+        || (/^table\./.test(key)
+          && !/^table\.(recorded|stored)_/.test(key)
+          && !code.includes(`t("${key}"`)
+          && !CONTROLS.test(key)),
+    );
+    expect(labels.length).toBeGreaterThan(300);
+    const strange = labels.filter(([, text]) => !terms.has(text) && !terms.has(stem(text)) && !everyday.has(text));
+    expect(strange).toEqual([]);
+    const untranslated = labels.filter(
+      ([key, text]) => terms.has(text) && !terms.get(text)!.includes((zh as Record<string, string>)[key]!),
+    );
+    expect(untranslated).toEqual([]);
   });
 });

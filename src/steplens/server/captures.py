@@ -132,7 +132,7 @@ class Asked(BaseModel):
 @router.get("")
 def captures(chosen: Chosen, request: Request) -> Captures:
     """What the processes do that watch this run's folder, and what became of requests for captures."""
-    watched = _watched_folder(chosen, request)
+    watched = watched_folder(chosen, request)
     if watched is None:
         return Captures(folder=None, processes=[])
     control, folder = watched
@@ -146,7 +146,7 @@ def captures(chosen: Chosen, request: Request) -> Captures:
 @router.post("")
 def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     """Ask a running training to record its next steps into this run's folder."""
-    watched = _watched_folder(chosen, request)
+    watched = watched_folder(chosen, request)
     if watched is None:
         raise Refusal(
             409,
@@ -172,7 +172,8 @@ def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     return Asked(request=control.ask(folder, changes), folder=path_text(folder))
 
 
-def _watched_folder(chosen: OpenedRun, request: Request) -> tuple[Control, Path] | None:
+def watched_folder(chosen: OpenedRun, request: Request) -> tuple[Control, Path] | None:
+    """Who knows the training that watches this run's folder, and the folder in which it does; None without one."""
     control: Control | None = getattr(request.app.state, "captures", None)
     folder = control.folder(chosen.path) if control is not None and chosen.path.is_dir() else None
     # a link may lead elsewhere, where this run has no business

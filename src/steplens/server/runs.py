@@ -26,6 +26,7 @@ from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import RECORDED, SOURCES
 from steplens.timeline.time_origin import trace_origins
+from steplens.trace.not_recorded import parts_not_recorded
 from steplens.trace.trace import Trace
 
 _LOG = logging.getLogger("steplens.server")
@@ -98,6 +99,11 @@ class Opened:
     def has_strategy(self) -> bool:
         """Whether the run says how its network is spread over devices."""
         return bool(stage_ranks(self.run.traces))
+
+    @cached_property
+    def not_recorded(self) -> tuple[str, ...]:
+        """The parts of a recording that the run has nothing of."""
+        return parts_not_recorded(self.run.traces)
 
 
 @dataclass

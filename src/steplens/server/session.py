@@ -5,16 +5,21 @@ from __future__ import annotations
 import sys
 import time
 
+from fastapi import Request
 from pydantic import BaseModel
 
 from steplens.advice.texts import LANGUAGES
+from steplens.server.captures import watched_folder
 from steplens.server.http.errors import Problem, path_text
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Living, Runs
-from steplens.server.runs import OpenedRun, State, file_states
+from steplens.server.runs import Opened, OpenedRun, State, file_states
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__
+
+#: age of a file whose training may still run
+_NEW_NS = 3600 * 10**9
 
 router = create_router("/api", "session")
 
@@ -79,6 +84,9 @@ class RunState(BaseModel):
         generation: how often it was opened; answers of an earlier generation are out of date.
         traces: what it holds; nothing while it is opened for the first time.
         strategy: whether it says how its network is spread over devices.
+        not_recorded: the parts of a recording that it has nothing of, names as ``trace.not_recorded.PARTS`` has them: pages about
+            them are not offered.
+        growing: whether a training may write more of it: one watches its folder, or a file in it is new.
         progress: see ``Progress``.
         draft: what can be looked at until its timeline is laid out, where that takes long; None otherwise.
     """
@@ -90,6 +98,8 @@ class RunState(BaseModel):
     generation: int
     traces: list[TraceState]
     strategy: bool
+    not_recorded: list[str]
+    growing: bool
     progress: Progress
     draft: Draft | None
 
@@ -123,15 +133,15 @@ class Live(BaseModel):
 
 
 @router.get("/session")
-def session(runs: Runs) -> Session:
+def session(runs: Runs, request: Request) -> Session:
     """What is shown."""
-    return Session(version=VERSION, languages=list(LANGUAGES), runs=[state_of_run(opened) for opened in runs.runs])
+    return Session(version=VERSION, languages=list(LANGUAGES), runs=[state_of_run(opened, request) for opened in runs.runs])
 
 
 @router.get("/runs/{run}")
-def run_state(chosen: Living) -> RunState:
+def run_state(chosen: Living, request: Request) -> RunState:
     """One run, and how far the opening of it is. Poll it until its state is "ready" or "failed"."""
-    return state_of_run(chosen)
+    return state_of_run(chosen, request)
 
 
 @router.get("/runs/{run}/live")
@@ -143,13 +153,13 @@ def is_changed(chosen: Living) -> Live:
 
 
 @router.post("/runs/{run}/reopen")
-def reopen(chosen: Living, runs: Runs) -> RunState:
+def reopen(chosen: Living, runs: Runs, request: Request) -> RunState:
     """Read the run again; what was read before is shown until then."""
     runs.reopen(chosen)
-    return state_of_run(chosen)
+    return state_of_run(chosen, request)
 
 
-def state_of_run(chosen: OpenedRun) -> RunState:
+def state_of_run(chosen: OpenedRun, request: Request) -> RunState:
     """A run as the session lists it."""
     opening, opened = chosen.opening, chosen.opened
     traces = [] if opened is None else zip(opened.run.traces, opened.origins, strict=True)
@@ -165,9 +175,18 @@ def state_of_run(chosen: OpenedRun) -> RunState:
             for number, (trace, origin) in enumerate(traces)
         ],
         strategy=opened is not None and opened.has_strategy,
+        not_recorded=list(opened.not_recorded) if opened is not None else [],
+        growing=chosen.path.is_dir()
+        and (watched_folder(chosen, request) is not None or (opened is not None and _has_new_files(opened))),
         progress=Progress(**{**vars(opening), "seconds": running if opening.seconds is None else opening.seconds}),
         draft=_draft_of_run(chosen),
     )
+
+
+def _has_new_files(opened: Opened) -> bool:
+    """Whether any file that lay there when a run was read was written a short time ago; those of a clock ahead count too."""
+    newest_ns = max((written_ns for _, written_ns in opened.files.values()), default=0)
+    return time.time_ns() - newest_ns < _NEW_NS
 
 
 def _draft_of_run(chosen: OpenedRun) -> Draft | None:

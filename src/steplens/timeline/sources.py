@@ -29,18 +29,21 @@ class Labels:
     def thread(self, key: Key) -> str:
         """The thread of a lane, with its name where it has one."""
         name = self._threads.get((key["pid"], key["tid"]))
+        if key["tid"] < 0:
+            # a number that a reader or a wrapped 32 bits made, which nobody finds again
+            return name or "thread"
         if name and str(key["tid"]) in name:
             return name
         return f"thread {key['tid']} ({name})" if name else f"thread {key['tid']}"
 
     def marks(self, key: Key) -> str:
         """Marks of a thread, or of a stream where they were recorded on the device."""
-        place = f"stream {_value_or_default(key['stream'], '?')}" if key["tid"] is None else self.thread(key)
+        place = _with_number("stream", key["stream"]) if key["tid"] is None else self.thread(key)
         return f"marks of {place}" + (f", domain {key['domain']}" if key["domain"] else "")
 
     def stream(self, key: Key) -> str:
         """The stream of a lane."""
-        return f"{self._kind} {_value_or_default(key['device'], 0)} stream {_value_or_default(key['stream'], '?')}"
+        return f"{self._kind} {_value_or_default(key['device'], 0)} {_with_number('stream', key['stream'])}"
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,11 @@ def _device_states(trace: Trace) -> pl.LazyFrame | None:
     return pl.concat(frames).lazy().with_columns(name=pl.col("state").cast(pl.Categorical()))
 
 
+def _with_number(what: str, number: Any) -> str:
+    """A stream or group by its number, where the source says it."""
+    return f"{what} of unknown number" if number is None else f"{what} {number}"
+
+
 def _value_or_default(value: Any, other: Any) -> Any:
     return other if value is None else value
 
@@ -202,7 +210,7 @@ SOURCES: tuple[LaneSource, ...] = (
     _table_lanes("kernels", DEVICE, ("device", "stream"), lambda key, labels: labels.stream(key)),
     _table_lanes(
         "communication", DEVICE, ("device", "group"),
-        lambda key, labels: f"communication, group {_value_or_default(key['group'], '?')}",
+        lambda key, labels: f"communication, {_with_number('group', key['group'])}",
     ),
 )  # fmt: skip
 

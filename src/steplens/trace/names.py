@@ -5,6 +5,9 @@ from __future__ import annotations
 #: the unit of a column of Unix times in ns; lengths of time have "ns"
 MOMENT = "moment"
 
+#: the unit of a column of percentages that are no shares, such as one time of another: 250 is shown as 2.5 times
+FACTOR = "factor"
+
 #: the tables of ``trace.schema.SCHEMA``, in its order
 RECORDED_TABLES = (
     "ops",

@@ -3,10 +3,13 @@
 import { RunApi } from "../api/client";
 import type { Hit, Session } from "../api/types";
 import { formatRoute } from "../browser/route";
+import { keep, kept } from "../browser/storage";
 import { THEMES, type Theme, chosenTheme, setTheme } from "../browser/theme";
-import { PAGES } from "../pages";
+import { GROUPS, type Group } from "../pages";
 import { report } from "../report/embedded";
 import { h, replace } from "../ui/dom";
+import { missingParts } from "../ui/not_recorded";
+import type { Page } from "../ui/page";
 import { reportBadge } from "../ui/report_note";
 import * as format from "../words/format";
 import { LANGUAGES, type Language, current, named, setLanguage, t } from "../words/i18n";
@@ -55,13 +58,7 @@ export class Shell {
       h(
         "ul",
         null,
-        PAGES.filter((one) => (one.listed?.(session, run) ?? true) && !(one.live && report())).map((one) =>
-          h(
-            "li",
-            null,
-            h("a", { href: formatRoute(run, one.id), "aria-current": one.id === page ? "page" : null }, t(one.title)),
-          ),
-        ),
+        GROUPS.map((group) => this.group(group, session, run, page)),
       ),
     );
     replace(
@@ -89,6 +86,30 @@ export class Shell {
     if (!this.assistant.element.hidden) void this.assistant.show(run, key);
   }
 
+  /** The pages of a group that the run has something for; a heading over one page would say the same twice. */
+  private group(group: Group, session: Session, run: number, current: string): HTMLElement | null {
+    const pages = group.pages.filter((page) => isOffered(page, session, run));
+    if (!pages.length) return null;
+    const links = pages.map((page) =>
+      h("a", { href: formatRoute(run, page.id), "aria-current": page.id === current ? "page" : null }, t(page.title)),
+    );
+    if (group.title === null || pages.length === 1) return h("li", null, links);
+    const name = `${MENU}.${group.id}`;
+    const inside = pages.some((page) => page.id === current);
+    const list = h(
+      "details",
+      { open: inside || (kept(name) ?? (group.open ? "open" : "closed")) === "open" },
+      // a page inside opens its group without being what the user wants
+      h("summary", { onclick: () => keep(name, list.open ? "closed" : "open") }, t(group.title)),
+      h(
+        "ul",
+        null,
+        links.map((link) => h("li", null, link)),
+      ),
+    );
+    return h("li", null, list);
+  }
+
   private runs(session: Session, run: number, page: string): HTMLElement {
     const shown = session.runs[run];
     if (session.runs.length < 2) return h("span", { class: "run-name", title: shown?.path }, shown?.name ?? "");
@@ -108,12 +129,19 @@ export class Shell {
   ): HTMLElement {
     const list = h(
       "select",
-      { "aria-label": label, title: label, onchange: () => onPick(list.value) },
+      { onchange: () => onPick(list.value) },
       Object.entries(items).map(([value, text]) => h("option", { value, selected: value === chosen }, text)),
     );
-    return list;
+    return h("label", { class: "choice" }, h("span", null, label), list);
   }
 }
+
+/** which groups of the menu are open, by their name */
+const MENU = "steplens.menu";
+
+/** Whether the menu of a run has a page. */
+const isOffered = (page: Page, session: Session, run: number): boolean =>
+  (page.listed?.(session, run) ?? true) && !(page.live && report()) && !missingParts(session.runs[run], page.id).length;
 
 /** Changes when what stands beside a page has to be asked for again. */
 const keyOf = (session: Session, run: number): string => `${run}/${session.runs[run]?.generation ?? 0}/${current()}`;

@@ -64,7 +64,10 @@ export const count = (value: number): string => digits(value, { maximumFractionD
 export const plain = (value: number): string => short(value);
 export const time = (ns: number): string => (ns === 0 ? `0${SPACE}ns` : scaled(ns, TIMES));
 export const bytes = (value: number): string => (value === 0 ? `0${SPACE}B` : scaled(value, SIZES));
-export const percent = (value: number): string => `${digits(value, { maximumFractionDigits: Math.abs(value) < 10 ? 2 : 1 })}%`;
+export const percent = (value: number): string =>
+  `${digits(value, { maximumFractionDigits: Math.abs(value) < 10 ? 2 : 1 })}${SPACE}%`;
+/** A change: what is more has a sign as well. */
+export const signedShare = (value: number): string => (value > 0 ? "+" : "") + share(value);
 export const share = (value: number): string => percent(value * 100);
 
 /** A place in time with as many digits as tell two pixels apart. */
@@ -109,6 +112,8 @@ export function value(cell: unknown, unit: string): string {
     case "percent":
     case "%":
       return percent(cell);
+    case "factor":
+      return `${short(cell / 100)}${SPACE}×`;
     case "ratio":
       return share(cell);
     case "":
@@ -136,10 +141,11 @@ const FACTORS: Readonly<Record<string, number>> = {
 
 /** What somebody typed for a column: "1.5 ms", "2MiB", "12 %", "3e6"; NaN for anything else. */
 export function typed(text: string, unit: string): number {
-  const match = /^\s*([-+]?[\d.]+(?:e[-+]?\d+)?)\s*([a-zµ]*|%)\s*$/i.exec(text);
+  const match = /^\s*([-+]?[\d.]+(?:e[-+]?\d+)?)\s*([a-zµ]*|%|×)\s*$/i.exec(text);
   if (!match) return NaN;
   const figure = Number(match[1]);
   const word = match[2]!.toLowerCase();
+  if (unit === "factor") return word === "%" ? figure : word === "" || word === "×" || word === "x" ? figure * 100 : NaN;
   if (word === "") return figure;
   if (word === "%") return unit === "ratio" ? figure / 100 : unit === "percent" ? figure : NaN;
   const factor = FACTORS[word];

@@ -23,8 +23,8 @@ class Column(BaseModel):
     Attributes:
         name: of the column.
         type: of its values.
-        unit: "ns", "bytes", "percent" (0 to 100), "ratio" (0 to 1) ...; "moment" is a time in ns from the origin of the run;
-            empty where there is none.
+        unit: "ns", "bytes", "percent" (0 to 100), "ratio" (0 to 1), "factor" (a percentage that may exceed 100) ...;
+            "moment" is a time in ns from the origin of the run; empty where there is none.
     """
 
     name: str

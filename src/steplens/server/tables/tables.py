@@ -65,11 +65,11 @@ def _table_of_analysis(analysis: Analysis, name: str, by: str | None) -> Table:
 
 #: what MindSpore's profiler stores of operators of the host and of GPUs: name in the source -> title
 _STORED = {
-    "cpu_op_type_info": "Stored: operators of the host CPU by type",
-    "cpu_op_detail_info": "Stored: operators of the host CPU",
-    "gpu_op_type_info": "Stored: operators of the GPU by type",
-    "gpu_op_detail_info": "Stored: operators of the GPU",
-    "gpu_activity_data": "Stored: kernels of the GPU",
+    "cpu_op_type_info": "Stored: host CPU operators by type",
+    "cpu_op_detail_info": "Stored: host CPU operators",
+    "gpu_op_type_info": "Stored: GPU operators by type",
+    "gpu_op_detail_info": "Stored: GPU operators",
+    "gpu_activity_data": "Stored: GPU kernels",
 }
 STORED_PREFIX = "stored_"
 

@@ -47,17 +47,19 @@ export const communication: Page = {
     return [
       h("div", { class: "controls" }, rankChoice(context, ranks, true)),
       slowRank(context, found),
+      found.waits.length
+        ? null
+        : h(
+            "p",
+            { class: "note" },
+            found.recorded_ranks < found.job_ranks
+              ? t("communication.not_known", { count: found.recorded_ranks, size: found.job_ranks })
+              : t("communication.one_rank"),
+          ),
       grid(
         found.waits.length
           ? card(t("communication.waits"), waitsChart(context, found), { note: t("communication.waits.what") })
-          : card(
-              t("communication.waits"),
-              nothing(
-                found.recorded_ranks < found.job_ranks
-                  ? t("communication.not_known", { count: found.recorded_ranks, size: found.job_ranks })
-                  : t("communication.one_rank"),
-              ),
-            ),
+          : null,
         card(
           t("communication.overlap"),
           smallTable(

@@ -4,6 +4,7 @@ import { report } from "../../report/embedded";
 import { type Child, h, replace } from "../../ui/dom";
 import { conclusion, findingWords } from "../../ui/health_words";
 import { type Context, type Page, reopen } from "../../ui/page";
+import { missingCard } from "../../ui/not_recorded";
 import { card, level, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
@@ -13,7 +14,8 @@ export const health: Page = {
   title: "page.health",
   async show(context) {
     const found = await context.api.get("health");
-    if (!found.length) return h("p", null, t("health.good"));
+    const missing = missingCard(context.run);
+    if (!found.length) return [h("p", null, t("health.good")), missing];
     return [
       newer(context),
       card(
@@ -32,6 +34,7 @@ export const health: Page = {
         ),
         { wide: true, note: t("health.what") },
       ),
+      missing,
     ];
   },
 };

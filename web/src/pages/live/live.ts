@@ -5,7 +5,7 @@ import { stepBars } from "../../charts/step_charts";
 import { h, replace, type Child } from "../../ui/dom";
 import { problemBox } from "../../ui/notices";
 import { type Context, type Page, reopen } from "../../ui/page";
-import { card, figure, figures, nothing } from "../../ui/ui";
+import { card, figure, figures } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
 import { capturesCard } from "./captures_card";
@@ -18,6 +18,8 @@ export const live: Page = {
   // a training may be asked for its first capture before there is anything to show
   unopened: true,
   live: true,
+  // of a training that ended long ago nothing more comes
+  listed: (session, run) => session.runs[run]?.growing === true || session.runs[run]?.generation === 0,
   async show(context) {
     const said = h("p", { role: "status" });
     const automatic = h("input", {
@@ -70,10 +72,6 @@ async function recorded(context: Context): Promise<Child> {
       figure(t("steps"), format.count(steps.steps.length)),
       figure(t("live.generation"), format.count(context.run.generation)),
     ),
-    card(
-      t("steps.chart"),
-      steps.steps.length ? stepBars(context, steps.steps, 260) : nothing(t("steps.none"), t("steps.none.why")),
-      { wide: true },
-    ),
+    steps.steps.length ? card(t("steps.chart"), stepBars(context, steps.steps, 260), { wide: true }) : null,
   ];
 }

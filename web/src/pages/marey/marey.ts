@@ -22,7 +22,6 @@ const OVERLAYS = ["none", "memory", "flops"] as const;
 export const marey: Page = {
   id: "marey",
   title: "page.marey",
-  listed: (session, run) => new Set(session.runs[run]?.traces.map((one) => one.rank)).size > 1,
   async show(context) {
     const [steps, strategy] = await Promise.all([context.api.get("marey/steps"), context.api.get("strategy")]);
     if (!steps.rows.length) return nothing(t("marey.none"), t("marey.none.why"));

@@ -86,7 +86,6 @@ export function operationGraph(
             "g",
             {
               class: `operation${held.includes(operation.id) ? " held" : ""}${operation.id === chosen ? " chosen" : ""}`,
-              "aria-label": name,
               ...pick(operation.id),
             },
             svg("title", null, `${name}: ${said}`),

@@ -115,8 +115,8 @@ function scale(granularity: number): HTMLElement {
   return h(
     "p",
     { class: "heat-scale note" },
-    "0% ",
+    "0 % ",
     Array.from({ length: classes }, (_, place) => h("span", { style: { background: tint((place + 1) / classes) } })),
-    " 100%",
+    " 100 %",
   );
 }

@@ -19,7 +19,6 @@ const MORE = ["ranks", "cluster_steps", "communication_costs", "work", "waits", 
 export const ranks: Page = {
   id: "ranks",
   title: "page.ranks",
-  listed: (session, run) => (session.runs[run]?.traces.length ?? 0) > 1,
   async show(context) {
     const { api } = context;
     const found = api.get("ranks");
@@ -105,7 +104,7 @@ function rankCards(context: Context, found: readonly Rank[]): Child {
 }
 
 function rowsCard(found: readonly Rank[]): Child {
-  const heads = [t("page.tables"), ...found.map((one) => rankName(one, found))];
+  const heads = [t("more.choose"), ...found.map((one) => rankName(one, found))];
   return card(
     t("ranks.tables"),
     smallTable(

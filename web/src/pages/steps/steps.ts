@@ -152,7 +152,7 @@ function outliersCard(context: Context, spread: Spread): Child {
             `${t("step")} ${String(row["step"])}`,
           ),
           format.value(row["step_time_ns"], "ns"),
-          spread.median_ns ? format.share(Number(row["step_time_ns"]) / spread.median_ns - 1) : format.NOTHING,
+          spread.median_ns ? format.signedShare(Number(row["step_time_ns"]) / spread.median_ns - 1) : format.NOTHING,
         ]),
       [1, 2],
     ),

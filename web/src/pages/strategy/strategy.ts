@@ -14,7 +14,6 @@ const MOST_NODES = 300;
 export const strategy: Page = {
   id: "strategy",
   title: "page.strategy",
-  listed: (session, run) => session.runs[run]?.strategy === true,
   async show(context) {
     const found = await context.api.get("strategy");
     if (!found.stages.length) return nothing(t("strategy.none"), t("strategy.none.why"));
