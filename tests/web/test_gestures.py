@@ -99,9 +99,7 @@ def test_a_slice_leads_to_the_tasks_of_its_type(site: Site, kind: str) -> None:
     site.until("return /[?&]of=/.test(location.hash)", "a type is chosen")
     chosen = arrived(site, "kernels")
     assert chosen["by"] == "type"
-    site.until(
-        "return [...document.querySelectorAll('main h2')].some(one => one.innerText.startsWith('Calls: '))", "its tasks"
-    )
+    site.until("return [...document.querySelectorAll('main h2')].some(one => one.innerText.startsWith('Calls: '))", "its tasks")
     assert chosen["of"] in names
 
 

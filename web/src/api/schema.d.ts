@@ -353,6 +353,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/operators/annotations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_annotations_api_runs__run__operators_annotations_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/overview": {
         parameters: {
             query?: never;
@@ -721,6 +737,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/timeline/flame": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["flame_of_selection"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/timeline/flows": {
         parameters: {
             query?: never;
@@ -745,6 +777,38 @@ export interface paths {
             cookie?: never;
         };
         get: operations["occurrences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/timeline/opening": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["first_view"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/timeline/phases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["phases_of_lanes"];
         put?: never;
         post?: never;
         delete?: never;
@@ -817,6 +881,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/trends": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["trends_api_runs__run__trends_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session": {
         parameters: {
             query?: never;
@@ -868,6 +948,9 @@ export interface components {
                 [key: string]: unknown;
             }[];
             time_ns: number;
+            unlisted: {
+                [key: string]: unknown;
+            }[];
         };
         Arrow: {
             end: components["schemas"]["End"];
@@ -961,6 +1044,7 @@ export interface components {
         Comparison: {
             after: components["schemas"]["Side"];
             before: components["schemas"]["Side"];
+            common_share: number | null;
             cured: components["schemas"]["FindingShown"][];
             different: number;
             different_tasks: number;
@@ -976,6 +1060,8 @@ export interface components {
             tasks: {
                 [key: string]: unknown;
             }[];
+            unlike: boolean;
+            within_spread: boolean | null;
         };
         Condition: {
             at_least?: number | null;
@@ -1031,6 +1117,7 @@ export interface components {
             time_ns: number;
         };
         EventShown: {
+            callers: components["schemas"]["Brief"][];
             columns: {
                 [key: string]: unknown;
             };
@@ -1083,6 +1170,27 @@ export interface components {
             patch: string;
             remedy: string;
             title: string;
+        };
+        FirstView: {
+            end_ns: number;
+            start_ns: number;
+            step: number;
+            trace: number;
+        };
+        Flame: {
+            /** @enum {string} */
+            by: "name" | "module" | "stack";
+            left_out: number;
+            nodes: components["schemas"]["FlameNode"][];
+            offered: string[];
+            total_ns: number;
+        };
+        FlameNode: {
+            count: number;
+            name: string;
+            parent: number;
+            self_ns: number;
+            total_ns: number;
         };
         Flops: {
             cube: components["schemas"]["Units"] | null;
@@ -1235,12 +1343,23 @@ export interface components {
             devices: components["schemas"]["DeviceMemory"][];
             steps: components["schemas"]["StepPoints"][];
         };
+        MemoryTrend: {
+            bytes: number[];
+            device: number | null;
+            device_type: string | null;
+            owner: components["schemas"]["PeakOwner"] | null;
+            peak_bytes: number;
+            peak_ns: number;
+            peak_step: number | null;
+            time_ns: number[];
+        };
         NameInSelection: {
             count: number;
             longest: number;
             max_ns: number;
             min_ns: number;
             name: string;
+            self_ns: number;
             source: string;
             total_ns: number;
         };
@@ -1308,18 +1427,16 @@ export interface components {
         };
         Overview: {
             advice: components["schemas"]["FindingShown"][];
+            base_ns: number;
             figures: components["schemas"]["StepFigures"];
             findings: number;
             health: {
                 [key: string]: number;
             };
+            idle: {
+                [key: string]: number;
+            };
             judged: boolean;
-            memory: {
-                [key: string]: unknown;
-            }[];
-            operators: {
-                [key: string]: unknown;
-            }[];
             parts: {
                 [key: string]: number;
             };
@@ -1329,12 +1446,9 @@ export interface components {
             ranks: components["schemas"]["Rank"][];
             step_ns: number | null;
             steps: number;
-            types: {
-                count: number;
-                total_ns: number;
-                type: string | null;
-            }[];
             verdict: components["schemas"]["VerdictShown"];
+            work: components["schemas"]["WorkShown"][];
+            work_steps: number;
         };
         PartShown: {
             mean_ns: number | null;
@@ -1343,6 +1457,21 @@ export interface components {
             part: string;
             share: number | null;
             steps: number;
+        };
+        PeakOwner: {
+            bytes: number;
+            name: string | null;
+            percent: number | null;
+        };
+        PhaseRuns: {
+            phase: string[];
+            start_ns: number[];
+        };
+        Phases: {
+            host: components["schemas"]["PhaseRuns"];
+            lanes: {
+                [key: string]: components["schemas"]["PhaseRuns"];
+            };
         };
         Pipeline: {
             bottlenecks: number[];
@@ -1507,7 +1636,9 @@ export interface components {
         RunState: {
             draft: components["schemas"]["Draft"] | null;
             generation: number;
+            growing: boolean;
             name: string;
+            not_recorded: string[];
             origin_ns: string;
             path: string;
             progress: components["schemas"]["Progress"];
@@ -1543,11 +1674,15 @@ export interface components {
             version: string;
         };
         Side: {
+            devices: string[];
+            p25_ns: number | null;
+            p75_ns: number | null;
             parts: {
                 [key: string]: number;
             };
             path: string;
             peak_bytes: number | null;
+            ranks: number;
             run: number;
             step_ns: number | null;
             steps: number;
@@ -1625,9 +1760,19 @@ export interface components {
             step_time_ns: number | null;
             steps: number;
         };
+        StepIdle: {
+            cause: string;
+            idle_ns: number;
+            step: number;
+        };
         StepLeftOut: {
             reason: string;
             step: number;
+        };
+        StepLength: {
+            chosen: boolean;
+            step: number;
+            step_time_ns: number;
         };
         StepPoints: {
             backward_ns: number | null;
@@ -1722,6 +1867,7 @@ export interface components {
         };
         TablePage: {
             columns: components["schemas"]["Column"][];
+            empty: string[];
             matching: number;
             name: string;
             rows: unknown[][];
@@ -1783,6 +1929,11 @@ export interface components {
             rank: number | null;
             trace: number;
         };
+        Trends: {
+            idle: components["schemas"]["StepIdle"][];
+            memory: components["schemas"]["MemoryTrend"] | null;
+            steps: components["schemas"]["StepLength"][];
+        };
         TypeList: {
             first: string[];
             left_out: number;
@@ -1840,6 +1991,14 @@ export interface components {
             source: string;
             utilization_percent: number | null;
         };
+        WorkShown: {
+            calls: number;
+            kind: string;
+            label: string;
+            name: string;
+            ratio: number;
+            step_ns: number;
+        };
     };
     responses: never;
     parameters: never;
@@ -1873,6 +2032,9 @@ export type FigureRow = components['schemas']['FigureRow'];
 export type FileWanted = components['schemas']['FileWanted'];
 export type FindingShown = components['schemas']['FindingShown'];
 export type FindingText = components['schemas']['FindingText'];
+export type FirstView = components['schemas']['FirstView'];
+export type Flame = components['schemas']['Flame'];
+export type FlameNode = components['schemas']['FlameNode'];
 export type Flops = components['schemas']['Flops'];
 export type Found = components['schemas']['Found'];
 export type HealthFinding = components['schemas']['HealthFinding'];
@@ -1887,6 +2049,7 @@ export type Link = components['schemas']['Link'];
 export type Links = components['schemas']['Links'];
 export type Live = components['schemas']['Live'];
 export type MemoryOverview = components['schemas']['MemoryOverview'];
+export type MemoryTrend = components['schemas']['MemoryTrend'];
 export type NameInSelection = components['schemas']['NameInSelection'];
 export type Neighbour = components['schemas']['Neighbour'];
 export type Node = components['schemas']['Node'];
@@ -1898,6 +2061,9 @@ export type OperationShown = components['schemas']['OperationShown'];
 export type Order = components['schemas']['Order'];
 export type Overview = components['schemas']['Overview'];
 export type PartShown = components['schemas']['PartShown'];
+export type PeakOwner = components['schemas']['PeakOwner'];
+export type PhaseRuns = components['schemas']['PhaseRuns'];
+export type Phases = components['schemas']['Phases'];
 export type Pipeline = components['schemas']['Pipeline'];
 export type Place = components['schemas']['Place'];
 export type PlannedGraph = components['schemas']['PlannedGraph'];
@@ -1924,7 +2090,9 @@ export type SlowRank = components['schemas']['SlowRank'];
 export type Spread = components['schemas']['Spread'];
 export type Stages = components['schemas']['Stages'];
 export type StepFigures = components['schemas']['StepFigures'];
+export type StepIdle = components['schemas']['StepIdle'];
 export type StepLeftOut = components['schemas']['StepLeftOut'];
+export type StepLength = components['schemas']['StepLength'];
 export type StepPoints = components['schemas']['StepPoints'];
 export type Steps = components['schemas']['Steps'];
 export type StepShown = components['schemas']['StepShown'];
@@ -1941,6 +2109,7 @@ export type TileRow = components['schemas']['TileRow'];
 export type TileShown = components['schemas']['TileShown'];
 export type TimelineShown = components['schemas']['TimelineShown'];
 export type TraceState = components['schemas']['TraceState'];
+export type Trends = components['schemas']['Trends'];
 export type TypeList = components['schemas']['TypeList'];
 export type TypeSeries = components['schemas']['TypeSeries'];
 export type TypeShown = components['schemas']['TypeShown'];
@@ -1948,6 +2117,7 @@ export type Units = components['schemas']['Units'];
 export type VerdictShown = components['schemas']['VerdictShown'];
 export type Wanted = components['schemas']['Wanted'];
 export type Work = components['schemas']['Work'];
+export type WorkShown = components['schemas']['WorkShown'];
 export type $defs = Record<string, never>;
 export interface operations {
     compare: {
@@ -2511,6 +2681,29 @@ export interface operations {
             };
         };
     };
+    list_annotations_api_runs__run__operators_annotations_get: {
+        parameters: {
+            query?: {
+                trace?: number | null;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+        };
+    };
     overview: {
         parameters: {
             query?: never;
@@ -3058,10 +3251,39 @@ export interface operations {
             };
         };
     };
+    flame_of_selection: {
+        parameters: {
+            query: {
+                by?: "name" | "module" | "stack";
+                end_ns: number;
+                lanes?: string | null;
+                limit?: number;
+                start_ns: number;
+                trace?: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flame"];
+                };
+            };
+        };
+    };
     arrows: {
         parameters: {
             query: {
                 end_ns: number;
+                event?: number | null;
                 limit?: number;
                 start_ns: number;
                 trace?: number;
@@ -3109,6 +3331,52 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Occurrences"];
+                };
+            };
+        };
+    };
+    first_view: {
+        parameters: {
+            query?: {
+                trace?: number | null;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FirstView"] | null;
+                };
+            };
+        };
+    };
+    phases_of_lanes: {
+        parameters: {
+            query?: {
+                trace?: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Phases"];
                 };
             };
         };
@@ -3221,6 +3489,29 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["TileShown"];
                     "application/vnd.steplens.tile": string;
+                };
+            };
+        };
+    };
+    trends_api_runs__run__trends_get: {
+        parameters: {
+            query?: {
+                trace?: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Trends"];
                 };
             };
         };
