@@ -25,6 +25,8 @@ import polars  # noqa: F401
 
 from steplens.cli.main import main
 
+from .warm_python import run_warm
+
 TIMEOUT_S = 600
 
 Completed = subprocess.CompletedProcess[str]
@@ -48,6 +50,11 @@ def run_process(*arguments: str | Path, folder: Path, env: Mapping[str, str] | N
         timeout=TIMEOUT_S,
         check=False,
     )
+
+
+def run_warm_process(*arguments: str | Path, folder: Path, env: Mapping[str, str] | None = None) -> Completed:
+    """Run a command in a process of its own that has imported PyTorch before; see ``tests/warm_python.py``."""
+    return run_warm("-m", "steplens", *arguments, folder=folder, env=command_environment(env), timeout=TIMEOUT_S)
 
 
 def run_command(*arguments: str | Path, folder: Path, env: Mapping[str, str] | None = None) -> Completed:

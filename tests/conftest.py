@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from . import captures_marker, shared_data
-from .once import once, run_program, session_folder, torchrun
+from .once import once, run_ranks, session_folder
 
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
 ANY_TIME = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -71,4 +71,4 @@ def million_steps_s() -> float:
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded training on four ranks, the last of which is late; nobody changes it."""
     script = Path(__file__).with_name("server") / "cluster_job.py"
-    return once(tmp_path_factory, "cluster", lambda folder: run_program(torchrun(4, script, folder / "run"), folder)) / "run"
+    return once(tmp_path_factory, "cluster", lambda folder: run_ranks(4, script, folder / "run", folder=folder)) / "run"

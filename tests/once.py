@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from .warm_python import run_warm, run_warm_ranks
 
 _LIMIT_S = 600
 
@@ -37,21 +37,14 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     return folder
 
 
-def run_program(command: Sequence[str | Path], folder: Path, **environment: str) -> None:
-    """Run a program that has to succeed in a folder."""
+def run_training(*arguments: str | Path, folder: Path) -> None:
+    """Run a script that has to succeed in a folder."""
     outside = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        env={**outside, **environment},
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
+    done = run_warm(*arguments, folder=folder, env=outside, timeout=_LIMIT_S)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def torchrun(ranks: int, *arguments: str | Path) -> list[str | Path]:
-    """The command that runs a script as so many processes."""
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), *arguments]
+def run_ranks(ranks: int, *arguments: str | Path, folder: Path) -> None:
+    """Run a script that has to succeed as so many processes of one job."""
+    done = run_warm_ranks(ranks, *arguments, folder=folder, timeout=_LIMIT_S)
+    assert done.returncode == 0, done.stderr[-3000:]

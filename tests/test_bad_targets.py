@@ -28,6 +28,7 @@ from steplens.writers.common.output import LEVEL1, Output, time_base_ns
 from steplens.writers.exports.export import export
 from steplens.writers.exports.formats import FORMATS
 
+from .command_line import Completed, run_command
 from .writers.ascend import ascend_run
 from .writers.builder import build, op, synthetic
 
@@ -60,10 +61,15 @@ def full(disk: Path) -> Path:
     return disk
 
 
-def steplens_command(*arguments: str | Path, file_bytes: int | None = None) -> subprocess.CompletedProcess[str]:
+def steplens_command(*arguments: str | Path) -> Completed:
+    return run_command(*arguments, folder=Path.cwd())
+
+
+def limited_command(*arguments: str | Path, file_bytes: int) -> Completed:
+    """A command in a process that may write no larger files."""
+
     def limit() -> None:
-        if file_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
     return subprocess.run(
         [sys.executable, "-m", "steplens", *map(str, arguments)],
@@ -149,7 +155,7 @@ def test_an_analysis_on_a_disk_that_fills(disk: Path, tmp_path: Path, size: str,
 
 def test_an_analysis_whose_files_may_not_grow(tmp_path: Path) -> None:
     source = trace_file(tmp_path / "trace.json")
-    done = steplens_command("analyse", source, "--output", tmp_path / "out", file_bytes=200_000)
+    done = limited_command("analyse", source, "--output", tmp_path / "out", file_bytes=200_000)
     assert done.returncode == 3, done.stderr
     assert "trace_view.json was not written: OSError: File too large" in done.stderr
     assert "Traceback" not in done.stderr

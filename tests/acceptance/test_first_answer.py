@@ -14,8 +14,6 @@ import os
 import shutil
 import statistics
 import struct
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +32,7 @@ from ..mindspore.conftest import run_program
 from ..mindspore.programs import NETWORK
 from ..readers.mindspore_data import sliced, step_record, task_record
 from ..shared_data import shared
+from ..warm_python import run_warm, run_warm_ranks
 
 MS = 1_000_000
 Interval = tuple[float, float]
@@ -338,14 +337,9 @@ def train(folder: Path, text: str, *, ranks: int = 1) -> Path:
     pytest.importorskip("torch")
     script = folder / "train.py"
     script.write_text(text)
-    command = [sys.executable]
-    if ranks > 1:
-        command += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     environment["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run(
-        [*command, str(script)], cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    done = run_warm_ranks(ranks, script, folder=folder) if ranks > 1 else run_warm(script, folder=folder, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "result"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,7 @@ from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
 
 from ..readers.loader_files import MS, START, Row, write
+from ..warm_python import run_warm
 from ..writers.builder import MAIN, PID, table
 
 JOB = Path(__file__).resolve().parents[1] / "collect" / "loader_job.py"
@@ -258,8 +257,8 @@ def run(folder: Path, job: dict[str, Any]) -> tuple[list[int], list[int], list[F
     """How long (ns) the loop waited for each batch, and from each ``iter()`` to its first batch, by its own clock; findings."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     text = json.dumps({"out": str(folder), "steps": True, **job})
-    command = [sys.executable, "-c", TIMED, str(JOB.parent), text]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    done = run_warm("-c", TIMED, JOB.parent, text, env=environment)
+    assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     waits, begun = told["waits"], told["begun"]
     assert len(waits) == job["batches"] * len(begun)

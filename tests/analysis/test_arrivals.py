@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from steplens.analysis.cluster.arrivals import arrivals, hold_ups, slow_rank
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
+from ..warm_python import run_warm_ranks
 from ..writers.builder import BASE_NS, build
 
 MS = 1_000_000
@@ -267,10 +266,7 @@ def trained(folder: Path, ranks: int, slow: int) -> tuple[Run, list[list[int]], 
     folder.mkdir()
     script = folder / "train.py"
     script.write_text(TRAIN)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
-    done = subprocess.run(
-        [*launcher, str(script), str(slow), "out"], cwd=folder, capture_output=True, text=True, timeout=600, check=False
-    )
+    done = run_warm_ranks(ranks, script, str(slow), "out", folder=folder)
     assert done.returncode == 0, done.stderr[-2000:]
     recorded = [json.loads((folder / "out" / f"arrived{rank}.json").read_text()) for rank in range(ranks)]
     return steplens.open(folder / "out"), [own for own, _ in recorded], [delayed for _, delayed in recorded]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from steplens.analysis.cluster.communication_pairs import pairs, waits
 from steplens.analysis.cluster.ranks import PARTS, ranks
 from steplens.trace.trace import Trace
 
+from ..warm_python import run_warm_ranks
 from ..writers.builder import BASE_NS, MAIN, PID, build, kernel
 
 MS = 1_000_000
@@ -190,9 +189,8 @@ def test_a_delay_of_20_ms_in_a_real_job(tmp_path: Path, ranks_: int, slow: int) 
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks_)]
-    done = subprocess.run([*launcher, str(script), str(slow), "out"], cwd=tmp_path, capture_output=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    done = run_warm_ranks(ranks_, script, str(slow), "out", folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
     run = steplens.open(tmp_path / "out")
     large = run.communication_operations().filter((pl.col("operation") == "allreduce") & (pl.col("bytes") == 800_000))
     # when every rank called it by its own clock: on a busy machine one that does not sleep may be late as well

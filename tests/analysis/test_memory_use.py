@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from steplens.run import Run, Source
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
 
+from ..warm_python import run_warm
 from ..writers.builder import BASE_NS, MAIN, PID, build, memory, op
 
 EVENTS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4), st.sampled_from(["CPU", "CUDA"])), max_size=40)
@@ -292,8 +291,8 @@ def test_a_real_run_of_three_windows(tmp_path: Path, leak: bool) -> None:
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
-    command = [sys.executable, str(script), "leak" if leak else "healthy"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=600)
+    done = run_warm(script, "leak" if leak else "healthy", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     run = steplens.open(tmp_path / "out")
     assert len(run.traces) == 3
     for trace in run.traces:
@@ -345,7 +344,8 @@ def test_categories_at_the_peak_like_the_points_of_the_timeline(tmp_path: Path) 
     """The exported points end every microsecond, so their highest is at most the peak, and the same categories are there."""
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(CATEGORISED)
-    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, capture_output=True, timeout=600)
+    done = run_warm("train.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     found = steplens.open(tmp_path / "out").memory_categories()
     _, sizes = json.loads((tmp_path / "points.json").read_text())
     highest = max(sizes, key=sum)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ..command_line import Completed, run_command, run_process
+from ..command_line import Completed, run_command, run_process, run_warm_process
 from ..once import once
 
 TRAIN = """
@@ -55,8 +55,15 @@ class Cli:
     def run(self, *arguments: str | Path, expect: int = 0, env: dict[str, str] | None = None) -> Completed:
         # a script that is recorded ends with its process
         run = run_process if self.processes or arguments[:1] == ("run",) else run_command
-        done = run(*arguments, folder=self.folder, env=env)
-        assert done.returncode == expect, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return self._expect(run(*arguments, folder=self.folder, env=env), expect)
+
+    def record(self, *arguments: str | Path, expect: int = 0) -> Completed:
+        """``steplens run`` for a script that trains: its process has PyTorch before the script imports it."""
+        return self._expect(run_warm_process("run", *arguments, folder=self.folder), expect)
+
+    @staticmethod
+    def _expect(done: Completed, code: int) -> Completed:
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
     def refused(self, *arguments: str | Path) -> str:

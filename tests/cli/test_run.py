@@ -93,7 +93,8 @@ def test_exception_of_the_script_looks_as_python_shows_it(cli: Any) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="stands for a full disk")
-@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+# one that is closed and one that is full are written to in the same way
+@pytest.mark.parametrize("stderr", ["2>&-", pytest.param("2>/dev/full", marks=pytest.mark.long)])
 def test_a_stderr_that_takes_nothing_changes_nothing(cli: Any, stderr: str) -> None:
     cli.write("train.py", TRAIN)
     command = f"{shlex.quote(sys.executable)} -m steplens run --out result train.py {stderr}"
@@ -135,7 +136,7 @@ def test_a_script_that_is_interrupted_ends_by_the_signal_behind_what_waits_for_t
                 signal.raise_signal(signal.SIGINT)
     """
     cli.write("script.py", script)
-    done = cli.run("run", "--out", "kept", "script.py", expect=-signal.SIGINT)
+    done = cli.record("--out", "kept", "script.py", expect=-signal.SIGINT)
     assert done.stdout.startswith("interrupted ") and done.stdout.endswith("at exit\n")
     assert done.stderr.count("KeyboardInterrupt") == done.stderr.count("Traceback") == 1
     assert "next: steplens summary" in done.stderr
@@ -154,7 +155,7 @@ def test_what_was_recorded_survives_a_failing_script(cli: Any) -> None:
                 raise RuntimeError("after four steps")
     """
     cli.write("script.py", script)
-    done = cli.run("run", "--out", "kept", "script.py", expect=1)
+    done = cli.record("--out", "kept", "script.py", expect=1)
     assert "RuntimeError: after four steps" in done.stderr
     assert "next: steplens summary" in done.stderr
     assert [row["step"] for row in cli.json("summary", "kept")["steps"]][:2] == [2, 3]
@@ -171,7 +172,7 @@ def test_only_the_first_optimizer_counts(cli: Any) -> None:
                 optimizer.step()
     """
     cli.write("script.py", script)
-    cli.run("run", "script.py")
+    cli.record("script.py")
     found = cli.json("summary", "result", "--top", "1000")
     assert [row["step"] for row in found["steps"]] == [2, 3, 4]
     calls = {row["name"]: row["calls"] for row in found["operators"]}
@@ -201,7 +202,7 @@ def test_a_window_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(cl
         print(sum(event.name == "aten::mul" for event in profiler.events()))
 """
     cli.write("script.py", OWN_PROFILER + script)
-    done = cli.run("run", "script.py")
+    done = cli.record("script.py")
     assert done.stdout == "2\n"
     assert "Another profiler of the program begins: the window that began at step 2 ends here." in done.stderr
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
@@ -218,7 +219,7 @@ def test_the_schedule_of_the_profiler_of_pytorch_comes_first(cli: Any, options: 
             profiler.step()
 """
     cli.write("script.py", OWN_PROFILER + script)
-    done = cli.run("run", *options, "script.py")
+    done = cli.record(*options, "script.py")
     assert done.stdout == "6\n"
     assert options or "holds no trace: Another profiler of the program begins: nothing is recorded in this window" in done.stderr
 
@@ -246,7 +247,7 @@ def test_every_step_counts_while_another_thread_is_inside_of_a_step(cli: Any) ->
         thread.join()
     """
     cli.write("script.py", script)
-    cli.run("run", "script.py")
+    cli.record("script.py")
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
 
 
@@ -270,7 +271,7 @@ def test_optimizers_that_step_inside_of_backward(cli: Any) -> None:
             checkpointed(model, torch.ones(2, 4, requires_grad=True), use_reentrant=True).sum().backward()
     """
     cli.write("script.py", script)
-    done = cli.run("run", "script.py")
+    done = cli.record("script.py")
     assert "holds no trace" not in done.stderr
     found = cli.json("summary", "result", "--top", "1000")
     assert [row["step"] for row in found["steps"]] == [2, 3, 4]
@@ -302,7 +303,7 @@ PREDICT = """
 
 def test_steps_of_a_script_that_trains_nothing(cli: Any) -> None:
     cli.write("predict.py", PREDICT)
-    done = cli.run("run", "--step-on", "forward", "--with-modules", "predict.py", "8")
+    done = cli.record("--step-on", "forward", "--with-modules", "predict.py", "8")
     assert done.stdout == "predicted 64\n"
     (directory,) = cli.run_directories()
     found = cli.json("summary", "result", "--top", "1000")
@@ -327,7 +328,7 @@ def test_other_processes_that_train_nothing(cli: Any) -> None:
     cli.run("run", "--step-on", "forward", "--", sys.executable, "predict.py", "8")
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
     cli.write("short.py", PREDICT)
-    assert "took 1 steps from one call of the model to the next" in cli.run("run", "--step-on", "forward", "short.py", "2").stderr
+    assert "took 1 steps from one call of the model to the next" in cli.record("--step-on", "forward", "short.py", "2").stderr
 
 
 def test_nothing_heavy_is_imported_before_the_script(cli: Any) -> None:
@@ -342,7 +343,7 @@ def test_says_why_nothing_was_recorded(cli: Any) -> None:
     assert "steplens run --step-on forward" in said
     assert "no torch.nn.Module was called twice" in cli.run("run", "--step-on", "forward", "quiet.py").stderr
     cli.write("short.py", SHORT)
-    assert "took 1 optimizer steps" in cli.run("run", "short.py").stderr
+    assert "took 1 optimizer steps" in cli.record("short.py").stderr
     assert cli.run_directories() == []
 
 
@@ -366,14 +367,14 @@ def test_a_folder_that_cannot_be_used_is_said_before_the_script_starts(cli: Any,
 
 def test_without_wait_recording_begins_after_the_first_step(cli: Any, recorded: Any) -> None:
     script = recorded.folder / "train.py"
-    cli.run("run", "--wait", "0", "--warmup", "0", "--active", "2", "--no-analyse-flag", script, "3")
+    cli.record("--wait", "0", "--warmup", "0", "--active", "2", "--no-analyse-flag", script, "3")
     (directory,) = cli.run_directories()
     assert not (directory / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [0, 1]
 
 
 def test_windows_repeat(cli: Any, recorded: Any) -> None:
-    cli.run("run", "--active", "1", "--repeat", "2", recorded.folder / "train.py", "9")
+    cli.record("--active", "1", "--repeat", "2", recorded.folder / "train.py", "9")
     assert len(cli.run_directories()) == 2
     steps = cli.json("summary", "result")["steps"]
     assert sorted(row["step"] for row in steps) == [2, 5]
@@ -406,6 +407,6 @@ def test_bad_command_lines(cli: Any) -> None:
 def test_a_script_that_changes_directory(cli: Any, tmp_path: Path, recorded: Any) -> None:
     script = "import os, runpy, sys\nos.makedirs('elsewhere'); os.chdir('elsewhere')\n"
     cli.write("script.py", script + f"sys.argv = ['t', '6']; runpy.run_path({str(recorded.folder / 'train.py')!r})")
-    done = cli.run("run", "script.py")
+    done = cli.record("script.py")
     (directory,) = cli.run_directories()
     assert f"next: steplens summary result/{directory.name}" in done.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from steplens.writers.exports.export import export
 
-from ..once import once, run_program, torchrun
+from ..once import once, run_ranks
 from ..shared_data import shared
 from . import runs
 
@@ -21,7 +21,7 @@ SLOW_RANK = 2
 def record(ranks: int, job: str, folder: Path, *arguments: str) -> None:
     """Run a job of this folder as so many processes."""
     pytest.importorskip("torch")
-    run_program(torchrun(ranks, runs.JOBS / job, folder, *arguments), folder, OMP_NUM_THREADS="1")
+    run_ranks(ranks, runs.JOBS / job, folder, *arguments, folder=folder)
 
 
 @pytest.fixture(scope="session")

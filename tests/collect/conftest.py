@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ..warm_python import run_warm
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -71,6 +73,12 @@ def checks(run):
     return [finding["check"] for finding in state(run)["health"]]
 
 
+def warm_python(code, *arguments, cwd, **options):
+    """As ``python``, in a process that has imported PyTorch before; see ``tests/warm_python.py``."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), **options.pop("env", {})}
+    return run_warm("-c", code, *arguments, folder=cwd, env=environment)
+
+
 def python(code, *arguments, cwd, **options):
     """Run a Python program that can import steplens."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), **options.pop("env", {})}
@@ -82,4 +90,4 @@ def python(code, *arguments, cwd, **options):
 @pytest.fixture
 def look():
     """The helpers of this file, for reading run directories and running programs."""
-    return SimpleNamespace(runs=runs, raw=raw, state=state, names=names, checks=checks, python=python)
+    return SimpleNamespace(runs=runs, raw=raw, state=state, names=names, checks=checks, python=python, warm_python=warm_python)

@@ -201,7 +201,7 @@ for step in range(9):
     if step == 6: raise ValueError("mine")
     box.step()
 """
-    done = look.python(code, cwd=tmp_path)
+    done = look.warm_python(code, cwd=tmp_path)
     assert done.returncode == 1
     assert "ValueError: mine" in done.stderr
     (folder,) = (tmp_path / "box").iterdir()
@@ -425,7 +425,7 @@ with steplens.BlackBox("box", keep_steps=2) as box:
         box.step()
     box.capture()
 """
-    done = look.python(code, cwd=tmp_path)
+    done = look.warm_python(code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "box").iterdir()
     runs = look.runs(folder)

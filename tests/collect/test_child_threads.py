@@ -400,7 +400,7 @@ with profile(on_trace_ready=tensorboard_trace_handler("out", analyse_flag=False)
 
 @can_join
 def test_a_forked_process_is_not_recorded(look, tmp_path):
-    done = look.python(FORK, cwd=tmp_path)
+    done = look.warm_python(FORK, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = look.runs(tmp_path / "out")
     assert sum(calls(look, run, "aten::cumsum").values()) == 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +11,8 @@ import polars as pl
 import pytest
 
 import steplens
+
+from ..warm_python import run_warm_ranks
 
 PARAMETERS = 64 * 256 + 256 + 256 * 16 + 16
 STEPS = 3
@@ -51,9 +51,8 @@ def test_sizes_of_a_real_job(tmp_path: Path, shapes: str) -> None:
         pytest.skip("this version of PyTorch has no flight recorder for the CPU")
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run([*launcher, str(script), shapes], cwd=tmp_path, capture_output=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    done = run_warm_ranks(2, script, shapes, folder=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
     expected = {(PARAMETERS * 4, "default_group"): STEPS, (8000, "1"): STEPS, (40, "default_group"): STEPS}
     for run in sorted((tmp_path / "out").glob("*_ascend_pt")):
         assert steplens.analyse(run)[0].ok

@@ -81,7 +81,7 @@ with steplens.BlackBox("box", keep_steps=2, on_slow_step=False, analyse_flag=Fal
 # a thousand windows of a whole profiler are long; the box takes the same way with less
 @pytest.mark.parametrize("what", [pytest.param("windows", marks=pytest.mark.long), "black_box"])
 def test_a_thousand_windows_take_no_memory(look, tmp_path, what):
-    done = look.python(MEMORY, what, cwd=tmp_path)
+    done = look.warm_python(MEMORY, what, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 5
 

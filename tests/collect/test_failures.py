@@ -214,7 +214,7 @@ print("trained to the end")
 @pytest.mark.parametrize("how", ["same", "one step later", "threads", "black box"])
 def test_of_two_profilers_at_a_time_one_records(look, tmp_path, how):
     pytest.importorskip("torch")
-    done = look.python(TWO_OF_OURS, how, cwd=tmp_path)
+    done = look.warm_python(TWO_OF_OURS, how, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "trained to the end"
     refused = [line for line in done.stderr.splitlines() if "[ERROR]" in line]

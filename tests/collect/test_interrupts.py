@@ -342,7 +342,7 @@ print("not reached")
 
 @pytest.mark.slow
 def test_a_program_without_a_handler_of_sigterm_ends_behind_saving(look, tmp_path):
-    done = look.python(PROGRAM + TERMINATED, cwd=tmp_path)
+    done = look.warm_python(PROGRAM + TERMINATED, cwd=tmp_path)
     assert done.returncode == -signal.SIGTERM
     assert "not reached" not in done.stdout
     (run,) = look.runs(tmp_path / "out")

@@ -8,8 +8,6 @@ import os
 import pickle
 import re
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from steplens.collect.loaders.loader_ring import COUNT, HEAD_BYTES, Ring, size_b
 
 torch = pytest.importorskip("torch")
 
+from ..warm_python import run_warm  # noqa: E402 - as the next
 from . import loader_job  # noqa: E402 - needs torch
 
 JOB = Path(loader_job.__file__)
@@ -32,13 +31,7 @@ SOURCE = Path(steplens.__file__).resolve().parents[1]
 def run(**job):
     """The job in a process of its own; what it says."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(
-        [sys.executable, str(JOB), json.dumps({"batches": 8, **job})],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run_warm(JOB, json.dumps({"batches": 8, **job}), env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -197,7 +190,8 @@ def without_pids(text):
     [
         {"fault": "raise"},
         {"fault": "raise", "workers": 2},
-        {"fault": "raise", "workers": 2, "method": "spawn"},
+        # four workers that import PyTorch; that those that are spawned are observed is tested above
+        pytest.param({"fault": "raise", "workers": 2, "method": "spawn"}, marks=pytest.mark.long),
         {"fault": "transform", "transform": 0.001},
         {"fault": "transform", "transform": 0.001, "workers": 2},
         {"fault": "collate", "workers": 2},

@@ -4,10 +4,7 @@ import asyncio
 import io
 import itertools
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,6 +19,8 @@ from steplens.collect.common.health import Health
 from steplens.collect.marks import automatic_marks, marks, stream_marks
 from steplens.readers.steplens_run import host_events
 from steplens.trace.health import HealthLog
+
+from ..warm_python import run_warm_ranks
 
 torch = pytest.importorskip("torch")
 
@@ -357,7 +356,7 @@ print(next(handled))
 
 @pytest.mark.slow
 def test_a_mark_in_the_handler_of_a_signal_inside_of_a_mark(look, tmp_path):
-    done = look.python(IN_A_HANDLER, cwd=tmp_path)
+    done = look.warm_python(IN_A_HANDLER, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found, handled = map(json.loads, done.stdout.splitlines())
     assert handled > 100
@@ -440,7 +439,7 @@ with profile(on_trace_ready=tensorboard_trace_handler("out", analyse_flag=False)
 
 
 def test_a_forked_process_records_nothing(look, tmp_path):
-    done = look.python(FORK, cwd=tmp_path)
+    done = look.warm_python(FORK, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert messages(marks_of(look, tmp_path / "out")) == ["before", "after"]
 
@@ -520,8 +519,8 @@ RANK = """
 import os, sys, torch, torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 from steplens import _ExperimentalConfig, profile, tensorboard_trace_handler
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
 before = [(owner, name, vars(owner)[name]) for owner in (ProcessGroup, Work) for name in vars(owner)]
 early = dist.P2POp(dist.isend if rank == 0 else dist.irecv, torch.zeros(3), 1 - rank)
 config = _ExperimentalConfig(mstx=True)
@@ -554,15 +553,8 @@ FORM = re.compile(
 
 
 def test_communication(look, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "GLOO_SOCKET_IFNAME": "lo"}
-    program = [sys.executable, "-c", RANK]
-    ranks = [
-        subprocess.Popen([*program, str(rank), str(tmp_path / "store")], cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
-        for rank in range(2)
-    ]
-    for process in ranks:
-        _, error = process.communicate(timeout=600)
-        assert process.returncode == 0, error.decode()
+    done = run_warm_ranks(2, "-c", RANK, tmp_path / "store", folder=tmp_path, env={"GLOO_SOCKET_IFNAME": "lo"})
+    assert done.returncode == 0, done.stderr
     for rank in range(2):
         found = [row for row in marks_of(look, tmp_path / f"out{rank}") if row["domain"] == "communication"]
         parsed = [FORM.fullmatch(row["message"]).groups() for row in found]

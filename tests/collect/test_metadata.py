@@ -11,6 +11,8 @@ import pytest
 import steplens
 from steplens.collect.common import metadata
 
+from ..warm_python import run_warm_ranks
+
 
 @pytest.fixture
 def user():
@@ -128,7 +130,7 @@ def test_the_environment_is_recorded_for_databases_too(train, look, tmp_path, mo
 
 DISTRIBUTED = """
 import os, sys, torch, steplens, torch.distributed as dist
-rank, store = int(sys.argv[1]), sys.argv[2]
+rank, store = int(os.environ["RANK"]), sys.argv[1]
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
 half = dist.new_group([0, 1], group_desc="model")
 with steplens.profile(on_trace_ready=steplens.tensorboard_trace_handler("out", analyse_flag=False)):
@@ -142,19 +144,8 @@ os._exit(0)
 
 
 def test_process_groups_are_recorded(look, tmp_path):
-    import threading
-
-    store = tmp_path / "store"
-    done = []
-    threads = [
-        threading.Thread(target=lambda rank=rank: done.append(look.python(DISTRIBUTED, rank, store, cwd=tmp_path)))
-        for rank in (0, 1)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [item.returncode for item in done] == [0, 0], done[0].stderr + done[1].stderr
+    done = run_warm_ranks(2, "-c", DISTRIBUTED, tmp_path / "store", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     found = look.runs(tmp_path / "out")
     assert len(found) == 2
     for run in found:
@@ -186,7 +177,7 @@ for trace_id in [*odd, "run 7, 8; a:b/c@d+e-f_g.h"]:
 @pytest.mark.slow
 def test_any_id_of_a_window_is_kept_and_ends_nothing(look, tmp_path):
     pytest.importorskip("torch")
-    done = look.python(IDS, cwd=tmp_path)
+    done = look.warm_python(IDS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     assert len(rows) == 11

@@ -330,14 +330,12 @@ OWNER_ENDS = "prof.start()\nin_thread(2)\nin_thread(5)\nprof.stop()"
 OWNER_RETURNS = "prof.start()\ntrain(2)\nin_thread(3)\ntrain(1)\nprof.stop()"
 
 
-def in_threads(program, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
-    command = [sys.executable, "-c", THREADS + program]
-    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+def in_threads(look, program, tmp_path):
+    return look.warm_python(THREADS + program, cwd=tmp_path)
 
 
 def test_a_window_whose_thread_has_ended_is_given_up_and_the_next_one_is_recorded(look, tmp_path):
-    done = in_threads(OWNER_ENDS, tmp_path)
+    done = in_threads(look, OWNER_ENDS, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "the thread in which it began has ended" in done.stderr
     lost, kept = look.runs("out")
@@ -346,7 +344,7 @@ def test_a_window_whose_thread_has_ended_is_given_up_and_the_next_one_is_recorde
 
 
 def test_steps_of_another_thread_do_not_count_while_a_window_records(look, tmp_path):
-    done = in_threads(OWNER_RETURNS, tmp_path)
+    done = in_threads(look, OWNER_RETURNS, tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = look.runs("out")
     assert look.state(run)["state"] == "collected" and look.state(run)["last_step"] == 2
@@ -391,7 +389,7 @@ torch.ones(3).cumsum(0)
 
 
 def test_window_still_open_at_the_end_of_the_program_is_closed(look, tmp_path):
-    done = look.python(FORGOTTEN, cwd=tmp_path)
+    done = look.warm_python(FORGOTTEN, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = look.runs(tmp_path / "out")
     assert look.state(run)["state"] == "collected"

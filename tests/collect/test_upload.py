@@ -95,7 +95,7 @@ with steplens.profile(schedule=steplens.schedule(0, 1, repeat=1), on_trace_ready
     torch.ones(2)
     prof.step()
 """
-    done = look.python(code, async_mode, cwd=tmp_path)
+    done = look.warm_python(code, async_mode, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = look.runs(tmp_path / "target")
     assert (run / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()
@@ -218,7 +218,7 @@ handler = steplens.tensorboard_trace_handler("s3://bucket", analyse_flag=False, 
 with steplens.profile(on_trace_ready=handler):
     torch.ones(2)
 """
-    done = look.python(code, cwd=tmp_path)
+    done = look.warm_python(code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "a URL needs fsspec: pip install fsspec" in done.stderr
     assert len(look.runs(tmp_path / "local")) == 1

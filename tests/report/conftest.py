@@ -6,7 +6,6 @@ import base64
 import contextlib
 import json
 import re
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from steplens.report.write import Options, write_report
 
-from ..once import once, run_program
+from ..once import once, run_training
 
 #: a page of its own, so that the tests need no built front end
 PAGE = '<script type="module" src="./a.js"></script><link rel="stylesheet" href="./a.css"><link rel="icon" href="./i.svg" />'
@@ -123,7 +122,7 @@ def secret_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for place, secret in SECRETS.items():
             text = text.replace("{" + place + "}", secret)
         script.write_text(text)
-        run_program([sys.executable, script, folder / "result"], folder)
+        run_training(script, folder / "result", folder=folder)
 
     return once(tmp_path_factory, "redact", make) / SECRETS["folder"] / "result"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from steplens.server.http import connections
 from steplens.server.http.address import open_listening_socket
 from steplens.server.runs import RunLibrary
 
-from ..once import once, run_program
+from ..once import once, run_training
 from ..shared_data import shared
 
 TOKEN = "the-token-of-the-tests"
@@ -161,6 +160,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
         script = folder / "train.py"
         script.write_text(TRAIN)
-        run_program([sys.executable, script, folder / "result"], folder)
+        run_training(script, folder / "result", folder=folder)
 
     return once(tmp_path_factory, "server", make) / "result"

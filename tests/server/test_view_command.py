@@ -59,6 +59,13 @@ def viewing(*arguments: str | Path, browser: bool = False) -> Iterator[tuple[sub
         process.communicate()
 
 
+@pytest.fixture(scope="module")
+def viewed() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """One command for the tests that only ask it something."""
+    with viewing(sample("mindspore", "JOB1")) as started:
+        yield started
+
+
 def fetch(link: str) -> tuple[int, bytes, dict[str, str]]:
     try:
         with urllib.request.urlopen(link, timeout=DEADLINE_S) as answer:
@@ -159,22 +166,22 @@ def test_the_token_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert not Path(address.removeprefix("file://")).exists()
 
 
-def test_only_this_machine_can_connect_by_default() -> None:
-    with viewing(sample("mindspore", "JOB1")) as (process, link):
-        found = LINK.fullmatch(link)
-        assert found is not None
-        listening = Path(f"/proc/{process.pid}/net/tcp")
-        if not listening.exists():
-            pytest.skip("needs /proc/net/tcp")
-        port = f"{int(found[1]):04X}"
-        addresses = [line.split()[1] for line in listening.read_text().splitlines()[1:] if line.split()[3] == "0A"]
-        assert f"0100007F:{port}" in addresses
-        assert f"00000000:{port}" not in addresses
+def test_only_this_machine_can_connect_by_default(viewed: tuple[subprocess.Popen[str], str]) -> None:
+    process, link = viewed
+    found = LINK.fullmatch(link)
+    assert found is not None
+    listening = Path(f"/proc/{process.pid}/net/tcp")
+    if not listening.exists():
+        pytest.skip("needs /proc/net/tcp")
+    port = f"{int(found[1]):04X}"
+    addresses = [line.split()[1] for line in listening.read_text().splitlines()[1:] if line.split()[3] == "0A"]
+    assert f"0100007F:{port}" in addresses
+    assert f"00000000:{port}" not in addresses
 
 
-def test_two_servers_have_ports_and_tokens_of_their_own() -> None:
-    run = sample("mindspore", "JOB1")
-    with viewing(run) as (_, first), viewing(run) as (_, second):
+def test_two_servers_have_ports_and_tokens_of_their_own(viewed: tuple[subprocess.Popen[str], str]) -> None:
+    first = viewed[1]
+    with viewing(sample("mindspore", "JOB1")) as (_, second):
         (one, its), (other, another) = first.split("/?token="), second.split("/?token=")
         assert one != other
         assert its != another
@@ -204,13 +211,12 @@ def refused(*arguments: str | Path) -> str:
     return done.stderr
 
 
-def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_told_in_one_line(tmp_path: Path, viewed: tuple[subprocess.Popen[str], str]) -> None:
     assert "does not exist" in refused(tmp_path / "missing")
     assert "cannot listen on 192.0.2.1" in refused("--host", "192.0.2.1", tmp_path)
-    with viewing(tmp_path) as (_, link):
-        found = LINK.fullmatch(link)
-        assert found is not None
-        assert f"port {found[1]}" in refused("--port", found[1], tmp_path)
+    found = LINK.fullmatch(viewed[1])
+    assert found is not None
+    assert f"port {found[1]}" in refused("--port", found[1], tmp_path)
 
 
 def test_a_notebook_shows_a_run_and_opens_its_pages(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +14,7 @@ from steplens.analysis.steps.phases import BETWEEN, host_phase_names, host_phase
 from steplens.analysis.steps.times import step_times
 from steplens.trace.trace import Trace
 
+from ..warm_python import run_warm, run_warm_ranks
 from .simulation import PHASES
 
 pytestmark = pytest.mark.slow
@@ -32,11 +31,8 @@ CASES = ["plain", "accumulation", "several_losses", "checkpointing", "closure", 
 
 
 def train(case: str, folder: Path, *, ranks: int = 1, with_modules: bool = False) -> None:
-    command = [sys.executable]
-    if ranks > 1:
-        command += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
-    command += [str(SCRIPT), case, str(folder), *(["with_modules"] if with_modules else [])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    command = [SCRIPT, case, folder, *(["with_modules"] if with_modules else [])]
+    done = run_warm_ranks(ranks, *command) if ranks > 1 else run_warm(*command)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

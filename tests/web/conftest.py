@@ -21,7 +21,7 @@ from steplens.server.http import connections
 from steplens.server.http.address import open_listening_socket
 from steplens.server.runs import RunLibrary
 
-from ..once import once, run_program, torchrun
+from ..once import once, run_ranks
 from . import scripts
 
 TOKEN = "the-token-of-the-tests"
@@ -53,7 +53,7 @@ def _missing() -> str | None:
 @pytest.fixture(scope="session")
 def run_of_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded training with two ranks, a data loader, memory, shapes, stacks, modules and hostile names."""
-    return once(tmp_path_factory, "web", lambda folder: run_program(torchrun(2, TRAINING, folder / "run"), folder)) / "run"
+    return once(tmp_path_factory, "web", lambda folder: run_ranks(2, TRAINING, folder / "run", folder=folder)) / "run"
 
 
 class Site:
