@@ -37,7 +37,10 @@ export function progressBox(run: RunState): Child {
   const of = progress.total ? t("opening.of", { done: progress.done, total: progress.total }) : t("opening.looking");
   return [
     h("h1", null, t("opening", { name: run.name })),
-    h("progress", progress.total ? { max: progress.total, value: progress.done + progress.part, "aria-label": of } : { "aria-label": of }),
+    h(
+      "progress",
+      progress.total ? { max: progress.total, value: progress.done + progress.part, "aria-label": of } : { "aria-label": of },
+    ),
     h("p", null, of, progress.part ? ` · ${Math.floor(progress.part * 100)} %` : "", ` · ${format.time(progress.seconds * 1e9)}`),
     progress.what
       ? h("p", { class: "note" }, h("code", null, progress.what), progress.bytes ? ` (${format.bytes(progress.bytes)})` : "")
