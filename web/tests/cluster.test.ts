@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import { layered } from "../src/charts/graph_layout";
+import { layered } from "../src/pages/strategy/graph_layout";
 import { heatClass } from "../src/pages/ranks/heat_map";
 import { cuts, scopesAround } from "../src/pages/strategy/strategy_graph";
 

@@ -1,7 +1,7 @@
 /** The graph of a pipeline stage: closed scopes and operators in layers, with strategies, redistributions and gradient aggregations. */
 
 import type { StrategyGraph, StrategyNode } from "../../api/types";
-import { layered } from "../../charts/graph_layout";
+import { layered } from "./graph_layout";
 import { svg, type Child } from "../../ui/dom";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
