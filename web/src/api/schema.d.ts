@@ -824,7 +824,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["trends"];
+        get: operations["read_trends"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1660,7 +1660,7 @@ export interface components {
             step: number;
         };
         StepLength: {
-            chosen: boolean;
+            counted: boolean;
             step: number;
             step_time_ns: number;
         };
@@ -3279,7 +3279,7 @@ export interface operations {
             };
         };
     };
-    trends: {
+    read_trends: {
         parameters: {
             query?: {
                 trace?: number;
