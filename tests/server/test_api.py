@@ -161,7 +161,7 @@ def test_trends_repeat_the_analyses(client: Client, runs: list[Run], run: int) -
     trace = runs[run].traces[0]
     found = client.get(f"/api/runs/{run}/trends")
     steps = step_times(trace).drop_nulls("step_time_ns")
-    assert [(one["step"], one["step_time_ns"], one["chosen"]) for one in found["steps"]] == steps.select(
+    assert [(one["step"], one["step_time_ns"], one["counted"]) for one in found["steps"]] == steps.select(
         "step", "step_time_ns", "chosen"
     ).rows()
     assert [tuple(one.values()) for one in found["idle"]] == idle_causes(trace).select("step", "cause", "idle_ns").rows()

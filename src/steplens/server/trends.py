@@ -26,11 +26,11 @@ _POINTS = 240
 
 
 class StepLength(BaseModel):
-    """A step: its step time, and whether figures are of it; see the table ``steps``."""
+    """A step: its step time, and whether figures are of it (``chosen`` of the table ``steps``)."""
 
     step: int
     step_time_ns: float
-    chosen: bool
+    counted: bool
 
 
 class StepIdle(BaseModel):
@@ -78,13 +78,13 @@ class Trends(BaseModel):
 
 
 @router.get("/trends", response_model=Trends)
-def trends(chosen: Chosen, trace: TraceNumber = 0) -> Any:
+def read_trends(chosen: Chosen, trace: TraceNumber = 0) -> Any:
     """Length and idle time of the steps of a trace, and its memory."""
     steps = chosen.frame_of_trace(step_times, trace).drop_nulls(["step", "step_time_ns"]).tail(_MOST_STEPS)
     idle = chosen.frame_of_trace(idle_causes, trace).filter(pl.col("step").is_in(steps["step"].implode()))
     return json_response(
         {
-            "steps": steps.select("step", "step_time_ns", "chosen").to_dicts(),
+            "steps": steps.select("step", "step_time_ns", counted="chosen").to_dicts(),
             "idle": idle.to_dicts(),
             "memory": _memory_trend(chosen, trace),
         }

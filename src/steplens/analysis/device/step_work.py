@@ -36,14 +36,14 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
         name, kind (OPERATOR, KIND_COMPUTE or KIND_COMMUNICATION), step_ns, calls, ratio (of all such work of a step, 0 to 1)
         and steps (of how many steps of all traces the figures are).
     """
-    works = [_work(trace) for trace in traces]
-    medians = [_medians(work, _steps_of(trace)) for work, trace in zip(works, traces, strict=True)]
+    works = [_work_pieces(trace) for trace in traces]
+    medians = [_median_work(work, _steps_of(trace)) for work, trace in zip(works, traces, strict=True)]
     counted = [(frame, steps, total_ns) for frame, steps, total_ns in medians if total_ns > 0]
     if counted:
         rows = pl.concat(frame for frame, _, _ in counted).group_by(_KEYS).agg(pl.col("step_ns", "calls").sum() / len(counted))
         whole_ns = sum(total_ns for _, _, total_ns in counted) / len(counted)
     else:
-        sums = pl.concat(_sums(work) for work in works) if works else pl.DataFrame(schema=COLUMNS)
+        sums = pl.concat(_sum_work(work) for work in works) if works else pl.DataFrame(schema=COLUMNS)
         rows = sums.group_by(_KEYS).agg(pl.col("step_ns", "calls").sum())
         whole_ns = float(sums["step_ns"].sum())
     return (
@@ -54,7 +54,7 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
     )
 
 
-def _work(trace: Trace) -> pl.LazyFrame:
+def _work_pieces(trace: Trace) -> pl.LazyFrame:
     """Every piece of work: name, kind, step and length."""
     if trace.required("kernels").select(pl.len()).collect().item() and not cpu_is_device(trace):
         tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == KIND_COMPUTE)
@@ -80,14 +80,14 @@ def _steps_of(trace: Trace) -> pl.DataFrame:
     return (steps.drop_nulls("device_period_ns") if trace.has_accelerator else steps).select("step").unique()
 
 
-def _sums(work: pl.LazyFrame, *keys: str) -> pl.DataFrame:
+def _sum_work(work: pl.LazyFrame, *keys: str) -> pl.DataFrame:
     sums = work.drop_nulls("length").group_by(*_KEYS, *keys)
     return sums.agg(step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.len().cast(pl.Float64)).collect()
 
 
-def _medians(work: pl.LazyFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, int, float]:
+def _median_work(work: pl.LazyFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, int, float]:
     """Of each name the median time and calls of a step; how many steps these are, and how long all work of a step takes."""
-    sums = _sums(work.join(steps.lazy(), on="step"), "step")
+    sums = _sum_work(work.join(steps.lazy(), on="step"), "step")
     total_ns = _padded_median(pl.col("step_ns"), steps.height)
     totals = sums.group_by("step").agg(pl.col("step_ns").sum()).select(total_ns)
     whole_ns = float(totals.item() or 0.0) if sums.height else 0.0

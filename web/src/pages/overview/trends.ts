@@ -45,12 +45,12 @@ function stepsCard(context: Context, found: Overview, trends: Trends, which: str
   const median = found.ranks[trace]?.step_ns ?? null;
   const bars = trends.steps.map((step) => ({
     label: String(step.step),
-    title: `${t("step")} ${step.step}: ${format.time(step.step_time_ns)}${step.chosen ? "" : ` (${t("overview.step.out")})`}`,
+    title: `${t("step")} ${step.step}: ${format.time(step.step_time_ns)}${step.counted ? "" : ` (${t("overview.step.out")})`}`,
     parts: [{ look: "accent", value: step.step_time_ns }],
-    faded: !step.chosen,
+    faded: !step.counted,
     href: context.to("steps", { rank: found.ranks.length > 1 ? trace : null, step: step.step }),
   }));
-  const out = trends.steps.some((step) => !step.chosen);
+  const out = trends.steps.some((step) => !step.counted);
   const line = median === null ? null : { value: median, name: t("overview.median", { time: format.time(median) }) };
   return card(t("overview.steps"), trendBars(t("overview.steps"), bars, line, format.time, context.signal), {
     narrow: true,
@@ -112,7 +112,7 @@ export async function idleCard(context: Context, found: Overview, asked: Promise
   const bars = steps.map((step) => {
     const parts = of(step.step);
     const whole = parts.reduce((all, one) => all + one.value, 0);
-    return { label: String(step.step), title: `${t("step")} ${step.step}: ${format.time(whole)}`, parts, faded: !step.chosen };
+    return { label: String(step.step), title: `${t("step")} ${step.step}: ${format.time(whole)}`, parts, faded: !step.counted };
   });
   return card(
     t("overview.idle"),
