@@ -131,7 +131,12 @@ export function columnChoice(
     list.length ? h("fieldset", null, h("legend", null, title), list.map(line)) : null;
   const reset = h(
     "button",
-    { type: "button", "data-control": "columns as usual", onclick: () => choose(null) },
+    {
+      type: "button",
+      "data-control": "columns as usual",
+      "aria-label": `${t("table.columns.usual")}: ${t("table.columns")}, ${table}`,
+      onclick: () => choose(null),
+    },
     t("table.columns.usual"),
   );
   return h(
