@@ -888,7 +888,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["trends_api_runs__run__trends_get"];
+        get: operations["read_trends_api_runs__run__trends_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1770,7 +1770,7 @@ export interface components {
             step: number;
         };
         StepLength: {
-            chosen: boolean;
+            counted: boolean;
             step: number;
             step_time_ns: number;
         };
@@ -3493,7 +3493,7 @@ export interface operations {
             };
         };
     };
-    trends_api_runs__run__trends_get: {
+    read_trends_api_runs__run__trends_get: {
         parameters: {
             query?: {
                 trace?: number;
