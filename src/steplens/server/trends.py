@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from fastapi import APIRouter
 from pydantic import BaseModel
 
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.memory.memory_overview import memory_overview
 from steplens.analysis.memory.memory_peak import ALLOCATED, memory_peak
 from steplens.analysis.steps.times import step_times
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 from steplens.server.memory.curves import reduce_series
 from steplens.server.requests import Chosen, TraceNumber, json_response
 from steplens.server.runs import OpenedRun
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["overview"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "overview")
 
 #: steps that are sent, the last ones
 _MOST_STEPS = 1000

@@ -360,7 +360,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["list_annotations_api_runs__run__operators_annotations_get"];
+        get: operations["list_annotations"];
         put?: never;
         post?: never;
         delete?: never;
@@ -888,7 +888,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["read_trends_api_runs__run__trends_get"];
+        get: operations["read_trends"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2681,7 +2681,7 @@ export interface operations {
             };
         };
     };
-    list_annotations_api_runs__run__operators_annotations_get: {
+    list_annotations: {
         parameters: {
             query?: {
                 trace?: number | null;
@@ -3493,7 +3493,7 @@ export interface operations {
             };
         };
     };
-    read_trends_api_runs__run__trends_get: {
+    read_trends: {
         parameters: {
             query?: {
                 trace?: number;

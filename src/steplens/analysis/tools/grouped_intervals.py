@@ -42,14 +42,14 @@ class GroupedTimeline:
         offset = group * self.stretch - self.origin
         return merge_intervals((start + offset)[keep], (end + offset)[keep])
 
-    def _rows(self, merged: Intervals) -> tuple[Int64Array, Int64Array]:
+    def _group_borders(self, merged: Intervals) -> tuple[Int64Array, Int64Array]:
         """Where in a merged set every group begins and ends."""
         borders = np.searchsorted(merged.start, np.arange(self.groups + 1) * self.stretch)
         return borders[:-1], borders[1:]
 
     def lengths(self, merged: Intervals) -> Int64Array:
         """Total length per group, ns."""
-        first, behind = self._rows(merged)
+        first, behind = self._group_borders(merged)
         total = np.r_[0, np.cumsum(merged.end - merged.start)]
         lengths: Int64Array = total[behind] - total[first]
         return lengths
@@ -58,7 +58,7 @@ class GroupedTimeline:
         """First start and last end per group in any of the merged sets, as Unix ns; 0 and 0 for a group without intervals."""
         start, end = np.full(self.groups, _NEVER), np.full(self.groups, -_NEVER)
         for merged in sets:
-            first, behind = self._rows(merged)
+            first, behind = self._group_borders(merged)
             is_bound = behind > first
             back = self.origin - np.arange(self.groups)[is_bound] * self.stretch
             start[is_bound] = np.minimum(start[is_bound], merged.start[first[is_bound]] + back)

@@ -46,7 +46,7 @@ class Recorded:
     def __init__(self, out: Path, answers: Path) -> None:
         self._out = out
         self._answers = answers
-        self._before = {*self._found(), *self._event_files()}
+        self._before = {*self._find_run_directories(), *self._event_files()}
         self.processes: list[dict[str, object]] = []
         #: with raw data, and without: their process was killed, or their data could not be saved
         self.directories: list[Path] = []
@@ -54,7 +54,7 @@ class Recorded:
         #: folders of what a black box wrote, and why
         self.events: list[tuple[Path, str]] = []
 
-    def _found(self) -> list[Path]:
+    def _find_run_directories(self) -> list[Path]:
         if not self._out.is_dir() or rundir.is_run_directory(self._out):
             return []
         folders = [path.parent for path in self._event_files()]
@@ -67,7 +67,7 @@ class Recorded:
         """Look for them; for when all processes have ended."""
         self.processes = read_answers(self._answers)
         ours = {f"_{answer['pid']}_" for answer in self.processes}
-        for path in self._found():
+        for path in self._find_run_directories():
             # Other jobs may write to the same folder at the same time.
             if path not in self._before and any(part in path.name for part in ours):
                 is_raw = (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import polars as pl
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from steplens.server.http.errors import PROBLEMS
+from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.trace.schema import SCOPE_USER
 
-router = APIRouter(prefix="/api/runs/{run}", tags=["operators"], responses=PROBLEMS)
+router = create_router("/api/runs/{run}", "operators")
 
 
 @router.get("/operators/annotations")
