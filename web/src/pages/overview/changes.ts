@@ -40,7 +40,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
     h(
       "ol",
       { class: "changes" },
-      findings.slice(0, MOST).map((one) => change(context, one)),
+      findings.slice(0, MOST).map((one) => change(context, one, found.step_ns)),
     ),
     count > MOST
       ? h("p", null, h("a", { href: context.to("advice") }, t("overview.change.all", { count: format.count(count) })))
@@ -48,9 +48,11 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
   ];
 }
 
-function change(context: Context, finding: Finding): HTMLElement {
+function change(context: Context, finding: Finding, stepNs: number | null): HTMLElement {
   const text = inLanguage(finding.texts);
   const { saving } = finding;
+  // of the step that the card names; a finding's own share is of the step of its rank, which may be longer
+  const share = saving && stepNs && saving.likely_ns <= stepNs ? saving.likely_ns / stepNs : finding.share;
   return h(
     "li",
     { class: `change level-${finding.level}` },
@@ -62,7 +64,7 @@ function change(context: Context, finding: Finding): HTMLElement {
         ? h(
             "b",
             { class: "change-saving" },
-            t("overview.saves", { time: format.time(saving.likely_ns), share: format.share(finding.share) }),
+            t("overview.saves", { time: format.time(saving.likely_ns), share: format.share(share) }),
           )
         : null,
     ),
