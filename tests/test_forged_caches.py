@@ -453,7 +453,7 @@ def test_results_of_others_in_a_closed_folder_stay_and_are_not_vouched_for(run_d
         result = analysed(run_directory)
     finally:
         folder.chmod(0o755)
-    assert result.already_complete and "not made here" in result.note and "--output" in result.note
+    assert result.already_complete and "not made here" in result.note and "--out " in result.note
 
 
 def test_a_baseline_with_a_forged_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

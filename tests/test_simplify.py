@@ -337,7 +337,7 @@ def test_results_of_the_other_form_need_cann_or_a_folder(
     else:
         (refused,) = steplens.analyse(run, export_type="text", force=True)
         assert not refused.ok and offline.exit_code([refused]) == 2
-        assert "has no complete text results" in refused.problem and "--output" in refused.problem
+        assert "has no complete text results" in refused.problem and "--out " in refused.problem
     assert results(run) == files
     (done,) = steplens.analyse(run, export_type=["text", "db"], output=tmp_path / "new")
     assert done.ok and done.written_to is not None

@@ -124,11 +124,11 @@ def test_every_table_of_recorded_samples(sample: str) -> None:
 
 
 def test_wrong_names_are_answered_with_right_ones() -> None:
-    with pytest.raises(ValueError, match="there is memory_peak"):
+    with pytest.raises(ValueError, match="perhaps 'memory_peak'"):
         find_analysis("memory_peek")
     with pytest.raises(ValueError, match="one of name, shape"):
         run_of(build()).table("flops", "colour")
-    with pytest.raises(ValueError, match="there is operators"):
+    with pytest.raises(ValueError, match="perhaps 'operators"):
         run_of(build()).table("operatos_by_shape")
     with pytest.raises(ValueError, match="left out"):
         run_of(build()).table("waits", "name")

@@ -242,17 +242,23 @@ def test_windows_are_milliseconds() -> None:
     ("arguments", "says"),
     [
         (["missing"], "does not exist"),
-        ([".", "--step", "1", "--window", "1:2"], "give one of them"),
-        ([".", "-o", "."], "is a folder"),
-        ([".", "-o", "no/such/folder/report.html"], "is not a folder that is there"),
-        ([".", "--window", "5"], "START:END"),
+        (["RUN", "--step", "1", "--window", "1:2"], "give one of them"),
+        (["RUN", "-o", "."], "is a folder"),
+        (["RUN", "-o", "no/such/folder/report.html"], "is not a folder that is there"),
+        (["RUN", "--window", "5"], "START:END"),
     ],
 )
 def test_wrong_command_lines_are_told(
-    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    says: str,
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["report", *arguments]) == 2
+    path, *rest = arguments
+    assert main(["report", str(small) if path == "RUN" else path, *rest]) == 2
     told = capsys.readouterr().err
     assert says in told and "Traceback" not in told
 

@@ -32,9 +32,9 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Nothing is read before this is set."""
     let = threading.Event()
 
-    def later(path: Path, progress: Any) -> Run:
+    def later(path: Path, *reports: Any) -> Run:
         let.wait(DEADLINE_S)
-        return open_run(path, progress)
+        return open_run(path, *reports)
 
     monkeypatch.setattr(runs, "open_run", later)
     return let

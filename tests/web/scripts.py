@@ -152,7 +152,7 @@ return [...document.querySelectorAll('*')].filter(one => {
 }).map(one => one.outerHTML.slice(0, 100))"""
 UNNAMED_CONTROLS = """
 return [...document.querySelectorAll('button, select, input, a')]
-  .filter(one => one.offsetParent && !one.innerText.trim() && !one.getAttribute('aria-label') && !one.closest('label'))
+  .filter(one => one.offsetParent && !one.textContent.trim() && !one.getAttribute('aria-label') && !one.closest('label'))
   .map(one => one.outerHTML)"""
 
 TABLE_END = "const box = document.querySelector('.table-scroll'); box.scrollTop = box.scrollHeight"

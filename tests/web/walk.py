@@ -1,6 +1,6 @@
 """Walks every page of twelve captures at three widths, light and dark, in both languages, and lists what is wrong with them.
 
-    python tests/web/walk.py [--captures ../shared/data] [--only NAME ...] [--widths 1280 1920 3840] [--languages en zh]
+    python tests/web/walk.py [--captures FOLDER] [--only NAME ...] [--widths 1280 1920 3840] [--languages en zh]
                              [--pages NAME ...]
 
 Wrong are a card without content, text that is cut and cannot be seen whole, a percentage outside 0 to 100, a message on the
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":  # as a script it is not part of a package
     sys.path.insert(0, str(ROOT))
 
+from tests import shared_data  # noqa: E402
 from tests.web import conftest, scripts  # noqa: E402
 
 #: the captures, as folders and files of the shared test data
@@ -125,7 +126,7 @@ def open_browser() -> Iterator[Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--captures", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--captures", type=Path, default=shared_data.find_shared())
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--pages", nargs="*", default=[])
     parser.add_argument("--widths", nargs="*", type=int, default=WIDTHS)

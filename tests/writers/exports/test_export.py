@@ -178,7 +178,7 @@ def test_text_beside_databases_is_refused_with_the_way_to_do_it(whole: Trace, tm
     (databases,) = export(whole, "db", tmp_path / "out")
     with pytest.raises(InputError, match="exists already") as refused:
         export(whole, "text", tmp_path / "out")
-    way_out = f"--output {shlex.quote(str(tmp_path / 'out_text'))}, or remove it"
+    way_out = f"--out {shlex.quote(str(tmp_path / 'out_text'))}, or remove it"
     assert databases.name in str(refused.value) and way_out in str(refused.value)
     (texts,) = export(whole, "text", tmp_path / "out_text")
     assert texts.name == databases.name

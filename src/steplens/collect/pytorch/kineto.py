@@ -55,6 +55,7 @@ class KinetoSession(KinetoArguments):
         device: records the NPU beside Kineto; None where there is none to record.
         probes: record the steps of the warmup too, and throw them away, to tell how large the window becomes.
         max_bytes: what a trace should not be larger than; said if it is.
+        close_range: ends the range of the step that runs, if one is open.
     """
 
     _keeps_spare_files = True
@@ -71,6 +72,7 @@ class KinetoSession(KinetoArguments):
         device: DeviceSession | None = None,
         probes: bool = False,
         max_bytes: int | None = None,
+        close_range: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self._parent = parent
@@ -82,6 +84,7 @@ class KinetoSession(KinetoArguments):
         self._probes = probes and device is None and ProfilerActivity.CUDA not in settings.activities
         self._probe: SizeProbe | None = None
         self._max_bytes = max_bytes
+        self._close_range = close_range
         self._expected_bytes: int | None = None
         self.size = TraceSize(settings)
         #: what Kineto's trace gets when a window opens, by key
@@ -374,6 +377,8 @@ class KinetoSession(KinetoArguments):
             return
         message = "Another profiler of the program begins: "
         if window.recording:
+            # it would end in the other recording, and PyTorch write to what this one has given back
+            self._close_range()
             message += f"the window that began at step {window.span.first_step} ends here."
         elif window.kineto is not None and not window.started:
             other_profilers.give_back_recording(window.kineto)

@@ -130,6 +130,7 @@ class _KinetoProfile(ExportMethods):
             device=frameworks.device_session(settings, self._health) if on_npu else None,
             probes=self._show_plan,
             max_bytes=limits.max_bytes,
+            close_range=self._close_range,
         )
         self._session = session
         self._budget = Budget(limits, session.size) if limits else None
@@ -392,6 +393,12 @@ class _KinetoProfile(ExportMethods):
         opened, self._step_range = self._step_range, None
         if self._schedule is not None:
             self._session.mark_step(None)
+        if opened is not None:
+            opened.__exit__(None, None, None)
+
+    def _close_range(self) -> None:
+        """End the range of the step, which goes on without one."""
+        opened, self._step_range = self._step_range, None
         if opened is not None:
             opened.__exit__(None, None, None)
 
