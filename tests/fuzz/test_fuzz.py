@@ -43,7 +43,7 @@ def test_damaged_captures_give_a_trace_or_an_input_error(
 
     # the same programs every time: what is new is for the long hunts
     @settings(
-        max_examples=25,
+        max_examples=12,
         deadline=None,
         derandomize=True,
         database=None,

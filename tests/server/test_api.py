@@ -238,7 +238,7 @@ def test_every_table_is_answered_sorted_by_every_column_and_exported(client: Cli
         page = client.post(address, {"limit": 1000})
         assert page["total"] == page["matching"] >= len(page["rows"])
         for place, column in enumerate(page["columns"]):
-            ordered = client.post(address, {"limit": 1000, "sort": [{"column": column["name"]}]})
+            ordered = client.post(address, {"limit": 150, "sort": [{"column": column["name"]}]})
             values = [row[place] for row in ordered["rows"] if row[place] is not None]
             if column["type"] in ("integer", "number", "boolean"):
                 assert values == sorted(values, key=float), (table["name"], column)

@@ -99,6 +99,5 @@ def _padded_median(values: pl.Expr, count: int) -> pl.Expr:
     """The median of so many numbers, of which those that are not there are 0."""
     ordered = values.sort(descending=True)
     # the i-th largest of them: beyond those that are there, 0
-    return (
-        ordered.get((count - 1) // 2, null_on_oob=True).fill_null(0.0) + ordered.get(count // 2, null_on_oob=True).fill_null(0.0)
-    ) / 2
+    lower, upper = (ordered.slice(place, 1).first().fill_null(0.0) for place in ((count - 1) // 2, count // 2))
+    return (lower + upper) / 2

@@ -19,6 +19,7 @@ _WORDS = (
     (r"Input should be greater than (\S+)", r"it must be more than \1"),
     (r"Input should be less than (\S+)", r"it must be less than \1"),
     (r"Input should be ", "it must be "),
+    (r"No such option '(\S+)'", r"No such option: \1"),
 )
 
 
