@@ -55,7 +55,7 @@ test test-long test-fast: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
 	@if test -f $(WEB_SETUP); then $(MAKE) --no-print-directory web-test; else echo "vitest is left out: there is no Node.js"; fi
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"
 
 test-long: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or hypothesis) and not alone" --hypothesis-profile=free
