@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steplens.cli.line.arguments import InputPath, Json, Rank
+from steplens.cli.line.arguments import CsvFile, InputPath, Json, Rank
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.table import SHOWN, answer_rows, check_csv, of_rank
 from steplens.cli.text.text import console, plain, print_json
@@ -28,9 +28,7 @@ def answer_sql(
         int | None, typer.Option(min=1, metavar="N", help=f"Only the first rows; {SHOWN} in the terminal by default.")
     ] = None,
     rank: Rank = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file instead of showing the rows.")
-    ] = None,
+    csv: CsvFile = None,
     json: Json = False,
 ) -> None:
     """Answer a SQL query over the tables of a run. It only reads.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import Json, OptionalPath, Rank
+from steplens.cli.line.arguments import CsvFile, Json, OptionalPath, Rank
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
@@ -37,9 +37,7 @@ def table(
     ] = None,
     columns: Annotated[str | None, typer.Option(metavar="COLUMNS", help="Only these columns, with commas between.")] = None,
     rank: Rank = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file instead of showing the rows.")
-    ] = None,
+    csv: CsvFile = None,
     json: Json = False,
 ) -> None:
     """Show or export any table of a run: operators, kernels, flops, memory_peak, communication, ranks ...

@@ -19,3 +19,5 @@ OptionalPath = Annotated[
 JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Rank = Annotated[int | None, typer.Option(metavar="N", help="Only the traces of this rank.")]
+#: where rows go instead of the terminal
+CsvFile = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file instead of showing the rows.")]

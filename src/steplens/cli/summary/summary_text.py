@@ -96,6 +96,10 @@ def _show_steps(out: Console, found: Summary) -> None:
             _print_hanging(out, name.ljust(8), legend_lines(used, shares, out.width - 8, colour=colour))
         else:
             _print_hanging(out, name.ljust(8), [plain("not recorded", "dim")])
+    if mean_step.get("differs"):
+        host, device = duration(mean_step["host_ns"]), duration(mean_step["device_ns"])
+        # the verdict's shares are of the step, and would seem to contradict those of the device
+        _print_wrapped(out, plain(f"shares are of {host} on the host, and of {device} on the device", "dim"), 8)
     if has_host or has_device:
         _print_wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
     for phase in found.phase_names:
