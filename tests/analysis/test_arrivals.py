@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies
 
 import steplens
-from steplens.analysis.cluster.arrivals import arrivals, hold_ups, slow_rank
+from steplens.analysis.cluster.arrivals import arrivals, hold_ups, name_slow_rank, slow_rank, waits_of_ranks
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
@@ -116,7 +116,9 @@ def held_up(late: npt.NDArray[np.float64]) -> pl.DataFrame:
     hold_up = np.where(late == ordered[:, -1:], (ordered[:, -1] - ordered[:, -2])[:, None], 0.0)
     step, rank = (number.ravel() for number in np.indices(late.shape))
     assert (steps, ranks) == (step.max() + 1, rank.max() + 1)
-    return pl.DataFrame({"step": step, "rank": rank, "hold_up_ns": hold_up.ravel().astype(np.int64)})
+    arrival = np.arange(steps)[:, None] * STEP_NS + late
+    columns = {"step": step, "rank": rank, "start_ns": arrival.ravel(), "hold_up_ns": hold_up.ravel()}
+    return pl.DataFrame(columns).cast(pl.Int64)
 
 
 #: noise of a mean that the caller chooses, from harmless to heavy tails (of the last two no variance, or nothing but outliers)
@@ -176,6 +178,51 @@ def test_collectives_that_a_rank_lacks_are_left_out() -> None:
     assert arrivals([]).is_empty()
     assert hold_ups(arrivals([])).is_empty()
     assert slow_rank(arrivals([]), STEP_NS) is None
+
+
+def buckets_in_flight(computing_until_ms: int) -> list[Trace]:
+    """Two ranks; each step has two all-reduces in flight at once, and rank 1 comes to both of them 20 ms late.
+
+    Rank 0 starts them 1 and 2 ms into the step and computes for the given time; all of it is over 24 ms into the step.
+    """
+    traces = []
+    for rank in (0, 1):
+        late_ns = 20 * MS * rank
+        begins = [BASE_NS + step * STEP_NS for step in range(6)]
+        calls = [
+            {"name": "gloo:all_reduce", "kind": "collective", "operation": "allreduce", "group": "0", "bytes": 4096, "step": step,
+             "start_ns": begin + first + late_ns, "end_ns": begin + 23 * MS + first}
+            for step, begin in enumerate(begins) for first in (MS, 2 * MS)
+        ]  # fmt: skip
+        steps = [{"id": step, "start_ns": begin, "end_ns": begin + STEP_NS} for step, begin in enumerate(begins)]
+        busy_ns = late_ns if rank else computing_until_ms * MS
+        tasks = [
+            {"name": "aten::mm", "kind": "compute", "step": step, "device": 0, "stream": 7, "start_ns": begin,
+             "end_ns": begin + busy_ns, "self_ns": busy_ns}
+            for step, begin in enumerate(begins)
+        ]  # fmt: skip
+        traces.append(build(meta={"rank": rank}, communication=calls, steps=steps, kernels=tasks))
+    return traces
+
+
+def test_collectives_in_flight_at_once_wait_once() -> None:
+    """Rank 0 waits from 1 to 22 ms of each step, for both buckets: 21 ms, not the 40 ms of both."""
+    traces = buckets_in_flight(computing_until_ms=1)
+    found = arrivals(traces)
+    assert found.filter(pl.col("rank") == 0)["wait_ns"].to_list() == [20 * MS] * 12
+    assert hold_ups(found).filter(pl.col("rank") == 1)["hold_up_ns"].to_list() == [21 * MS] * 6
+    waits = {rank: rest for rank, *rest in waits_of_ranks(found).iter_rows()}
+    assert waits == {0: [12, 6 * 21 * MS, 6 * 3 * MS], 1: [12, 0, 6 * 4 * MS]}
+    slow = name_slow_rank(traces, range(6), STEP_NS)
+    assert slow is not None
+    assert (slow.rank, slow.hold_up_ns) == (1, 21 * MS)
+
+
+def test_waiting_that_computing_hides_costs_nothing() -> None:
+    """Rank 0 computes for 16 of the 25 ms until its collectives end: nobody can win more than the 9 ms that it only waits."""
+    slow = name_slow_rank(buckets_in_flight(computing_until_ms=16), range(6), STEP_NS)
+    assert slow is not None
+    assert (slow.rank, slow.hold_up_ns) == (1, 9 * MS)
 
 
 def test_groups_apart() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.cluster.arrivals import arrivals, slow_rank
+from steplens.analysis.cluster.arrivals import name_slow_rank
 from steplens.analysis.device.idle import DATA, DEPENDENCY, HOST_CAUSES, PYTHON, SYNCHRONIZATION, idle_of_step
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
@@ -147,7 +147,7 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
         return Verdict(kind, share, of_device, busy, device, leading, leading_share, cause, rank, confidence, table, summary)
 
     if rank is not None and hold_up >= max(_HOLDS_UP, 0.5 * max(value for name, value in shares.items() if name != HOST)):
-        return make_verdict(RANK, min(hold_up, 1.0), rank=rank)
+        return make_verdict(RANK, hold_up, rank=rank)
     first = largest[0]
     if shares[first] >= _MATTERS:
         leading = _leading_collective(traces) if first == COMMUNICATION else ("", 0.0)
@@ -162,7 +162,7 @@ def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> tuple[int | Non
     if len({trace.rank for trace in traces if trace.rank >= 0}) < 2 or not summary.step_time_ns:
         return None, 0.0
     chosen_steps = {step for choice in summary.chosen for step in choice.steps}
-    slow = slow_rank(arrivals(traces).filter(pl.col("step").is_in(sorted(chosen_steps))), summary.step_time_ns)
+    slow = name_slow_rank(traces, chosen_steps, summary.step_time_ns)
     return (slow.rank, slow.hold_up_ns / summary.step_time_ns) if slow is not None else (None, 0.0)
 
 

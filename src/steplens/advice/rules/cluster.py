@@ -48,16 +48,14 @@ _SYMPTOMS = ("slow_card", "data_parallel_communication")
 def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     """One rank arrives late at the collectives, and all others wait for it.
 
-    See ``analysis.cluster.arrivals.slow_rank``. What the rank spends more of than the others says where to look.
+    See ``analysis.cluster.arrivals.name_slow_rank``. What the rank spends more of than the others says where to look.
     """
     lengths = [part.step_ns for part in facts if part.step_ns > 0]
     if len(lengths) < 2:
         return
     step_ns = sum(lengths) / len(lengths)
     step_numbers = {number for part in facts for number in part.numbers}
-    slow = arrivals.slow_rank(
-        analyse_once(arrivals.arrivals, facts, run.traces).filter(pl.col("step").is_in(list(step_numbers))), step_ns
-    )
+    slow = arrivals.name_slow_rank(run.traces, step_numbers, step_ns)
     if slow is None:
         return
     slow_parts = [part for part in facts if part.trace.rank == slow.rank]
@@ -76,7 +74,7 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         subject=f"rank{slow.rank}",
         confidence=1 - slow.chance,
         evidence=tuple(evidence),
-        saving=Saving(slow.hold_up_ns / 2, slow.hold_up_ns, slow.hold_up_ns * 1.2),
+        saving=Saving(slow.hold_up_ns / 2, slow.hold_up_ns, slow.hold_up_ns),
         step_ns=step_ns,
         values={"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps},
     )

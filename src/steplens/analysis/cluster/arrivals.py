@@ -6,15 +6,17 @@ slowest rank, which nobody keeps waiting, takes the shortest. The order of arriv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from math import comb
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.overlap import merge_intervals
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
 from steplens.trace.schema import COLLECTIVE
@@ -109,8 +111,55 @@ class SlowRank:
 
 
 def hold_ups(found: pl.DataFrame) -> pl.DataFrame:
-    """How long each rank alone held the others up in each step: step, rank, hold_up_ns, from ``arrivals``."""
-    return found.group_by("step", "rank").agg(pl.col("hold_up_ns").sum()).sort("step", "rank")
+    """How long each rank alone held the others up in each step: step, rank, hold_up_ns, from ``arrivals``.
+
+    Collectives in flight at once (the buckets of one backward pass) wait for a rank at the same time, which counts once: the
+    length of the union of the ranges from the second last arrival to the last one.
+    """
+    key = ["step", "rank"]
+    ranges = found.select(*key, begin=pl.col("start_ns") - pl.col("hold_up_ns"), end="start_ns").sort(*key, "begin")
+    reached = pl.col("end").cum_max().shift(1).over(key).fill_null(pl.col("begin"))
+    ranges = ranges.with_columns(hold_up_ns=(pl.col("end") - pl.max_horizontal("begin", reached)).clip(0))
+    return ranges.group_by(key).agg(pl.col("hold_up_ns").sum()).sort(key)
+
+
+def waits_of_ranks(found: pl.DataFrame) -> pl.DataFrame:
+    """What the collectives of ``arrivals`` cost each rank: rank, collectives, wait_ns, transfer_ns, sorted by rank.
+
+    ``wait_ns``: how long any collective of the rank waited for the last rank to arrive; ``transfer_ns``: how long one was in
+    flight and none waited. Collectives in flight at once count once, so that both together are no longer than the steps.
+    """
+    rows = []
+    for (rank,), calls in found.group_by("rank"):
+        start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+        wait_ns = merge_intervals(start, start + calls["wait_ns"].to_numpy()).length_ns
+        rows.append((rank, calls.height, wait_ns, merge_intervals(start, end).length_ns - wait_ns))
+    schema = dict.fromkeys(("rank", "collectives", "wait_ns", "transfer_ns"), pl.Int64)
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("rank")
+
+
+def name_slow_rank(traces: Sequence[Trace], steps: Collection[int], step_ns: float) -> SlowRank | None:
+    """The rank that is late again and again in some steps of a run, and what that costs the others; None where none is.
+
+    What it costs a step is no more than the others wait in one: the exposed communication of the rank that waits the longest,
+    or, where that is longer, its gradient synchronisation. A collective that computing hides may wait for free.
+
+    Args:
+        traces: of one run, of different ranks.
+        steps: numbers of the steps that count.
+        step_ns: how long a step takes.
+    """
+    slow = slow_rank(arrivals(traces).filter(pl.col("step").is_in(sorted(steps))), step_ns)
+    if slow is None:
+        return None
+    exposed = pl.max_horizontal("exposed_communication_ns", "gradient_sync_ns")
+    medians = [
+        chosen_step_times(trace).filter(pl.col("step").is_in(sorted(steps))).select(exposed.median()).item()
+        for trace in traces
+        if trace.rank != slow.rank
+    ]
+    limits = [float(median) for median in medians if median is not None]
+    return replace(slow, hold_up_ns=min(slow.hold_up_ns, round(max(limits)))) if limits else slow
 
 
 def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import polars as pl
 from pydantic import BaseModel
 
-from steplens.analysis.cluster.arrivals import slow_rank
+from steplens.analysis.cluster.arrivals import name_slow_rank, waits_of_ranks
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.tables import columns, tables
@@ -32,8 +31,8 @@ class Communication(BaseModel):
 
     Attributes:
         overlap: rows of the table ``overlap``: how much of it computing hides.
-        waits: per rank: rank, collectives, wait_ns (for the last rank to arrive) and transfer_ns (the rest), sums over the
-            collectives of which all ranks are here; empty with fewer than two ranks.
+        waits: rows of ``analysis.cluster.arrivals.waits_of_ranks``, of the collectives of which all ranks are here; empty with
+            fewer than two ranks.
         recorded_ranks: how many ranks of the job are here.
         job_ranks: how many it has, as far as the traces tell. Where some are missing, whom the others waited for is not known.
         hold_ups: rows of the table ``hold_ups``.
@@ -53,17 +52,15 @@ def communication(chosen: Chosen) -> Communication:
     """Overlap with computing, arrival at collectives, and the rank that the others wait for."""
     frame = partial(tables.table_frame, chosen)
     arrived = frame("arrivals")
-    waits = arrived.group_by("rank").agg(
-        collectives=pl.len().cast(pl.Int64), wait_ns=pl.col("wait_ns").sum(), transfer_ns=pl.col("transfer_ns").sum()
-    )
     steps = frame("steps").filter("chosen")
     length = steps["step_time_ns"].median()
-    counted = arrived.filter(pl.col("step").is_in(steps["step"].unique().implode()))
-    slow = slow_rank(counted, float(length)) if isinstance(length, (int, float)) else None
-    ranks, job = recorded_ranks(chosen.run.traces)
+    traces = chosen.run.traces
+    numbers = steps["step"].drop_nulls().unique().to_list()
+    slow = name_slow_rank(traces, numbers, float(length)) if isinstance(length, (int, float)) else None
+    ranks, job = recorded_ranks(traces)
     return Communication(
         overlap=columns.json_records(frame("overlap")),
-        waits=columns.json_records(waits.sort("rank")),
+        waits=columns.json_records(waits_of_ranks(arrived)),
         recorded_ranks=len(ranks),
         job_ranks=job,
         hold_ups=columns.json_records(frame("hold_ups")),
