@@ -1,11 +1,12 @@
 """What recording costs the training loop: no profiler, torch.profiler and steplens side by side.
 
-Usage: ``python benchmarks/overhead.py [--steps 10] [--rounds 31] [--json FILE]``
+Usage: ``python benchmarks/overhead.py [--steps 10] [--rounds 31] [--device cuda] [--json FILE]``
 
 Every round records one window of each kind right after the other, in an order that changes from round to round,
-so that a change of the machine's speed meets all of them. Only the loop is timed, with the ``step()`` calls in
-it; stopping and saving come after it. A window is preceded by a warm-up step. The medians are over rounds. The
-ratio is given for wall time and for CPU time of the training thread; the second does not see other programs.
+so that a change of the machine's speed meets all of them. Only the loop is timed, with the ``step()`` calls in it,
+on a GPU until it has done its work; stopping and saving come after it. A window is preceded by a warm-up step. The
+medians are over rounds. The ratio is given for wall time and for CPU time of the training thread; the second does
+not see other programs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ VARIANTS: dict[str, dict[str, bool]] = {
 }
 
 
-def network() -> Callable[[], None]:
+def network(device: str) -> Callable[[], None]:
     """A training step of a small network with many short operators: most of its time is the framework's own."""
     import torch
 
@@ -46,9 +47,9 @@ def network() -> Callable[[], None]:
             return x + torch.relu(self.norm(self.line(x))) * 0.5
 
     torch.manual_seed(0)
-    model = torch.nn.Sequential(*[Layer() for _ in range(24)])
+    model = torch.nn.Sequential(*[Layer() for _ in range(24)]).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)
-    x = torch.randn(16, 32)
+    x = torch.randn(16, 32, device=device)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -60,9 +61,13 @@ def network() -> Callable[[], None]:
 
 def timed_loop(step: Callable[[], None], steps: int, profiler: Any) -> tuple[float, float]:
     """Wall and CPU seconds of ``steps`` steps after one warm-up step; without a profiler the loop has no ``step()`` calls."""
+    import torch
+
+    wait_for_device = torch.cuda.synchronize if torch.cuda.is_initialized() else contextlib.nullcontext
     step()
     if profiler is not None:
         profiler.step()
+    wait_for_device()
     begin, begin_cpu = time.perf_counter(), time.thread_time()
     for _ in range(steps - 1):
         step()
@@ -70,6 +75,7 @@ def timed_loop(step: Callable[[], None], steps: int, profiler: Any) -> tuple[flo
             profiler.step()
     # The last step() would close the window; that is not the loop's.
     step()
+    wait_for_device()
     return time.perf_counter() - begin, time.thread_time() - begin_cpu
 
 
@@ -107,25 +113,27 @@ def quiet() -> Any:
 Loops = dict[str, list[tuple[float, float]]]
 
 
-def measure(step: Callable[[], None], options: dict[str, bool], steps: int, rounds: int, folder: str) -> Loops:
+def measure(step: Callable[[], None], options: dict[str, bool], steps: int, rounds: int, folder: str, device: str) -> Loops:
     """Wall and CPU seconds of the loops of every kind, one per round."""
     import torch
 
     import steplens
+
+    recorded = ("CPU", "CUDA") if device == "cuda" else ("CPU",)
 
     def bare() -> tuple[float, float]:
         return timed_loop(step, steps, None)
 
     def peer() -> tuple[float, float]:
         plan = torch.profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
-        activities = [torch.profiler.ProfilerActivity.CPU]
+        activities = [getattr(torch.profiler.ProfilerActivity, name) for name in recorded]
         with torch.profiler.profile(activities=activities, schedule=plan, **options) as profiler:
             return timed_loop(step, steps, profiler)
 
     def ours(**more: bool) -> tuple[float, float]:
         plan = steplens.schedule(wait=0, warmup=1, active=steps, repeat=1)
         ready = steplens.tensorboard_trace_handler(folder, analyse_flag=False)
-        activities = [steplens.ProfilerActivity.CPU]
+        activities = [getattr(steplens.ProfilerActivity, name) for name in recorded]
         with steplens.profile(activities=activities, schedule=plan, on_trace_ready=ready, **options, **more) as profiler:
             return timed_loop(step, steps, profiler)
 
@@ -146,12 +154,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of recording in the training loop.")
     parser.add_argument("--steps", type=int, default=10, help="recorded steps of a window")
     parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the network trains")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)
-    step = network()
+    step = network(arguments.device)
     for _ in range(20):
         step()
     with quiet():
@@ -171,7 +180,7 @@ def main() -> None:
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for name, options in VARIANTS.items():
         with tempfile.TemporaryDirectory() as folder, quiet():
-            seconds = measure(step, options, arguments.steps, arguments.rounds, folder)
+            seconds = measure(step, options, arguments.steps, arguments.rounds, folder, arguments.device)
         events = operators * arguments.steps
         median = {kind: statistics.median(wall for wall, _ in values) for kind, values in seconds.items()}
         added = {kind: (median[kind] - median["bare"]) / events * 1e6 for kind in median if kind != "bare"}
