@@ -162,7 +162,7 @@ def test_a_loader_that_takes_fifteen_milliseconds_is_waited_for(torch: Any, tmp_
     verdict = run.verdict()
     assert verdict.kind == "input"
     assert verdict.summary.host["data_wait_ns"] == pytest.approx(15 * MS, rel=0.15)
-    assert any(finding.rule == "loading_in_the_loop" for finding in run.advise().findings)
+    assert run.advise()["id"].str.starts_with("loader_without_workers").any()
 
 
 def test_reading_every_value_makes_the_host_wait_for_the_device(torch: Any, tmp_path: Path) -> None:
@@ -190,8 +190,9 @@ def test_copies_from_pageable_memory_are_copies(torch: Any, tmp_path: Path) -> N
     parts_add_up(run)
     verdict = run.verdict()
     assert verdict.kind == "copy"
-    copies = kernels(run).filter(pl.col("name").str.contains("HtoD"))
-    assert copies["bytes"].max() == batch.numel() * 4 if "bytes" in copies.columns else copies.height >= ACTIVE
+    assert kernels(run).filter(pl.col("name").cast(pl.String).str.contains("HtoD")).height == ACTIVE
+    # the host waits for as long as the device copies
+    assert verdict.summary.host["device_wait_ns"] == pytest.approx(verdict.summary.device["exposed_copy_ns"], rel=0.05)
 
 
 def test_two_streams_at_once_count_once(torch: Any, tmp_path: Path) -> None:
@@ -256,9 +257,9 @@ def test_a_training_agrees_with_what_pytorch_sums_up(torch: Any, tmp_path: Path)
     )
     parts_add_up(run)
     sums = {row.key: row.self_device_time_total for row in profiler.key_averages() if row.self_device_time_total}
-    kernels_us = sum(time_us for name, time_us in sums.items() if not name.startswith(("aten::", "autograd::")))
-    tasks = kernels(run)
-    assert (tasks["end_ns"] - tasks["start_ns"]).sum() / 1e3 == pytest.approx(kernels_us, rel=0.01)
+    tasks = kernels(run).with_columns(pl.col("name").cast(pl.String), time_ns=pl.col("end_ns") - pl.col("start_ns"))
+    for name, time_ns in tasks.group_by("name").agg(pl.col("time_ns").sum()).iter_rows():
+        assert time_ns / 1e3 == pytest.approx(sums[name], rel=0.01), name
     operators = run.operators()
     by_name = dict(operators.select("name", "device_self_ns").iter_rows())
     for name, time_us in sums.items():

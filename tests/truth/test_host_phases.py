@@ -13,6 +13,7 @@ from steplens.analysis.steps.phases import BETWEEN, DEVICE_WAIT, host_phase_name
 from steplens.readers.kineto import kineto
 from steplens.trace.trace import Trace
 
+from ..writers.builder import BASE_NS, build, kernel, op
 from . import answers
 from .capture import Capture, record, write
 from .program import ForwardMark, Program
@@ -111,3 +112,21 @@ def test_phases_add_up(folder: Path, source: Program) -> None:
     assert all((told[column] >= 0).all() for column in (*COLUMNS, "gradient_sync_ns"))
     assert told.select(pl.sum_horizontal(COLUMNS)).to_series().to_list() == told["duration_ns"].to_list()
     assert (told["gradient_sync_ns"] <= told["backward_ns"]).all()
+
+
+def test_a_copy_that_returns_when_it_is_done_waits_and_one_that_is_queued_does_not() -> None:
+    """As a GPU recorded it: 28 ms in ``cudaMemcpyAsync`` from pageable memory, and some us from pinned memory."""
+
+    def trace_with_copy(call_us: int, copy_from_us: int, copy_until_us: int) -> Trace:
+        call = op("cudaMemcpyAsync", 20, 20 + call_us)
+        return build(
+            steps=[{"id": 1, "start_ns": BASE_NS, "end_ns": BASE_NS + 50_000_000}],
+            ops=[op("aten::copy_", 10, 30 + call_us), op("aten::mul", 40_000, 41_000)],
+            api=[{name: call[name] for name in ("name", "pid", "tid", "start_ns", "end_ns")} | {"correlation": 5}],
+            kernels=[kernel("Memcpy HtoD", copy_from_us, copy_until_us, kind="copy", core="", stream=7, correlation=5)],
+        )
+
+    blocking = host_phases(trace_with_copy(28_000, 25, 28_030))
+    queued = host_phases(trace_with_copy(12, 35, 27_035))
+    assert blocking["device_wait_ns"].to_list() == [28_000_000]
+    assert queued["device_wait_ns"].to_list() == [0]

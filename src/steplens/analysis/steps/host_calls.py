@@ -17,6 +17,8 @@ from steplens.trace.trace import Trace
 
 #: runtime calls that wait for the device
 SYNCHRONIZATION_NAME = r"(?i)synchronize|^aclrtsync|stream sync|context sync|^(cuda|hip)memcpy$|^hipmemcpywithstream$"
+#: runtime calls that copy; some of them wait
+_COPY_NAME = r"(?i)memcpy"
 #: operators that read a tensor's value, which waits for the device where the tensor lies there
 _READS_VALUE = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 #: ranges of users and libraries that say what they are: "## forward ##", "DistributedDataParallel.forward", "forward-compute"
@@ -103,7 +105,7 @@ def host_calls(trace: Trace) -> HostCalls | None:
         optimizer_ends=optimizer.end,
         closure_starts=selected.called(schema.OPTIMIZER_CLOSURE).start,
         device_waits=waits,
-        inference=bridge_gaps(subtract(operators, optimizer), union(union(data, waits), optimizer), step_starts),
+        inference=bridge_gaps(subtract(operators, union(optimizer, waits)), union(union(data, waits), optimizer), step_starts),
     )
 
 
@@ -131,13 +133,23 @@ def outermost_calls(trace: Trace) -> pl.DataFrame:
 
 
 def synchronising_calls(trace: Trace) -> pl.DataFrame:
-    """The runtime calls of the training thread that wait for the device: name, start_ns, end_ns."""
+    """The runtime calls of the training thread that wait for the device: name, start_ns, end_ns.
+
+    They synchronise, or copy and return when most of the copying has been done, as copies from pageable memory do.
+    """
     thread = training_thread(trace)
-    waits = names.containing(names.of_runtime(trace), SYNCHRONIZATION_NAME)
-    api = trace.required("api").filter(pl.col("name").is_in(waits))
+    runtime = names.of_runtime(trace)
+    waits, copies = names.containing(runtime, SYNCHRONIZATION_NAME), names.containing(runtime, _COPY_NAME)
+    api = trace.required("api").filter(pl.col("name").is_in([*waits, *copies]))
     if thread is not None:
         api = api.filter(thread.is_own())
-    return api.select("name", "start_ns", "end_ns").drop_nulls().collect()
+    calls = api.select("name", "start_ns", "end_ns", "correlation").drop_nulls(["name", "start_ns", "end_ns"]).collect()
+    tasks = trace.required("kernels").filter(pl.col("kind") == schema.KIND_COPY)
+    copied = tasks.select("correlation", copy_start_ns="start_ns", copy_end_ns="end_ns").drop_nulls().collect()
+    calls = calls.join(copied.unique("correlation"), on="correlation", how="left", maintain_order="left")
+    within = pl.min_horizontal("end_ns", "copy_end_ns") - pl.max_horizontal("start_ns", "copy_start_ns")
+    blocks = within > (pl.col("copy_end_ns") - pl.col("copy_start_ns")) / 2
+    return calls.filter(pl.col("name").is_in(waits) | blocks).select("name", "start_ns", "end_ns")
 
 
 @dataclass(frozen=True)
