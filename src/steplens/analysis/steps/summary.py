@@ -31,7 +31,8 @@ class StepSummary:
         host_ns: host duration, median; ``device_ns``: device period, median, None where none was recorded.
         differs: why ``host_ns`` and ``device_ns`` differ by more than 5 %: RUN_AHEAD (the host issues faster than the device
             works), THROTTLED (the host waits for the device's queue) or CUT_WINDOW; empty where they do not.
-        host: part of the host duration -> ns: its share of the usual steps, times ``host_ns``, so that the parts add up.
+        host: part of the host duration -> ns: its share of the usual steps, times ``host_ns``, so that the parts add up. Where no
+            operators of the training thread were recorded only the parts that are known, which do not add up: see ``host_complete``.
         device: the same of the device period.
         gradient_sync_ns: the part of backward, in the same way; ``overlapped_communication_ns``: beside the parts of the device.
         behind: whether the device runs behind the host, so that the step time is the device period.
@@ -51,6 +52,11 @@ class StepSummary:
     overlapped_communication_ns: float
     behind: bool
     chosen: tuple[ChosenSteps, ...]
+
+    @property
+    def host_complete(self) -> bool:
+        """Whether all parts of the host duration are known."""
+        return all(name in self.host for name in HOST_PARTS)
 
     def sentence(self) -> str:
         """Which steps the figures are of, in words."""
@@ -80,6 +86,8 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     host_ns, device_ns = _column_median(steps, "duration_ns"), _column_median(recorded, "device_period_ns")
     behind = any(runs_behind(trace) for trace in traces)
     called = usual.drop_nulls(list(HOST_PARTS))
+    known = HOST_PARTS if called.height else [name for name in HOST_PARTS if usual[name].null_count() < usual.height]
+    called = called if called.height else usual.drop_nulls(known) if known else called
     host = _scaled_shares(called, (*HOST_PARTS, "gradient_sync_ns"), "duration_ns", host_ns or 0.0)
     worked = usual.drop_nulls("device_period_ns")
     worked = worked if worked.height else recorded
@@ -93,7 +101,7 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         host_ns=host_ns,
         device_ns=device_ns,
         differs=_why_differs(host_ns, device_ns, behind),
-        host={name: value for name, value in host.items() if name in HOST_PARTS},
+        host={name: value for name, value in host.items() if name in known},
         device={name: value for name, value in device.items() if name in DEVICE_PARTS},
         gradient_sync_ns=host.get("gradient_sync_ns", 0.0),
         overlapped_communication_ns=device.get("overlapped_communication_ns", 0.0),
