@@ -16,7 +16,7 @@ from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.steps.training_thread import records_host
 from steplens.analysis.tools import names
-from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merged, union
+from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract, union
 from steplens.trace import schema
 from steplens.trace.schema import KIND_OTHER
 from steplens.trace.trace import Trace
@@ -35,7 +35,8 @@ DEPENDENCY = "dependency"
 UNKNOWN = "unknown"
 #: in the order in which they are looked for, where several apply
 CAUSES = (
-    GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, NOT_RECORDED, LAUNCH, BETWEEN_KERNELS, DEPENDENCY, UNKNOWN,
+    GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, NOT_RECORDED, LAUNCH, BETWEEN_KERNELS, DEPENDENCY,
+    UNKNOWN,
 )  # fmt: skip
 #: the host was late for another reason than data or a wait of its own: it was launching, or did something else
 HOST_CAUSES = (GARBAGE_COLLECTION, ALLOCATION, CALLS, PYTHON, NOT_RECORDED, LAUNCH)
@@ -44,7 +45,7 @@ DEVICE_CAUSES = (BETWEEN_KERNELS, DEPENDENCY)
 
 #: runtime calls that ask the driver of the device for memory
 ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
-#: gaps between queued tasks of one stream are plain ones up to so many times their median: profilers of Ascend lengthen all of them
+#: gaps between queued tasks of one stream are plain up to so many times their median: profilers of Ascend lengthen all of them
 _USUAL_GAPS = 3
 _NEVER = np.iinfo(np.int64).max
 
@@ -60,10 +61,10 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
        runtime ``calls``; none of them, which is ``python``, or ``not recorded`` where no operators of the training thread are
        there to tell (``records_host``);
     2. from L to b the task was on its way: ``launch``;
-    3. the task was launched before the gap began. It is a plain gap ``between kernels``, what the device takes from one task of a
-       stream to the next one in its queue, where a task of the same stream ended at a, no recorded wait fills most of the gap, and
-       it is no longer than is usual: 30 us, or three times the median of such gaps where that is more. Else the task waited for
-       something on the device, another stream, an event or another rank: ``dependency``;
+    3. the task was launched before the gap began. The gap is a plain one ``between kernels``, what the device takes from one
+       task of a stream to the next one in its queue, where a task of the same stream ended at a, no recorded wait fills most of
+       the gap, and it is no longer than is usual: 30 us, or three times the median of such gaps where that is more. Else the task
+       waited for something on the device, another stream, an event or another rank: ``dependency``;
     4. without L the cause is ``unknown``. Where no task follows, the host launched none until b.
 
     Where the CPU is the device nothing launches its tasks: they begin when the host comes to them, so that L is b. Its gaps
@@ -106,6 +107,22 @@ def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:
     sums = dict(pl.concat(frames).group_by("cause").agg(pl.col("idle_ns").sum()).iter_rows()) if frames else {}
     sum_ns = float(sum(sums.values()))
     return {cause: sums[cause] / sum_ns * idle_ns for cause in CAUSES if cause in sums} if sum_ns > 0 else {}
+
+
+def late_intervals(trace: Trace) -> Intervals:
+    """When the device idled in the usual steps for a host that had not launched the next task, for another reason than a wait.
+
+    The time of ``HOST_CAUSES`` but for ``launch``: without waits for data and waits for the device.
+    """
+    periods = device_periods(trace).filter("recorded").join(usual_step_times(trace), on="step", how="semi")
+    gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
+    launch, is_known = _gap_launches(trace, gaps.ends_ns)
+    late = is_known & (launch > gaps.begins_ns)
+    until = np.clip(launch, gaps.start_ns, gaps.end_ns)
+    host = _host_activities(trace)
+    # collecting garbage comes before the waits, as in ``idle_causes``
+    waits = subtract(union(host[DATA], host[SYNCHRONIZATION]), host[GARBAGE_COLLECTION])
+    return subtract(merge_intervals(gaps.start_ns[late], until[late]), waits)
 
 
 def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:

@@ -52,7 +52,7 @@ class HostCalls:
         closure_starts: when an optimizer calls its closure, sorted.
         device_waits: calls that wait for the device.
         inference: operators and the gaps between them, as far as no data, no wait and no optimizer lies in them.
-        complete: whether operators that the thread called were recorded, or those of a graph of MindSpore, whose names tell phases.
+        complete: whether operators that the thread called were recorded, or those of a graph of MindSpore, whose names tell all.
     """
 
     step_starts: Int64Array

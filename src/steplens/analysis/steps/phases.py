@@ -57,11 +57,11 @@ class HostPhases:
     between: Intervals
     complete: bool
 
-    def lengths(self, start: Int64Array, end: Int64Array) -> dict[str, Int64Array | None]:
+    def lengths_inside(self, start: Int64Array, end: Int64Array) -> dict[str, Int64Array | None]:
         """How long each phase, and gradient synchronisation, lasts inside of each range, ns; None where that is not known."""
         sets = (self.data, self.forward, self.backward, self.optimizer, self.device_wait, self.between)
-        inside = [length_inside(intervals, start, end) for intervals in sets]
-        lengths: dict[str, Int64Array | None] = dict(zip(PHASES, [*inside, end - start - sum(inside)], strict=True))
+        all_ns = [length_inside(intervals, start, end) for intervals in sets]
+        lengths: dict[str, Int64Array | None] = dict(zip(PHASES, [*all_ns, end - start - sum(all_ns)], strict=True))
         lengths["gradient_sync_ns"] = length_inside(self.gradient_sync, start, end)
         if not self.complete:
             unknown = [name for name, intervals in zip(PHASES, sets, strict=False) if not len(intervals.start)]
@@ -92,15 +92,16 @@ def host_phases(trace: Trace) -> pl.DataFrame:
 
     Null where the trace holds no calls of the host. Where it holds calls, but no operator of the training thread (MindSpore's
     launches outside of graphs are made by other threads and do not say what they are part of), phases that no range and no
-    runtime call tells of are null, never 0: the known ones do not add up to ``duration_ns`` then. Source: ``ops``, ``api``, ``python``, ``communication``, ``steps``; unsafe
-    where health reports lost or overlapping calls.
+    runtime call tells of are null, never 0: the known ones do not add up to ``duration_ns`` then.
+
+    Source: ``ops``, ``api``, ``python``, ``communication``, ``steps``; unsafe where health reports lost or overlapping calls.
     """
     steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
     phases = phase_intervals(trace)
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     lengths: dict[str, Int64Array | None] = dict.fromkeys((*PHASES, "gradient_sync_ns"))
     if phases is not None:
-        lengths = phases.lengths(start, end)
+        lengths = phases.lengths_inside(start, end)
     frame = pl.DataFrame({"step": steps["id"], "start_ns": start, "duration_ns": end - start})
     missing = pl.lit(None, dtype=pl.Int64)
     values = [missing.alias(name) if length is None else pl.Series(name, length) for name, length in lengths.items()]

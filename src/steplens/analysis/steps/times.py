@@ -130,7 +130,7 @@ def _whole_trace_times(trace: Trace) -> pl.DataFrame | None:
 
     phases = phase_intervals(trace)
     if phases is not None:
-        row |= {name: None if length is None else int(length[0]) for name, length in phases.lengths(*bounds).items()}
+        row |= {name: None if length is None else int(length[0]) for name, length in phases.lengths_inside(*bounds).items()}
     work = device_work(trace)
     if len(work.start_ns):
         first, last = int(work.start_ns.min()), int(work.end_ns.max())
