@@ -25,7 +25,7 @@ from steplens.trace.trace import Trace
 
 if TYPE_CHECKING:
     from steplens.analysis.steps.summary import StepSummary
-    from steplens.analysis.verdict import Verdict
+    from steplens.analysis.verdict_words import Verdict
     from steplens.readers.unread import Unread
 
 

@@ -325,7 +325,9 @@ def test_the_events_of_an_accelerator_that_nobody_knows_are_its_work(tmp_path: P
     assert found.device == "MTIA" and found.of_device
     first, last = min(begin for begin, _ in work), max(end for _, end in work)
     assert found.busy == pytest.approx(covered(work, first, last) / (last - first), rel=1e-3)
-    assert f"the MTIA idles {100 - 100 * found.busy:.0f} % of the step" in said(capture)
+    # the rest of its idle time lies between work that was launched in time, which is not the host's doing
+    assert 0.9 * (1 - found.busy) < found.share < 1 - found.busy
+    assert f"the MTIA idles {100 * found.share:.0f} % of the step waiting for the host" in said(capture)
     assert "unused_categories" not in run.health()["check"].to_list()
 
 

@@ -113,6 +113,12 @@ def test_phases_sum_to_the_step_and_contain_their_calls(raw) -> None:
         assert rows["forward_ns"].null_count() == len(STEPS)
         return
     for row, (_, start, end) in zip(rows.iter_rows(named=True), STEPS, strict=True):
+        if row["python_ns"] is None:
+            # no operator of the training thread: what no range tells of is not known, and never 0
+            assert not {"forward"} & {kind for _, kind in raw}
+            assert row["between_ns"] is None and row["forward_ns"] is None
+            assert (row["data_wait_ns"] is None) == all(kind != "data" or a == b for (a, b), kind in raw)
+            continue
         assert sum(row[phase] for phase in HOST_PARTS) == end - start
         assert min(row[phase] for phase in HOST_PARTS) >= 0
         assert 0 <= row["gradient_sync_ns"] <= row["backward_ns"]

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from steplens.advice.texts import CATALOGUES, LANGUAGES
 from steplens.analysis import verdict as verdicts
-from steplens.analysis.device.idle import PYTHON
-from steplens.analysis.verdict import (
+from steplens.analysis.device.idle import CALLS, HOST_CAUSES, NOT_RECORDED, PYTHON
+from steplens.analysis.verdict import verdict
+from steplens.analysis.verdict_words import (
+    CLOSE,
     COMMUNICATION,
     COMPUTE,
     COPY,
+    ENGLISH,
+    FEW,
     GUESS,
     HOST,
+    IDLE,
     INPUT,
     KINDS,
     LIKELY,
     NOTHING,
     RANK,
+    RANKS,
+    SPREAD,
     SURE,
     SYNCHRONIZING,
     UNKNOWN,
     Verdict,
     collective_name,
-    verdict,
 )
 from steplens.readers.kineto import kineto
 from steplens.trace.health import STEP_TIMES, WARNING, finding, frame_of
@@ -115,7 +123,12 @@ def told(found: Verdict) -> tuple[str, float, str]:
 
 #: kind -> tasks and calls of a step, its share, and its sentence
 ON_GPU: dict[str, tuple[list[Part], list[Part], float, str]] = {
-    COMPUTE: ([(GEMM, 100, 9500)], [], 0.95, "Compute bound: the GPU computes 95 % of the step, 100 % of it matmul."),
+    COMPUTE: (
+        [(GEMM, 100, 9500)],
+        [],
+        0.95,
+        "Compute bound: the GPU computes 95 % of the step; 100 % of the computing is matmul.",
+    ),
     COMMUNICATION: (
         [(GEMM, 100, 3000), (REDUCE, 2100, 7000)],
         [],
@@ -144,7 +157,7 @@ ON_GPU: dict[str, tuple[list[Part], list[Part], float, str]] = {
         [(GEMM, 100, 4000), (GEMM, 8100, 2000)],
         [],
         0.4,
-        "Host bound: the GPU idles 40 % of the step, mostly while Python runs between its launches.",
+        "Host bound: the GPU idles 40 % of the step waiting for the host, mostly while Python runs between its launches",
     ),
     NOTHING: (
         [(GEMM, 100, 5000), (REDUCE, 5100, 1200), (COPIED, 6300, 1300), (GEMM, 9000, 700)],
@@ -170,7 +183,11 @@ def test_what_holds_a_gpu_up(kind: str, tmp_path: Path) -> None:
 
 
 ON_CPU: dict[str, tuple[list[Part], float, str]] = {
-    COMPUTE: ([("aten::mm", 100, 9200)], 0.92, "Compute bound: the CPU computes 92 % of the step, 100 % of it matmul."),
+    COMPUTE: (
+        [("aten::mm", 100, 9200)],
+        0.92,
+        "Compute bound: the CPU computes 92 % of the step; 100 % of the computing is matmul.",
+    ),
     INPUT: (
         [(LOADER, 0, 5000), ("aten::mm", 5000, 4900)],
         0.5,
@@ -233,16 +250,18 @@ def test_nothing_of_the_work_was_recorded(tmp_path: Path) -> None:
 def test_few_steps_are_said(tmp_path: Path) -> None:
     tasks = ON_GPU[COMPUTE][0]
     found = verdict([gpu(tmp_path, tasks, steps=2)])
-    assert found.confidence == LIKELY and found.sentence().endswith(" Likely: few steps.")
+    assert found.confidence == LIKELY and found.sentence().endswith(" Less certain: only 2 complete steps were recorded.")
+    assert verdict([gpu(tmp_path, tasks, steps=1)]).sentence().endswith(" Less certain: only one complete step was recorded.")
     assert verdict([gpu(tmp_path, tasks, steps=3)]).confidence == SURE
 
 
 def test_a_cause_that_is_nearly_as_large_is_said(tmp_path: Path) -> None:
     near = verdict([gpu(tmp_path, [(GEMM, 100, 3400), (REDUCE, 3500, 3400), (COPIED, 6900, 3100)])])
     assert (near.kind, near.confidence) == (COMMUNICATION, LIKELY)
-    assert near.sentence().endswith(" Likely: other causes are nearly as large.")
+    assert near.doubts == (CLOSE,) and near.other == COPY
+    assert near.sentence().endswith(" Less certain: copying takes nearly as much (31 %).")
     far = verdict([gpu(tmp_path, [(GEMM, 100, 4400), (REDUCE, 4500, 3400), (COPIED, 7900, 2000)])])
-    assert (far.kind, far.confidence) == (COMMUNICATION, SURE) and "Likely" not in far.sentence()
+    assert (far.kind, far.confidence) == (COMMUNICATION, SURE) and "Less certain" not in far.sentence()
 
 
 def test_doubtful_data_makes_it_a_guess(tmp_path: Path) -> None:
@@ -276,9 +295,137 @@ def test_one_stall_is_not_what_a_step_usually_is(stalls: int, kind: str, tmp_pat
         assert found.summary.host["data_wait_ns"] == pytest.approx(100_000)
 
 
+def queued(folder: Path, gaps: Sequence[tuple[float, int]], host: Sequence[Part] = ()) -> Trace:
+    """Six steps of 10 ms whose kernels are all launched at the beginning of the step, with these gaps and streams behind them.
+
+    Args:
+        folder: where the file goes.
+        gaps: us to the next kernel, and the stream of that one.
+        host: more operators of the training thread.
+    """
+    events = []
+    length = (9800 - sum(gap for gap, _ in gaps)) / (len(gaps) + 1)
+    for step in range(6):
+        begin, time = step * STEP_US, 200.0
+        events.append(event("user_annotation", f"ProfilerStep#{step}", begin, STEP_US))
+        for number, (gap, stream) in enumerate([(0.0, 7), *gaps]):
+            correlation = len(events) + 1
+            time += gap
+            events.append(event("cpu_op", "aten::mm", begin + 0.2 * number, 0.1, **{"External id": correlation}))
+            events.append(event("cuda_runtime", "cudaLaunchKernel", begin + 0.2 * number, 0.1, correlation=correlation))
+            place = {"correlation": correlation, "device": 0, "stream": stream}
+            events.append(event("kernel", GEMM, begin + time, length - 0.2, stream, 0, **place))
+            time += length
+        for name, start, taken in host:
+            events.append(event("cpu_op", name, begin + start, taken, **{"External id": 900_000 + len(events)}))
+    return read(folder, events)
+
+
+def test_waiting_on_the_device_is_not_the_hosts_doing(tmp_path: Path) -> None:
+    """The device idles 40 % of a step although its kernels were launched, while the host is in the optimizer all the time."""
+    found = verdict([queued(tmp_path, [(2000, 9), (2000, 7)], [("Optimizer.step#SGD.step", 300, 9000)])])
+    assert (found.kind, found.cause, found.table) == (IDLE, "dependency", "idle")
+    assert found.share == pytest.approx(0.4, abs=0.03)
+    assert "although its next task was launched in time; mostly it waits for another stream" in found.sentence()
+    plain = verdict([queued(tmp_path, [(25, 7)] * 120)])
+    assert (plain.kind, plain.cause) == (IDLE, "between kernels")
+    assert "mostly between two kernels of one stream" in plain.sentence()
+
+
+def late(folder: Path, parts: Sequence[Part]) -> Trace:
+    """Six steps of 10 ms: a kernel of 4 ms, then the host does ``parts`` until it launches the next one at 8 ms."""
+    return gpu(folder, [(GEMM, 100, 4000), (GEMM, 8100, 1900)], parts)
+
+
+def test_the_phase_in_which_the_host_is_late_is_named(tmp_path: Path) -> None:
+    """The kernel ends at 4.1 ms, and the next is launched at 8.09: 3.5 of these 4 ms are the optimizer's."""
+    found = verdict([late(tmp_path, [("Optimizer.step#SGD.step", 4300, 3500)])])
+    assert (found.kind, found.cause, found.phase) == (HOST, PYTHON, "optimizer_ns")
+    assert found.phase_share == pytest.approx(3500 / 3990, abs=0.03)
+    assert found.sentence().startswith(
+        f"Host bound: the GPU idles {100 * found.share:.0f} % of the step waiting for the host, mostly while Python runs between its launches; "
+        f"{100 * found.phase_share:.0f} % of that is in the optimizer."
+    )
+
+
+def test_the_operator_in_which_the_host_is_late_is_named(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 4000), (GEMM, 8100, 1900)])
+    begins = [step * STEP_US + 4200 for step in range(6)]
+    calls = [event("cpu_op", "aten::_foreach_mul_", begin, 3000, **{"External id": int(begin) + 9}) for begin in begins]
+    path = tmp_path / "trace0.json"
+    events = json.loads(path.read_text())["traceEvents"]
+    found = verdict([read(tmp_path, [*events, *calls])])
+    assert trace.has_accelerator
+    assert (found.kind, found.cause, found.name) == (HOST, CALLS, "aten::_foreach_mul_")
+    assert found.name_share == pytest.approx(3000 / 3990, abs=0.03)
+    assert f"; {100 * found.name_share:.0f} % of that in aten::_foreach_mul_." in found.sentence()
+
+
+def test_a_function_of_python_is_named_where_calls_were_recorded(tmp_path: Path) -> None:
+    gpu(tmp_path, [(GEMM, 100, 4000), (GEMM, 8100, 1900)])
+    frames = []
+    for step in range(6):
+        begin = step * STEP_US
+        for number, (name, start, taken) in enumerate([("train.py(3): main", 0, 10_000), ("train.py(9): augment", 4200, 3000)]):
+            ids = {"Python id": 2 * step + number + 1, "Python parent id": 2 * step + 1 if number else None}
+            frames.append(event("python_function", name, begin + start, taken, **ids))
+    path = tmp_path / "trace0.json"
+    events = json.loads(path.read_text())["traceEvents"]
+    found = verdict([read(tmp_path, [*events, *frames])])
+    assert (found.kind, found.name) == (HOST, "train.py(9): augment")
+    assert found.name_share == pytest.approx(3000 / 3990, abs=0.03)
+
+
+def test_what_was_not_recorded_of_the_host_is_said(tmp_path: Path) -> None:
+    """Operators on another thread than the steps, and of MindSpore: nobody knows what the training thread did."""
+    events = []
+    for step in range(6):
+        begin = step * STEP_US
+        events.append(event("user_annotation", f"ProfilerStep#{step}", begin, STEP_US))
+        events.append(event("user_annotation", LOADER, begin, 300))
+        events.append(event("cpu_op", "Default/MatMul-op0", begin + 1000, 5500, 12, **{"External id": step + 1}))
+    folder = tmp_path / "rank_0_ascend_ms"
+    folder.mkdir()
+    trace = read(folder, events)
+    found = verdict([trace])
+    assert (found.kind, found.cause, found.confidence) == (HOST, NOT_RECORDED, LIKELY)
+    assert found.share == pytest.approx(0.42, abs=0.01)
+    assert found.sentence() == "Host bound: no operator runs for 42 % of the step; what the host does meanwhile was not recorded."
+    assert set(found.summary.host) == {"data_wait_ns"} and not found.summary.host_complete
+    assert found.summary.host["data_wait_ns"] == pytest.approx(300_000)
+
+
+def test_missing_ranks_and_unlike_steps_are_said(tmp_path: Path) -> None:
+    one_of_two = verdict([gpu(tmp_path, ON_GPU[COMMUNICATION][0], rank=0)])
+    assert (one_of_two.confidence, one_of_two.told_apart) == (LIKELY, False)
+    assert "is exposed all-reduce; waiting or transfer is not known: 1 of 2 ranks were recorded." in one_of_two.sentence()
+    both = verdict(ranks(tmp_path, 500))
+    assert both.told_apart and RANKS not in both.doubts
+    events, begin = [], 0.0
+    for step, length in enumerate([6000, 9000, 12_000, 15_000, 30_000]):
+        events.append(event("user_annotation", f"ProfilerStep#{step}", begin, length))
+        events.append(event("cpu_op", "aten::mm", begin, length - 10, **{"External id": step + 1}))
+        begin += length
+    found = verdict([read(tmp_path, events)])
+    assert (found.confidence, found.doubts) == (LIKELY, (SPREAD,))
+    assert found.sentence().endswith(" Less certain: steps differ in length, their quartiles by 50 % of the median.")
+    (long_step,) = found.summary.long_steps
+    assert (long_step.step, long_step.step_time_ns, long_step.factor) == (4, 30_000_000, 2.5)
+    assert FEW not in found.doubts
+
+
 def test_every_kind_is_tested_and_has_a_table() -> None:
-    assert {*ON_GPU, RANK, UNKNOWN} == set(KINDS) == set(verdicts._TABLES)
-    assert PYTHON in verdicts._DOING
+    assert {*ON_GPU, IDLE, RANK, UNKNOWN} == set(KINDS) == set(verdicts._TABLES)
+
+
+def test_every_language_says_the_same() -> None:
+    """The parts of a sentence are the same in every language, with the same figures; every cause of the host has words."""
+    for language in LANGUAGES:
+        words = {**ENGLISH, **CATALOGUES[language].verdict}
+        assert {key for key in words if not key.startswith("category_")} == set(ENGLISH)
+        for key, text in ENGLISH.items():
+            assert set(re.findall(r"\{\w+\}", words[key])) == set(re.findall(r"\{\w+\}", text)), (language, key)
+    assert {f"doing_{cause}" for cause in HOST_CAUSES if cause != NOT_RECORDED} <= set(ENGLISH)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_says_what_to_change(cli: Any) -> None:
 
 def test_says_it_in_chinese(cli: Any) -> None:
     text = cli.run("advise", slow_loader(cli, "before.json", 6000), "--language", "zh").stdout
-    assert text.startswith("输入受限：步内 60 % 的时间在等待数据加载。\n6 步的中位数\n")
+    assert text.startswith("输入受限：迭代内 60 % 的时间训练循环在等数据加载器。\n6 步的中位数\n")
     assert "训练循环自己加载数据" in text and "每步约可节省 6.00 ms（60.0 %；3.00 ms 至 6.00 ms）" in text
 
 

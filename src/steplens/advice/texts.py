@@ -87,7 +87,7 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rules: rule -> what is said of it.
         evidence: kind of evidence -> what it is.
         frame: the sentences around findings.
-        verdict: kind of verdict -> what is said of it; empty in English, which analyses speak themselves.
+        verdict: the parts of a verdict's sentence, keys as in ``analysis.verdict_words.ENGLISH``; empty in English.
         steps: which steps figures are of; empty in English.
     """
 

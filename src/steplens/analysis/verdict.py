@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from steplens.analysis.cluster.arrivals import name_slow_rank
-from steplens.analysis.device.idle import DATA, DEPENDENCY, HOST_CAUSES, PYTHON, SYNCHRONIZATION, idle_of_step
+from steplens.analysis.cluster.measured_communication import is_measured
+from steplens.analysis.device.idle import DATA, DEVICE_CAUSES, HOST_CAUSES, NOT_RECORDED, PYTHON, SYNCHRONIZATION, idle_of_step
+from steplens.analysis.device.idle import UNKNOWN as IDLE_UNKNOWN
+from steplens.analysis.device.idle_activity import idle_activity
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
+from steplens.analysis.verdict_words import (
+    CLOSE,
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    FEW,
+    GUESS,
+    HOST,
+    IDLE,
+    INPUT,
+    LIKELY,
+    NOTHING,
+    RANK,
+    RANKS,
+    SPREAD,
+    SURE,
+    SYNCHRONIZING,
+    UNKNOWN,
+    Verdict,
+)
+from steplens.trace.building.checks.ranks import recorded_ranks
 from steplens.trace.building.devices import device_kind
 from steplens.trace.health import (
     EVERYTHING,
@@ -25,72 +49,27 @@ from steplens.trace.health import (
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE
 from steplens.trace.trace import Trace
 
-COMPUTE, COMMUNICATION, COPY, INPUT = "compute", "communication", "copy", "input"
-HOST, SYNCHRONIZING, RANK, NOTHING, UNKNOWN = "host", "synchronizing", "rank", "nothing", "unknown"
-#: what a verdict can be
-KINDS = (COMPUTE, COMMUNICATION, COPY, INPUT, HOST, SYNCHRONIZING, RANK, NOTHING, UNKNOWN)
-SURE, LIKELY, GUESS = "sure", "likely", "guess"
-
 #: what takes this share of a step holds it up
 _MATTERS = 0.15
 #: computing of this share is what a step is made of
 _MOSTLY = 0.6
 #: a rank that the others wait for this share of a step
 _HOLDS_UP = 0.1
+#: another cause with more than this share of the largest one may be it as well
+_CLOSE = 0.8
+#: quartiles of the step time that are farther apart, as a share of the median
+_WIDE = 0.2
 #: one operation, or one category, that is most of what it belongs to
 _LEADS = 0.5
 #: which table shows more, by kind
 _TABLES = {
     COMPUTE: "kernels", COMMUNICATION: "communication", COPY: "kernels", INPUT: "pipeline", HOST: "idle",
-    SYNCHRONIZING: "idle", RANK: "waits", NOTHING: "steps", UNKNOWN: "health",
+    SYNCHRONIZING: "idle", IDLE: "idle", RANK: "waits", NOTHING: "steps", UNKNOWN: "health",
 }  # fmt: skip
+#: which causes of idle time make a kind: the host launches late, or the device idles although its next task is there
+_CAUSES = {HOST: HOST_CAUSES, IDLE: (*DEVICE_CAUSES, IDLE_UNKNOWN)}
 _DEVICE_WORDS = {"CUDA": "GPU", "ROCM": "GPU", "NPU": "NPU", CORE_CPU: "CPU"}
 _DOUBTFUL = (EVERYTHING, STEP_TIMES, STEP_PHASES, STEP_DEVICE_TIMES, OVERLAP, HOST_AGAINST_DEVICE)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What holds a step up.
-
-    Attributes:
-        kind: one of ``KINDS``.
-        share: of the step, 0 to 1: of the device period where ``of_device``, else of the host duration.
-        of_device: whether the figures of an accelerator decide.
-        busy: share of the step in which the device computes; None where that was not recorded.
-        device: "GPU", "NPU" or "CPU".
-        leading: the collective, or the category of operators, that is most of it; empty where none is.
-        leading_share: its share of the communication or of the computing, 0 to 1.
-        cause: of idle time, what the host did most of it (``analysis.device.idle.CAUSES``); empty elsewhere.
-        rank: the rank that others wait for; None elsewhere.
-        confidence: SURE, LIKELY (few steps, or another cause is nearly as large) or GUESS (health calls the figures unsafe).
-        table: the table (``steplens table``) that shows more.
-        summary: the figures it is made from.
-    """
-
-    kind: str
-    share: float
-    of_device: bool
-    busy: float | None
-    device: str
-    leading: str
-    leading_share: float
-    cause: str
-    rank: int | None
-    confidence: str
-    table: str
-    summary: StepSummary
-
-    def sentence(self) -> str:
-        """The verdict in English."""
-        sentence = _verdict_sentence(self)
-        if self.kind == UNKNOWN:
-            return sentence
-        if self.confidence == LIKELY:
-            reason = "few steps" if any(choice.few for choice in self.summary.chosen) else "other causes are nearly as large"
-            return f"{sentence} Likely: {reason}."
-        if self.confidence == GUESS:
-            return f"{sentence} A guess: the data is doubtful, see its health."
-        return sentence
 
 
 def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verdict:
@@ -99,8 +78,9 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     On an accelerator the parts of the device period decide, and the causes of its idle time; on a CPU the phases of the host
     (Python as far as the CPU is idle meanwhile) and computing. What takes at least 15 % of the step holds it up, the largest
     first: a rank that the others wait for (10 %), exposed communication, exposed copies, idle time while the loader is waited for
-    (input), while a synchronisation is waited for, and while the host issues its calls (host). Where none does and computing
-    takes 60 %, it is compute bound.
+    (input), while a synchronisation is waited for, while the host is late (host), and although the next task had been launched
+    (idle: gaps between kernels, waits on the device, launches that were not recorded). Where none does and computing takes 60 %,
+    it is compute bound. Waits on the device are never the host's.
 
     Args:
         traces: of one run.
@@ -114,47 +94,74 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     parts = {name: value / whole_ns for name, value in summary.device.items()} if whole_ns else {}
     busy = parts.get("computing_ns") if summary.device else None
     if not summary.steps or not (summary.host or summary.device):
-        return Verdict(UNKNOWN, 0.0, of_device, None, device, "", 0.0, "", None, GUESS, _TABLES[UNKNOWN], summary)
+        return Verdict(UNKNOWN, 0.0, of_device, device, _TABLES[UNKNOWN], summary, confidence=GUESS)
     rank, hold_up = _waits_for(traces, summary)
-    if of_device:
-        idle = _idle_shares(traces, summary)
-        host_cause = max(HOST_CAUSES, key=lambda cause: idle.get(cause, 0.0))
-        shares = {
-            COMMUNICATION: parts.get("exposed_communication_ns", 0.0),
-            COPY: parts.get("exposed_copy_ns", 0.0),
-            INPUT: idle.get(DATA, 0.0),
-            SYNCHRONIZING: idle.get(SYNCHRONIZATION, 0.0),
-            HOST: sum(idle.get(cause, 0.0) for cause in (*HOST_CAUSES, DEPENDENCY)),
-        }
-    else:
-        host = {name: value / summary.host_ns for name, value in summary.host.items()} if summary.host_ns else {}
-        host_cause = PYTHON
-        exposed = parts.get("exposed_communication_ns", 0.0)
-        shares = {
-            INPUT: host.get("data_wait_ns", 0.0),
-            COMMUNICATION: max(exposed, summary.gradient_sync_ns / summary.host_ns if summary.host_ns else 0.0),
-            SYNCHRONIZING: host.get("device_wait_ns", 0.0),
-            # while a collective is in flight, Python waits for it
-            HOST: min(host.get("python_ns", 0.0), parts.get("idle_ns", 1.0)),
-        }
+    idle = _idle_shares(traces, summary)
+    shares = _shares_on_device(parts, idle) if of_device else _shares_on_cpu(summary, parts, idle)
     largest = sorted(shares, key=lambda name: shares[name], reverse=True)
-    confidence = _judge_confidence(traces, summary, [shares[name] for name in largest])
-
-    def make_verdict(
-        kind: str, share: float, leading: str = "", leading_share: float = 0.0, cause: str = "", rank: int | None = None
-    ) -> Verdict:
-        table = _TABLES[kind]
-        return Verdict(kind, share, of_device, busy, device, leading, leading_share, cause, rank, confidence, table, summary)
-
+    first, second = largest[:2]
+    judged = Verdict(NOTHING, shares[first], of_device, device, _TABLES[NOTHING], summary, busy)
     if rank is not None and hold_up >= max(_HOLDS_UP, 0.5 * max(value for name, value in shares.items() if name != HOST)):
-        return make_verdict(RANK, hold_up, rank=rank)
-    first = largest[0]
-    if shares[first] >= _MATTERS:
-        leading = _leading_collective(traces) if first == COMMUNICATION else ("", 0.0)
-        return make_verdict(first, shares[first], *leading, cause=host_cause if first == HOST else "")
-    if busy is not None and busy >= _MOSTLY:
-        return make_verdict(COMPUTE, busy, *_leading_category(traces))
-    return make_verdict(NOTHING, shares[first])
+        judged = replace(judged, kind=RANK, share=hold_up, rank=rank)
+    elif shares[first] >= _MATTERS:
+        judged = replace(judged, kind=first)
+        if shares[second] > _CLOSE * shares[first]:
+            judged = replace(judged, other=second, other_share=shares[second])
+        if first == COMMUNICATION:
+            judged = _with_communication(judged, traces)
+        elif first in _CAUSES:
+            judged = _with_cause(judged, traces, idle)
+    elif busy is not None and busy >= _MOSTLY:
+        leading, leading_share = _leading_category(traces)
+        judged = replace(judged, kind=COMPUTE, share=busy, leading=leading, leading_share=leading_share)
+    return _with_confidence(replace(judged, table=_TABLES[judged.kind]), traces)
+
+
+def _shares_on_device(parts: Mapping[str, float], idle: Mapping[str, float]) -> dict[str, float]:
+    return {
+        COMMUNICATION: parts.get("exposed_communication_ns", 0.0),
+        COPY: parts.get("exposed_copy_ns", 0.0),
+        INPUT: idle.get(DATA, 0.0),
+        SYNCHRONIZING: idle.get(SYNCHRONIZATION, 0.0),
+        **{kind: sum(idle.get(cause, 0.0) for cause in causes) for kind, causes in _CAUSES.items()},
+    }
+
+
+def _shares_on_cpu(summary: StepSummary, parts: Mapping[str, float], idle: Mapping[str, float]) -> dict[str, float]:
+    host = {name: value / summary.host_ns for name, value in summary.host.items()} if summary.host_ns else {}
+    synchronising = summary.gradient_sync_ns / summary.host_ns if summary.host_ns else 0.0
+    # while a collective is in flight, Python waits for it
+    python = min(host.get("python_ns", 0.0), parts.get("idle_ns", 1.0))
+    return {
+        INPUT: host.get("data_wait_ns", 0.0),
+        COMMUNICATION: max(parts.get("exposed_communication_ns", 0.0), synchronising),
+        SYNCHRONIZING: host.get("device_wait_ns", 0.0),
+        HOST: python if summary.host_complete else idle.get(NOT_RECORDED, 0.0),
+    }
+
+
+def _with_cause(judged: Verdict, traces: Sequence[Trace], idle: Mapping[str, float]) -> Verdict:
+    """The verdict with the largest of the causes of its idle time; where the host is late, with what it did meanwhile."""
+    lengths = {cause: idle[cause] for cause in _CAUSES[judged.kind] if cause in idle}
+    if not lengths:
+        return replace(judged, cause=PYTHON if judged.kind == HOST else IDLE_UNKNOWN)
+    cause = max(lengths, key=lambda name: lengths[name])
+    judged = replace(judged, cause=cause, cause_share=lengths[cause] / sum(lengths.values()))
+    if judged.kind != HOST:
+        return judged
+    activity = idle_activity(traces)
+    return replace(
+        judged,
+        phase=activity.phase, phase_share=activity.phase_share, name=activity.name, name_share=activity.name_share,
+    )  # fmt: skip
+
+
+def _with_communication(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
+    """The verdict with the collective that leads, and whether waiting and transfer are known."""
+    leading, leading_share = _leading_collective(traces)
+    ranks, size = recorded_ranks(traces)
+    is_told_apart = len(ranks) >= size or any(is_measured(trace) for trace in traces)
+    return replace(judged, leading=leading, leading_share=leading_share, told_apart=is_told_apart)
 
 
 def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> tuple[int | None, float]:
@@ -215,69 +222,26 @@ def _largest_share(rows: pl.DataFrame, least: float) -> tuple[str, float]:
     return (name, length / total_ns) if length / total_ns >= least else ("", 0.0)
 
 
-def _judge_confidence(traces: Sequence[Trace], summary: StepSummary, shares: Sequence[float]) -> str:
-    doubts = [
-        trace for trace in traces
-        if (health := trace.health) is not None and any(unsafe(health, word, least=WARNING).height for word in _DOUBTFUL)
-    ]  # fmt: skip
-    if doubts:
-        return GUESS
-    close = len(shares) > 1 and shares[0] >= _MATTERS and shares[1] > 0.8 * shares[0]
-    return LIKELY if close or any(choice.few for choice in summary.chosen) else SURE
-
-
-#: what an operation is called on screen
-_COLLECTIVES = {
-    "allreduce": "all-reduce", "allgather": "all-gather", "reducescatter": "reduce-scatter", "alltoall": "all-to-all",
-    "broadcast": "broadcast", "send": "send", "receive": "receive", "recv": "receive", "reduce": "reduce", "barrier": "barrier",
-    "gather": "gather", "scatter": "scatter",
-}  # fmt: skip
-_DOING = {
-    "python": "while Python runs between its launches",
-    "calls": "while the host issues its calls",
-    "launch": "while launched work is on its way",
-    "allocation": "while the host allocates its memory",
-    "garbage collection": "while Python collects garbage",
-}
-
-
-def collective_name(operation: str) -> str:
-    """An operation as people write it: "all-reduce" for "allReduce" or "all_reduce"."""
-    plain = operation.lower().replace("_", "").replace("-", "")
-    return next((name for key, name in _COLLECTIVES.items() if plain.startswith(key)), operation)
-
-
-def whole_percent(share: float) -> str:
-    """A share, 0 to 1, in whole percent."""
-    return f"{100 * share:.0f} %"
-
-
-def _verdict_sentence(found: Verdict) -> str:
-    share, device = whole_percent(found.share), found.device
-    match found.kind:
-        case "compute":
-            most = f", {whole_percent(found.leading_share)} of it {found.leading}" if found.leading else ""
-            return f"Compute bound: the {device} computes {share} of the step{most}."
-        case "communication":
-            subject = f"exposed {collective_name(found.leading)}" if found.leading else "exposed communication"
-            return f"Communication bound: {share} of the step is {subject}."
-        case "copy":
-            return f"Copy bound: {share} of the step the {device} copies and does nothing else."
-        case "input":
-            idles = f"the {device} idles {share} of the step while" if found.of_device else f"{share} of the step"
-            return f"Input bound: {idles} the loop waits for the data loader."
-        case "synchronizing":
-            return f"Host bound: the {device} idles {share} of the step because the host waits for it before it launches more."
-        case "host":
-            doing = _DOING.get(found.cause, "waiting for the host")
-            if not found.of_device:
-                return f"Host bound: Python runs and no operator does for {share} of the step."
-            return f"Host bound: the {device} idles {share} of the step, mostly {doing}."
-        case "rank":
-            return f"Waiting for rank {found.rank}: it holds the others up by {share} of a step."
-        case "nothing":
-            return "Nothing stands out: no cause takes 15 % of the step."
-        case _ if not found.summary.steps:
-            return "No verdict: the run has no steps."
-        case _:
-            return "No verdict: neither operators nor device work of steps were recorded."
+def _with_confidence(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
+    """The verdict with how sure it is, and why it is not surer."""
+    summary = judged.summary
+    ranks, size = recorded_ranks(traces)
+    judged = replace(judged, ranks_recorded=len(ranks), world_size=size)
+    if any(
+        (health := trace.health) is not None and any(unsafe(health, word, least=WARNING).height for word in _DOUBTFUL)
+        for trace in traces
+    ):
+        return replace(judged, confidence=GUESS)
+    low, high = summary.quartiles_ns or (0.0, 0.0)
+    spread = (high - low) / summary.step_time_ns if summary.step_time_ns else 0.0
+    few = any(choice.few for choice in summary.chosen)
+    reasons = {
+        FEW: few,
+        RANKS: judged.kind in (COMMUNICATION, RANK) and len(ranks) < size and judged.told_apart,
+        CLOSE: bool(judged.other),
+        SPREAD: not few and spread > _WIDE,
+    }
+    doubts = tuple(doubt for doubt, holds in reasons.items() if holds)
+    is_known = judged.told_apart and judged.cause not in (NOT_RECORDED, IDLE_UNKNOWN)
+    confidence = SURE if is_known and not doubts else LIKELY
+    return replace(judged, confidence=confidence, doubts=doubts, spread=spread)

@@ -9,13 +9,16 @@ from fastapi import Query
 from pydantic import BaseModel, with_config
 from typing_extensions import NotRequired, TypedDict
 
+from steplens.advice.texts import LANGUAGES
+from steplens.advice.words import Words
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.data_loading.loaders import LOOP, verdicts
 from steplens.analysis.device.idle import idle_of_step
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.step_distribution import step_distribution
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
-from steplens.analysis.verdict import collective_name, whole_of_shares
+from steplens.analysis.verdict import whole_of_shares
+from steplens.analysis.verdict_words import Verdict, collective_name
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
@@ -42,6 +45,15 @@ class StepLeftOut(BaseModel):
     reason: str
 
 
+class LongStepShown(BaseModel):
+    """A step that takes much longer than the others; ``factor``: how many times the median of its trace."""
+
+    rank: int | None
+    step: int
+    step_time_ns: float
+    factor: float
+
+
 class StepFigures(BaseModel):
     """A step over the chosen steps, in ns; see ``analysis.steps.summary.StepSummary``. ``sentence`` says which steps.
 
@@ -65,10 +77,16 @@ class StepFigures(BaseModel):
     chosen: list[int]
     left_out: list[StepLeftOut]
     few: bool
+    ranks: int
+    distinct: int
+    long_steps: list[LongStepShown]
 
 
 class VerdictShown(BaseModel):
-    """What holds a step up; see ``analysis.verdict.Verdict``. ``sentence`` is the verdict in English."""
+    """What holds a step up; see ``analysis.verdict_words.Verdict``.
+
+    ``sentence`` is the verdict in English; ``sentences``: language -> the verdict in it.
+    """
 
     kind: str
     share: float
@@ -78,10 +96,17 @@ class VerdictShown(BaseModel):
     leading: str
     leading_share: float
     cause: str
+    cause_share: float
+    phase: str
+    phase_share: float
+    name: str
+    name_share: float
     rank: int | None
     confidence: str
+    doubts: list[str]
     table: str
     sentence: str
+    sentences: dict[str, str]
 
 
 class Rank(BaseModel):
@@ -230,7 +255,7 @@ def overview(chosen: Chosen) -> Overview:
     idle = chosen.answer(("idle of a step",), lambda: idle_of_step(chosen.run.traces, summary.device.get("idle_ns", 0.0)))
     work = chosen.frame_of_run(step_work)
     return Overview(
-        verdict=VerdictShown(**vars(verdict), sentence=verdict.sentence()),
+        verdict=_to_verdict_shown(verdict),
         figures=_to_step_figures(summary),
         ranks=[_describe_rank(chosen, number) for number in range(len(chosen.run.traces))],
         steps=summary.steps,
@@ -303,6 +328,11 @@ def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
         figures=_to_step_figures(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
     )
+
+
+def _to_verdict_shown(verdict: Verdict) -> VerdictShown:
+    sentences = {language: Words(language).verdict(verdict) for language in LANGUAGES}
+    return VerdictShown.model_validate({**vars(verdict), "sentence": verdict.sentence(), "sentences": sentences})
 
 
 def _to_step_figures(summary: StepSummary) -> StepFigures:

@@ -1339,6 +1339,12 @@ export interface components {
             files: number;
             generation: number;
         };
+        LongStepShown: {
+            factor: number;
+            rank: number | null;
+            step: number;
+            step_time_ns: number;
+        };
         MemoryOverview: {
             devices: components["schemas"]["DeviceMemory"][];
             steps: components["schemas"]["StepPoints"][];
@@ -1744,6 +1750,7 @@ export interface components {
             device_ns: number | null;
             device_steps: number;
             differs: string;
+            distinct: number;
             few: boolean;
             gradient_sync_ns: number;
             host: {
@@ -1751,11 +1758,13 @@ export interface components {
             };
             host_ns: number | null;
             left_out: components["schemas"]["StepLeftOut"][];
+            long_steps: components["schemas"]["LongStepShown"][];
             overlapped_communication_ns: number;
             quartiles_ns: [
                 number,
                 number
             ] | null;
+            ranks: number;
             sentence: string;
             step_time_ns: number | null;
             steps: number;
@@ -1963,14 +1972,23 @@ export interface components {
         VerdictShown: {
             busy: number | null;
             cause: string;
+            cause_share: number;
             confidence: string;
             device: string;
+            doubts: string[];
             kind: string;
             leading: string;
             leading_share: number;
+            name: string;
+            name_share: number;
             of_device: boolean;
+            phase: string;
+            phase_share: number;
             rank: number | null;
             sentence: string;
+            sentences: {
+                [key: string]: string;
+            };
             share: number;
             table: string;
         };
@@ -2048,6 +2066,7 @@ export type LaneShown = components['schemas']['LaneShown'];
 export type Link = components['schemas']['Link'];
 export type Links = components['schemas']['Links'];
 export type Live = components['schemas']['Live'];
+export type LongStepShown = components['schemas']['LongStepShown'];
 export type MemoryOverview = components['schemas']['MemoryOverview'];
 export type MemoryTrend = components['schemas']['MemoryTrend'];
 export type NameInSelection = components['schemas']['NameInSelection'];

@@ -9,7 +9,7 @@ from steplens.advice.finding import Finding
 from steplens.advice.registry import all_texts
 from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Text
 from steplens.analysis.steps.summary import StepSummary
-from steplens.analysis.verdict import LIKELY, UNKNOWN, Verdict, whole_percent
+from steplens.analysis.verdict_words import Verdict
 
 #: steps that are named
 _NAMED = 8
@@ -48,13 +48,7 @@ class Words:
 
     def verdict(self, verdict: Verdict) -> str:
         """What holds a step up, and how sure that is."""
-        words = CATALOGUES[self.language].verdict
-        if not words:
-            return verdict.sentence()
-        few = verdict.confidence == LIKELY and any(choice.few for choice in verdict.summary.chosen)
-        doubt = "" if verdict.kind == UNKNOWN else words.get("few" if few else verdict.confidence, "")
-        sentence = words.get(verdict.kind, words["unknown"])
-        return sentence.format(share=whole_percent(verdict.share), device=verdict.device, rank=verdict.rank) + doubt
+        return verdict.sentence(CATALOGUES[self.language].verdict or None)
 
     def which_steps(self, summary: StepSummary) -> str:
         """Which steps figures of a step are of, and which are left out and why."""

@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.device.breakdown import BUSY_KINDS
+from steplens.analysis.device.breakdown import BUSY_KINDS, SHORT_GAP_NS
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import computing_tasks, device_parts
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.steps.summary import usual_step_times
+from steplens.analysis.steps.training_thread import records_host
 from steplens.analysis.tools import names
-from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merged, union
+from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract, union
 from steplens.trace import schema
+from steplens.trace.schema import KIND_OTHER
 from steplens.trace.trace import Trace
 
 GARBAGE_COLLECTION = "garbage collection"
@@ -26,15 +28,25 @@ ALLOCATION = "allocation"
 CALLS = "calls"
 PYTHON = "python"
 LAUNCH = "launch"
+#: the host was late, and what it did until then was not recorded
+NOT_RECORDED = "not recorded"
+BETWEEN_KERNELS = "between kernels"
 DEPENDENCY = "dependency"
 UNKNOWN = "unknown"
 #: in the order in which they are looked for, where several apply
-CAUSES = (GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, LAUNCH, DEPENDENCY, UNKNOWN)
+CAUSES = (
+    GARBAGE_COLLECTION, DATA, SYNCHRONIZATION, ALLOCATION, CALLS, PYTHON, NOT_RECORDED, LAUNCH, BETWEEN_KERNELS, DEPENDENCY,
+    UNKNOWN,
+)  # fmt: skip
 #: the host was late for another reason than data or a wait of its own: it was launching, or did something else
-HOST_CAUSES = (GARBAGE_COLLECTION, ALLOCATION, CALLS, PYTHON, LAUNCH)
+HOST_CAUSES = (GARBAGE_COLLECTION, ALLOCATION, CALLS, PYTHON, NOT_RECORDED, LAUNCH)
+#: the host was in time
+DEVICE_CAUSES = (BETWEEN_KERNELS, DEPENDENCY)
 
 #: runtime calls that ask the driver of the device for memory
 ALLOCATION_NAME = r"(?i)malloc|^(cuda|hip)(host)?free|^cumem(alloc|free|create|map)"
+#: gaps between queued tasks of one stream are plain up to so many times their median: profilers of Ascend lengthen all of them
+_USUAL_GAPS = 3
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -46,13 +58,17 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
 
     1. from a to L the host is late. What it was doing, first match: ``garbage collection``; waiting for ``data``; a call
        that waits for the device (``synchronization``) or allocates its memory (``allocation``); other operator and
-       runtime ``calls``; none of them, which is ``python``;
+       runtime ``calls``; none of them, which is ``python``, or ``not recorded`` where no operators of the training thread are
+       there to tell (``records_host``);
     2. from L to b the task was on its way: ``launch``;
-    3. a task that was launched before the gap began waited for something on the device: ``dependency``;
+    3. the task was launched before the gap began. The gap is a plain one ``between kernels``, what the device takes from one
+       task of a stream to the next one in its queue, where a task of the same stream ended at a, no recorded wait fills most of
+       the gap, and it is no longer than is usual: 30 us, or three times the median of such gaps where that is more. Else the task
+       waited for something on the device, another stream, an event or another rank: ``dependency``;
     4. without L the cause is ``unknown``. Where no task follows, the host launched none until b.
 
     Where the CPU is the device nothing launches its tasks: they begin when the host comes to them, so that L is b. Its gaps
-    are ``garbage collection``, ``data``, ``calls`` and ``python``.
+    are ``garbage collection``, ``data``, ``calls`` and ``python`` (or ``not recorded``).
 
     Source: ``kernels``, ``communication``, ``ops``, ``api``, ``gc``.
 
@@ -63,8 +79,7 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
     if not periods.height:
         return pl.DataFrame(schema={"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64})
     gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
-    launch_ns, is_known = _gap_launches(trace, gaps.ends_ns)
-    lengths = _lengths_by_cause(gaps, launch_ns, is_known, _host_activities(trace))
+    lengths = _lengths_by_cause(trace, gaps)
     step = periods["step"].gather(pl.Series(gaps.period))
     frames = [pl.DataFrame({"step": step, "idle_ns": ns}).with_columns(cause=pl.lit(cause)) for cause, ns in lengths.items()]
     return (
@@ -92,6 +107,22 @@ def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:
     sums = dict(pl.concat(frames).group_by("cause").agg(pl.col("idle_ns").sum()).iter_rows()) if frames else {}
     sum_ns = float(sum(sums.values()))
     return {cause: sums[cause] / sum_ns * idle_ns for cause in CAUSES if cause in sums} if sum_ns > 0 else {}
+
+
+def late_intervals(trace: Trace) -> Intervals:
+    """When the device idled in the usual steps for a host that had not launched the next task, for another reason than a wait.
+
+    The time of ``HOST_CAUSES`` but for ``launch``: without waits for data and waits for the device.
+    """
+    periods = device_periods(trace).filter("recorded").join(usual_step_times(trace), on="step", how="semi")
+    gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
+    launch, is_known = _gap_launches(trace, gaps.ends_ns)
+    late = is_known & (launch > gaps.begins_ns)
+    until = np.clip(launch, gaps.start_ns, gaps.end_ns)
+    host = _host_activities(trace)
+    # collecting garbage comes before the waits, as in ``idle_causes``
+    waits = subtract(union(host[DATA], host[SYNCHRONIZATION]), host[GARBAGE_COLLECTION])
+    return subtract(merge_intervals(gaps.start_ns[late], until[late]), waits)
 
 
 def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:
@@ -183,28 +214,52 @@ def _gap_launches(trace: Trace, ends: Int64Array) -> tuple[Int64Array, npt.NDArr
     return launch.fill_null(0).to_numpy(), launch.is_not_null().to_numpy()
 
 
-def _lengths_by_cause(
-    gaps: _Gaps, launch: Int64Array, is_known: npt.NDArray[np.bool_], host: dict[str, Intervals]
-) -> dict[str, Int64Array]:
+def _plain_gaps(trace: Trace, gaps: _Gaps, early: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which of the gaps that ``early`` marks lie between two tasks of one stream and are no longer than usual."""
+    plain = np.zeros(len(early), dtype=bool)
+    if not early.any():
+        return plain
+    lane = ["device", "stream"]
+    tasks = trace.required("kernels").select(*lane, "start_ns", "end_ns", kind=pl.col("kind").cast(pl.String))
+    busy = tasks.filter(pl.col("kind").is_in(BUSY_KINDS))
+    number = np.flatnonzero(early)
+    ends = pl.DataFrame({"gap": number, "end_ns": gaps.begins_ns[number], "next_ns": gaps.ends_ns[number]}).lazy()
+    before = ends.join(busy.select(*lane, "end_ns"), on="end_ns").select("gap", *lane, start_ns="next_ns")
+    same = before.join(busy.select(*lane, "start_ns"), on=[*lane, "start_ns"]).select("gap").unique().collect()
+    plain[same["gap"].to_numpy()] = True
+    lengths = gaps.ends_ns - gaps.begins_ns
+    if plain.any():
+        usual = float(np.median(lengths[plain]))
+        plain &= lengths <= max(SHORT_GAP_NS, _USUAL_GAPS * usual)
+    # waits that the device records, on streams that also work
+    waits = tasks.filter(pl.col("kind") == KIND_OTHER).join(busy.select(*lane).unique(), on=lane, how="semi")
+    waited = length_inside(_merge_rows(waits), gaps.start_ns, gaps.end_ns)
+    return plain & (2 * waited < gaps.end_ns - gaps.start_ns)
+
+
+def _lengths_by_cause(trace: Trace, gaps: _Gaps) -> dict[str, Int64Array]:
     """Length of each part of a gap by cause, ns.
 
     What several intervals of the host cover goes to the first of them: what a cause adds to all before it is its own.
     """
+    launch, is_known = _gap_launches(trace, gaps.ends_ns)
     begin, end = gaps.start_ns, gaps.end_ns
     early = is_known & (launch <= gaps.begins_ns)
     late = is_known & ~early
+    plain = _plain_gaps(trace, gaps, early)
     split = np.clip(launch, begin, end)
     lengths = {
         UNKNOWN: np.where(is_known, 0, end - begin),
-        DEPENDENCY: np.where(early, end - begin, 0),
+        BETWEEN_KERNELS: np.where(plain, end - begin, 0),
+        DEPENDENCY: np.where(early & ~plain, end - begin, 0),
         LAUNCH: np.where(late, end - split, 0),
     }
     empty = np.empty(0, dtype=np.int64)
     covers, covered = Intervals(empty, empty), np.zeros(len(begin), dtype=np.int64)
-    for cause, intervals in host.items():
+    for cause, intervals in _host_activities(trace).items():
         covers = union(covers, intervals)
         within = length_inside(covers, begin, split)
         lengths[cause] = np.where(late, within - covered, 0)
         covered = within
-    lengths[PYTHON] = np.where(late, split - begin - covered, 0)
+    lengths[PYTHON if records_host(trace) else NOT_RECORDED] = np.where(late, split - begin - covered, 0)
     return lengths

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.steps.training_thread import TrainingThread, training_thread
+from steplens.analysis.steps.training_thread import TrainingThread, records_host, training_thread
 from steplens.analysis.tools import names
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract, union
@@ -52,6 +52,7 @@ class HostCalls:
         closure_starts: when an optimizer calls its closure, sorted.
         device_waits: calls that wait for the device.
         inference: operators and the gaps between them, as far as no data, no wait and no optimizer lies in them.
+        complete: whether operators that the thread called were recorded, or those of a graph of MindSpore, whose names tell all.
     """
 
     step_starts: Int64Array
@@ -70,6 +71,7 @@ class HostCalls:
     closure_starts: Int64Array
     device_waits: Intervals
     inference: Intervals
+    complete: bool
 
 
 def host_calls(trace: Trace) -> HostCalls | None:
@@ -104,6 +106,7 @@ def host_calls(trace: Trace) -> HostCalls | None:
         closure_starts=selected.called(schema.OPTIMIZER_CLOSURE).start,
         device_waits=waits,
         inference=bridge_gaps(subtract(operators, optimizer), union(union(data, waits), optimizer), step_starts),
+        complete=selected.is_graph or records_host(trace),
     )
 
 

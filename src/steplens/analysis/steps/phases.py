@@ -44,6 +44,8 @@ class HostPhases:
         gradient_sync: the part of backward in which it waits for gradients of other ranks.
         device_wait: outside of these, calls that wait for the device.
         between: outside of all these, operators.
+        complete: whether operators of the thread were recorded. If not, only the phases that ranges or runtime calls tell of are
+            known, and the rest of a step is not told apart.
     """
 
     data: Intervals
@@ -53,6 +55,20 @@ class HostPhases:
     optimizer: Intervals
     device_wait: Intervals
     between: Intervals
+    complete: bool
+
+    def lengths_inside(self, start: Int64Array, end: Int64Array) -> dict[str, Int64Array | None]:
+        """How long each phase, and gradient synchronisation, lasts inside of each range, ns; None where that is not known."""
+        sets = (self.data, self.forward, self.backward, self.optimizer, self.device_wait, self.between)
+        all_ns = [length_inside(intervals, start, end) for intervals in sets]
+        lengths: dict[str, Int64Array | None] = dict(zip(PHASES, [*all_ns, end - start - sum(all_ns)], strict=True))
+        lengths["gradient_sync_ns"] = length_inside(self.gradient_sync, start, end)
+        if not self.complete:
+            unknown = [name for name, intervals in zip(PHASES, sets, strict=False) if not len(intervals.start)]
+            lengths.update(dict.fromkeys((*unknown, "between_ns", "python_ns")))
+            if "backward_ns" in unknown:
+                lengths["gradient_sync_ns"] = None
+        return lengths
 
 
 @once_per_trace
@@ -74,18 +90,18 @@ def host_phases(trace: Trace) -> pl.DataFrame:
     * ``between_ns``: other operators (augmentation, clipping, metrics); see ``host_phase_names`` for which;
     * ``python_ns``: no operator runs.
 
-    Null where the trace holds no calls of the host. Source: ``ops``, ``api``, ``python``, ``communication``, ``steps``; unsafe
-    where health reports lost or overlapping calls.
+    Null where the trace holds no calls of the host. Where it holds calls, but no operator of the training thread (MindSpore's
+    launches outside of graphs are made by other threads and do not say what they are part of), phases that no range and no
+    runtime call tells of are null, never 0: the known ones do not add up to ``duration_ns`` then.
+
+    Source: ``ops``, ``api``, ``python``, ``communication``, ``steps``; unsafe where health reports lost or overlapping calls.
     """
     steps = trace.required("steps").select("id", "start_ns", "end_ns").collect()
     phases = phase_intervals(trace)
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     lengths: dict[str, Int64Array | None] = dict.fromkeys((*PHASES, "gradient_sync_ns"))
     if phases is not None:
-        sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
-        lengths_inside = [length_inside(intervals, start, end) for intervals in sets]
-        lengths = dict(zip(PHASES, [*lengths_inside, end - start - sum(lengths_inside)], strict=True))
-        lengths["gradient_sync_ns"] = length_inside(phases.gradient_sync, start, end)
+        lengths = phases.lengths_inside(start, end)
     frame = pl.DataFrame({"step": steps["id"], "start_ns": start, "duration_ns": end - start})
     missing = pl.lit(None, dtype=pl.Int64)
     values = [missing.alias(name) if length is None else pl.Series(name, length) for name, length in lengths.items()]
@@ -109,7 +125,7 @@ def phase_intervals(trace: Trace) -> HostPhases | None:
     between = subtract(calls.operators, union(in_phases, waits))
     work = device_work(trace)
     synchronising = intersect(subtract(backward, calls.runs_in_backward), work.intervals(COMMUNICATION))
-    return HostPhases(data, forward, backward, synchronising, optimizer, waits, between)
+    return HostPhases(data, forward, backward, synchronising, optimizer, waits, between, calls.complete)
 
 
 def _forward_intervals(calls: HostCalls, passes: Intervals) -> Intervals:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.steps.choice import ChosenSteps, choose_steps
+from steplens.analysis.steps.choice import LEAST_STEPS, ChosenSteps, choose_steps
 from steplens.analysis.steps.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
 from steplens.analysis.tools.once import once_per_trace
@@ -17,8 +17,27 @@ from steplens.trace.trace import Trace
 _DIFFER = 0.05
 #: steps that stand out are single ones where at most one in so many does
 _RARE = 8
+#: a step that takes so many times the median is named, at most this many
+_LONG = 1.5
+_NAMED = 3
 #: why host duration and device period differ
 RUN_AHEAD, THROTTLED, CUT_WINDOW = "run-ahead", "throttled queue", "cut window"
+
+
+@dataclass(frozen=True)
+class LongStep:
+    """A chosen step that takes much longer than the others.
+
+    Attributes:
+        rank: of its trace; None where the run has one rank, or the trace does not say which it is.
+        step: its number.
+        step_time_ns: its step time; ``factor``: by how much the median of its trace it is multiplied.
+    """
+
+    rank: int | None
+    step: int
+    step_time_ns: float
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -26,16 +45,19 @@ class StepSummary:
     """A step of one trace, or of all traces of a run.
 
     Attributes:
-        steps: how many steps the figures are of; ``device_steps``: of how many the device was recorded.
+        steps: how many steps the figures are of, those of every rank; ``device_steps``: of how many the device was recorded.
         step_time_ns: the step time, median; None without steps. ``quartiles_ns``: its first and third quartile.
         host_ns: host duration, median; ``device_ns``: device period, median, None where none was recorded.
         differs: why ``host_ns`` and ``device_ns`` differ by more than 5 %: RUN_AHEAD (the host issues faster than the device
             works), THROTTLED (the host waits for the device's queue) or CUT_WINDOW; empty where they do not.
-        host: part of the host duration -> ns: its share of the usual steps, times ``host_ns``, so that the parts add up.
+        host: part of the host duration -> ns: its share of the usual steps, times ``host_ns``, so that the parts add up. Where no
+            operators of the training thread were recorded only the known parts, which do not add up: see ``host_complete``.
         device: the same of the device period.
         gradient_sync_ns: the part of backward, in the same way; ``overlapped_communication_ns``: beside the parts of the device.
         behind: whether the device runs behind the host, so that the step time is the device period.
         chosen: per trace, which steps figures are of.
+        ranks: how many ranks have chosen steps; ``distinct``: how many steps these are, where a step of several ranks is one.
+        long_steps: chosen steps that take much longer than the others, the longest first.
     """
 
     steps: int
@@ -51,12 +73,21 @@ class StepSummary:
     overlapped_communication_ns: float
     behind: bool
     chosen: tuple[ChosenSteps, ...]
+    ranks: int = 1
+    distinct: int = 0
+    long_steps: tuple[LongStep, ...] = ()
+
+    @property
+    def host_complete(self) -> bool:
+        """Whether all parts of the host duration are known."""
+        return all(name in self.host for name in HOST_PARTS)
 
     def sentence(self) -> str:
         """Which steps the figures are of, in words."""
         texts = list(dict.fromkeys(choice.sentence() for choice in self.chosen if choice.steps))
         if len(texts) == 1:
-            return texts[0]
+            which, _, left_out = texts[0].partition(";")
+            return which + (f" on {self.ranks} ranks" if self.ranks > 1 else "") + (f";{left_out}" if left_out else "")
         return f"median of {self.steps} steps of {len(self.chosen)} traces" if texts else "no steps"
 
 
@@ -77,9 +108,12 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         return StepSummary(0, 0, None, None, None, None, "", {}, {}, 0.0, 0.0, False, choices)
     recorded = steps.drop_nulls("device_period_ns")
     usual = pl.concat([usual_step_times(trace) for trace in traces])
+    ranks = {trace.rank for trace, frame in zip(traces, frames, strict=True) if frame.height and trace.rank >= 0}
     host_ns, device_ns = _column_median(steps, "duration_ns"), _column_median(recorded, "device_period_ns")
     behind = any(runs_behind(trace) for trace in traces)
     called = usual.drop_nulls(list(HOST_PARTS))
+    host_parts = HOST_PARTS if called.height else [name for name in HOST_PARTS if usual[name].null_count() < usual.height]
+    called = called if called.height else usual.drop_nulls(host_parts) if host_parts else called
     host = _scaled_shares(called, (*HOST_PARTS, "gradient_sync_ns"), "duration_ns", host_ns or 0.0)
     worked = usual.drop_nulls("device_period_ns")
     worked = worked if worked.height else recorded
@@ -93,13 +127,30 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         host_ns=host_ns,
         device_ns=device_ns,
         differs=_why_differs(host_ns, device_ns, behind),
-        host={name: value for name, value in host.items() if name in HOST_PARTS},
+        host={name: value for name, value in host.items() if name in host_parts},
         device={name: value for name, value in device.items() if name in DEVICE_PARTS},
         gradient_sync_ns=host.get("gradient_sync_ns", 0.0),
         overlapped_communication_ns=device.get("overlapped_communication_ns", 0.0),
         behind=behind,
         chosen=choices,
+        ranks=len(ranks),
+        distinct=len({step for choice in choices for step in choice.steps}) if len(ranks) > 1 else steps.height,
+        long_steps=_long_steps(traces, len(ranks) > 1),
     )
+
+
+def _long_steps(traces: Sequence[Trace], several: bool) -> tuple[LongStep, ...]:
+    """Chosen steps that take at least half more than the median of their trace, at most three."""
+    long_steps = []
+    for trace in traces:
+        steps = chosen_step_times(trace).select("step", "step_time_ns").drop_nulls()
+        median = _column_median(steps, "step_time_ns")
+        if median is None or steps.height < LEAST_STEPS:
+            continue
+        rank = trace.rank if several and trace.rank >= 0 else None
+        for step, time_ns in steps.filter(pl.col("step_time_ns") >= _LONG * median).iter_rows():
+            long_steps.append(LongStep(rank, step, float(time_ns), time_ns / median))
+    return tuple(sorted(long_steps, key=lambda entry: -entry.step_time_ns)[:_NAMED])
 
 
 @once_per_trace

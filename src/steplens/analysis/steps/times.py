@@ -12,7 +12,6 @@ from steplens.analysis.steps.given_steps import given_steps
 from steplens.analysis.steps.phases import FIGURES as HOST_FIGURES
 from steplens.analysis.steps.phases import PHASES, host_phases, phase_intervals
 from steplens.analysis.tools.once import once_per_trace
-from steplens.analysis.tools.overlap import length_inside
 from steplens.analysis.tools.schemas import cast_columns
 from steplens.trace.trace import Trace
 
@@ -129,15 +128,9 @@ def _whole_trace_times(trace: Trace) -> pl.DataFrame | None:
     row |= {"complete": True, "chosen": True}
     bounds = (pl.Series([start]).to_numpy(), pl.Series([end]).to_numpy())
 
-    def total_length(intervals) -> int:  # type: ignore[no-untyped-def]
-        return int(length_inside(intervals, *bounds)[0])
-
     phases = phase_intervals(trace)
     if phases is not None:
-        sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
-        lengths = [total_length(intervals) for intervals in sets]
-        row |= dict(zip(PHASES, [*lengths, end - start - sum(lengths)], strict=True))
-        row["gradient_sync_ns"] = total_length(phases.gradient_sync)
+        row |= {name: None if length is None else int(length[0]) for name, length in phases.lengths_inside(*bounds).items()}
     work = device_work(trace)
     if len(work.start_ns):
         first, last = int(work.start_ns.min()), int(work.end_ns.max())

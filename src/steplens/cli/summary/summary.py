@@ -123,9 +123,28 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
     summary = run.step_summary()
     if not summary.steps and steps.height:
         row = steps.row(0, named=True)
-        return {**row, "host_ns": row["duration_ns"], "device_ns": row["device_period_ns"], "steps": 0, "of": "the whole trace"}
-    names = ("steps", "device_steps", "step_time_ns", "quartiles_ns", "host_ns", "device_ns", "differs", "gradient_sync_ns")
+        return {
+            **row,
+            "host_ns": row["duration_ns"],
+            "device_ns": row["device_period_ns"],
+            "steps": 0,
+            "of": "the whole trace",
+            "long_steps": [],
+        }
+    names = (
+        "steps",
+        "distinct",
+        "ranks",
+        "device_steps",
+        "step_time_ns",
+        "quartiles_ns",
+        "host_ns",
+        "device_ns",
+        "differs",
+        "gradient_sync_ns",
+    )
     figures = {name: getattr(summary, name) for name in (*names, "overlapped_communication_ns", "behind")}
+    figures["long_steps"] = [dataclasses.asdict(entry) for entry in summary.long_steps]
     return {**figures, "of": summary.sentence(), **summary.host, **summary.device}
 
 

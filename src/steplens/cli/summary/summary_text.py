@@ -11,7 +11,7 @@ from rich.text import Text
 
 from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
 from steplens.cli.line.ending import say_next
-from steplens.cli.text.bars import DEVICE, PHASES, legend_lines, split_backward, step_bar
+from steplens.cli.text.bars import DEVICE, PHASES, legend_lines, split_backward, split_rest, step_bar
 from steplens.cli.text.health_text import show_health
 from steplens.cli.text.pipeline_text import show_pipeline
 from steplens.cli.text.text import console, duration, plain, share, size
@@ -24,6 +24,9 @@ MAX_STEPS = 16
 MIN_BAR = 8
 NARROW = 70
 
+HOST_NOT_RECORDED = (
+    "the operators that the training thread calls were not recorded: forward, backward, optimizer and Python are not told apart"
+)
 _KEYS = ("input_shapes", "stack")
 _NOT_RECORDED = {
     "module": "No modules were recorded: with_modules=True or --with-modules records them.",
@@ -61,7 +64,7 @@ def _show_steps(out: Console, found: Summary) -> None:
     steps = found.steps
     if not steps:
         return
-    slowest: list[dict[str, Any]] = [split_backward(step) for step in _slowest_steps(steps)]
+    slowest: list[dict[str, Any]] = [split_rest(split_backward(step), "duration_ns") for step in _slowest_steps(steps)]
     colour = out.color_system is not None and not out.no_color
     out.print()
     if any(step["step"] is None for step in steps):
@@ -77,7 +80,7 @@ def _show_steps(out: Console, found: Summary) -> None:
     left = max(map(len, labels)) + max(map(len, times)) + 2
     width = max(out.width - left - 3, MIN_BAR)
     longest = max(max(step["duration_ns"] or 0, step["device_period_ns"] or 0) for step in slowest)
-    has_host = any(step["python_ns"] is not None for step in slowest)
+    has_host = any(step["python_ns"] is not None or step["host_rest_ns"] for step in slowest)
     has_device = any(step["device_period_ns"] is not None for step in slowest)
     for step, label, time in zip(slowest, labels, times, strict=True):
         head = Text(f"{label}{time.rjust(left - len(label))}  ")
@@ -88,12 +91,14 @@ def _show_steps(out: Console, found: Summary) -> None:
                 line.rstrip()
                 out.print(line, no_wrap=True, overflow="crop")
                 head = Text("device".rjust(left) + "  ", "dim")
-    mean_step: dict[str, Any] = split_backward(found.step)
+    mean_step: dict[str, Any] = split_rest(split_backward(found.step), "host_ns")
     for name, segments, total in (("host", PHASES, "host_ns"), ("device", DEVICE, "device_ns")):
         used = [segment for segment in segments if mean_step.get(segment.column)]
         if used and mean_step.get(total):
             shares = [share(mean_step[segment.column] or 0, mean_step[total] or 0) for segment in used]
             _print_hanging(out, name.ljust(8), legend_lines(used, shares, out.width - 8, colour=colour))
+            if name == "host" and mean_step.get("host_rest_ns"):
+                _print_wrapped(out, plain(HOST_NOT_RECORDED, "dim"), 8)
         else:
             _print_hanging(out, name.ljust(8), [plain("not recorded", "dim")])
     if mean_step.get("differs"):
@@ -110,7 +115,7 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
     """How long a step takes, of which steps that is, and why host and device differ where they do."""
     step = found.step
     low, high = step["quartiles_ns"]
-    spread = f" (quartiles {duration(low)} to {duration(high)})" if step["steps"] > 1 else ""
+    spread = f" (quartiles {duration(low)} to {duration(high)})" if step["distinct"] > 1 else ""
     _print_wrapped(out, plain(f"A step takes {duration(step['step_time_ns'])}{spread}: {step['of']}", "bold"), 0)
     if step["differs"]:
         why = {
@@ -123,6 +128,10 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
         )
     if step["device_steps"] and step["device_steps"] < step["steps"]:
         _print_wrapped(out, plain(f"of {step['device_steps']} of these {step['steps']} steps the device was recorded"), 2)
+    for entry in step["long_steps"]:
+        of = "" if entry["rank"] is None else f" of rank {entry['rank']}"
+        long_text = f"step {entry['step']}{of} takes {duration(entry['step_time_ns'])}, {entry['factor']:.1f} times the median"
+        _print_wrapped(out, plain(long_text), 2)
     if shown < len(found.steps):
         _print_wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
 

@@ -12,7 +12,7 @@ from steplens.advice.compare import Change
 from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
 from steplens.advice.words import Words
 from steplens.analysis.steps.summary import StepSummary
-from steplens.analysis.verdict import Verdict
+from steplens.analysis.verdict_words import Verdict
 from steplens.cli.text.text import clean, console, duration, plain, share, size
 
 _STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}

@@ -41,6 +41,7 @@ PHASES = (
     Segment("device_wait_ns", "waiting for the device", "w", "bright_red"),
     Segment("between_ns", "between", "t", "bright_blue"),
     Segment("python_ns", "Python", ".", "bright_black"),
+    Segment("host_rest_ns", "not told apart", "?", "white"),
 )
 
 #: the parts of the device period, which add up to it
@@ -57,6 +58,14 @@ def split_backward(row: Mapping[str, float | None]) -> dict[str, float | None]:
     backward = row.get("backward_ns")
     alone = None if backward is None else backward - (row.get("gradient_sync_ns") or 0)
     return {**row, BACKWARD_ALONE: alone}
+
+
+def split_rest(row: Mapping[str, float | None], whole: str) -> dict[str, float | None]:
+    """A row of phases with the rest of the step where only some of them are known, ``host_rest_ns``; null elsewhere."""
+    phases = [row.get(segment.column) for segment in PHASES[:-1]]
+    recorded = [length for length in phases if length is not None]
+    is_partial = 0 < len(recorded) < len(phases) and row.get("python_ns") is None
+    return {**row, "host_rest_ns": (row.get(whole) or 0) - sum(recorded) if is_partial else None}
 
 
 def cell_counts(values: Sequence[float], whole: float, width: int) -> list[int]:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.steps.choice import chosen_steps
-from steplens.analysis.verdict import Verdict
+from steplens.analysis.verdict_words import Verdict
 from steplens.server.runs import OpenedRun
 from steplens.server.timeline import models
 from steplens.trace.building.devices import cpu_is_device

@@ -1,0 +1,100 @@
+"""What the host did while the device idled for it: in which phase, and in which operator or function of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.device.idle import late_intervals
+from steplens.analysis.steps.phases import PHASES, phase_intervals
+from steplens.analysis.steps.training_thread import training_thread
+from steplens.analysis.tools.overlap import Intervals, intersect, length_inside
+from steplens.analysis.tools.schemas import table_schema
+from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.trace.trace import Trace
+
+_CALLS = table_schema("id, parent, name: String, start_ns, end_ns")
+
+
+@dataclass(frozen=True)
+class IdleActivity:
+    """The largest part of what the host did while the device idled for it.
+
+    Attributes:
+        phase: of the training thread, one of ``steps.phases.PHASES``; empty where phases are not known.
+        phase_share: its share of that time, 0 to 1.
+        name: the function of Python, where its calls were recorded, else the operator, that itself ran for most of that time.
+        name_share: its share of that time.
+    """
+
+    phase: str = ""
+    phase_share: float = 0.0
+    name: str = ""
+    name_share: float = 0.0
+
+
+def idle_activity(traces: Sequence[Trace]) -> IdleActivity:
+    """What the host did while the device idled for it, over the usual steps of some traces of a run.
+
+    The time is that in which the task behind a gap had not been launched yet, without waits for data and for the device (see
+    ``idle.late_intervals``). An operator or function has what of this time it ran itself, without the calls inside of it.
+    """
+    total, phases, functions, operators = 0, dict.fromkeys(PHASES, 0), [], []
+    for trace in traces:
+        late = late_intervals(trace)
+        if not len(late.start):
+            continue
+        total += late.length_ns
+        for phase, length in _phase_lengths(trace, late).items():
+            phases[phase] += length
+        functions.append(_self_inside(late, _python_calls(trace)))
+        operators.append(_self_inside(late, _operator_calls(trace)))
+    if not total:
+        return IdleActivity()
+    phase = max(phases, key=lambda name: phases[name])
+    name, name_ns = _longest_name(functions)
+    if not name:
+        name, name_ns = _longest_name(operators)
+    return IdleActivity(phase if phases[phase] else "", phases[phase] / total, name, min(name_ns / total, 1.0))
+
+
+def _phase_lengths(trace: Trace, late: Intervals) -> dict[str, int]:
+    phases = phase_intervals(trace)
+    if phases is None or not phases.complete:
+        return {}
+    sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
+    lengths = [intersect(late, intervals).length_ns for intervals in sets]
+    return dict(zip(PHASES, [*lengths, late.length_ns - sum(lengths)], strict=True))
+
+
+def _python_calls(trace: Trace) -> pl.DataFrame:
+    thread = training_thread(trace)
+    if thread is None or "python" not in trace:
+        return pl.DataFrame(schema=_CALLS)
+    frames = trace.required("python").filter(thread.is_own())
+    return frames.select("id", "parent", "name", "start_ns", "end_ns").drop_nulls(["start_ns", "end_ns"]).collect()
+
+
+def _operator_calls(trace: Trace) -> pl.DataFrame:
+    is_call = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+    return trace.required("ops").filter(is_call).select("id", "parent", "name", "start_ns", "end_ns").collect()
+
+
+def _self_inside(late: Intervals, calls: pl.DataFrame) -> pl.DataFrame:
+    """How long calls ran themselves inside of intervals: name, self_ns."""
+    inside_ns = length_inside(late, calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
+    some = np.flatnonzero(inside_ns > 0)
+    touched = calls[some].select("id", "parent", pl.col("name").cast(pl.String)).with_columns(inside=pl.Series(inside_ns[some]))
+    children = touched.group_by(id="parent").agg(children=pl.col("inside").sum())
+    selfs = touched.join(children.cast({"id": touched.schema["id"]}), on="id", how="left")
+    self_ns = (pl.col("inside") - pl.col("children").fill_null(0)).clip(lower_bound=0)
+    return selfs.group_by("name").agg(self_ns=self_ns.sum())
+
+
+def _longest_name(frames: Sequence[pl.DataFrame]) -> tuple[str, int]:
+    sums = pl.concat(frames).group_by("name").agg(pl.col("self_ns").sum()).drop_nulls()
+    row = next(sums.sort("self_ns", "name", descending=[True, False]).iter_rows(), None)
+    return (row[0], row[1]) if row is not None else ("", 0)

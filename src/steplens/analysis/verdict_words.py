@@ -1,0 +1,230 @@
+"""What a verdict holds, and its sentence in any language: one way of putting it together, for terminal, pages and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from steplens.analysis.steps.summary import StepSummary
+
+COMPUTE, COMMUNICATION, COPY, INPUT = "compute", "communication", "copy", "input"
+HOST, SYNCHRONIZING, IDLE, RANK, NOTHING, UNKNOWN = "host", "synchronizing", "idle", "rank", "nothing", "unknown"
+#: what a verdict can be
+KINDS = (COMPUTE, COMMUNICATION, COPY, INPUT, HOST, SYNCHRONIZING, IDLE, RANK, NOTHING, UNKNOWN)
+SURE, LIKELY, GUESS = "sure", "likely", "guess"
+
+#: why a verdict is less certain
+FEW, RANKS, CLOSE, SPREAD = "few", "ranks", "close", "spread"
+
+#: one cause, phase or name that is most of the time that the host takes
+_LEADS = 0.5
+#: a function or operator with this share of that time is worth a look
+_NAMED = 0.3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What holds a step up.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        share: of the step, 0 to 1: of the device period where ``of_device``, else of the host duration.
+        of_device: whether the figures of an accelerator decide.
+        busy: share of the step in which the device computes; None where that was not recorded.
+        device: "GPU", "NPU" or "CPU".
+        leading: the collective, or the category of operators, that is most of it; empty where none is.
+        leading_share: its share of the communication or of the computing, 0 to 1.
+        cause: of idle time, the largest cause (``analysis.device.idle.CAUSES``) among those of the kind; empty elsewhere.
+        cause_share: its share of the idle time that ``share`` counts.
+        phase: where the host is late, the phase in which it is so the most (``analysis.steps.phases.PHASES``), and
+            ``phase_share`` of that time; ``name`` and ``name_share``: the same of a function of Python or an operator.
+        rank: the rank that others wait for; None elsewhere.
+        confidence: SURE, LIKELY (with the reasons in ``doubts``, or since what the sentence names was not recorded) or GUESS
+            (health calls the figures unsafe).
+        doubts: FEW (fewer than three complete steps), RANKS (ranks are missing whose part in the communication is not known),
+            CLOSE (another cause, ``other`` with ``other_share``, is nearly as large) and SPREAD (the quartiles of
+            the step time are far apart, ``spread`` of the median).
+        ranks_recorded: how many ranks were; ``world_size``: how many the job has, 0 where that is not known.
+        told_apart: whether waiting and transfer of the communication are known.
+        table: the table (``steplens table``) that shows more.
+        summary: the figures it is made from.
+    """
+
+    kind: str
+    share: float
+    of_device: bool
+    device: str
+    table: str
+    summary: StepSummary
+    busy: float | None = None
+    leading: str = ""
+    leading_share: float = 0.0
+    cause: str = ""
+    cause_share: float = 0.0
+    phase: str = ""
+    phase_share: float = 0.0
+    name: str = ""
+    name_share: float = 0.0
+    rank: int | None = None
+    confidence: str = SURE
+    doubts: tuple[str, ...] = ()
+    other: str = ""
+    other_share: float = 0.0
+    spread: float = 0.0
+    ranks_recorded: int = 0
+    world_size: int = 0
+    told_apart: bool = True
+
+    def sentence(self, words: Mapping[str, str] | None = None) -> str:
+        """The verdict in English, or in the language whose ``words`` have the keys of ``ENGLISH``."""
+        words = words or ENGLISH
+        text = _main_sentence(self, words)
+        if self.kind == UNKNOWN:
+            return text
+        if self.confidence == GUESS:
+            return text + words["guess"]
+        if self.doubts:
+            reasons = words["and"].join(_doubt_words(self, doubt, words) for doubt in self.doubts)
+            return text + words["less_certain"].format(reasons=reasons)
+        return text
+
+
+#: the parts of sentences in English; other languages have the same keys
+ENGLISH: Mapping[str, str] = {
+    "compute": "Compute bound: the {device} computes {share} of the step{most}.",
+    "compute_most": "; {leading_share} of the computing is {leading}",
+    "communication": "Communication bound: {share} of the step is {subject}{untold}.",
+    "communication_all": "exposed communication",
+    "communication_leading": "exposed {leading}",
+    "communication_untold": "; waiting or transfer is not known: {recorded} of {size} ranks were recorded",
+    "copy": "Copy bound: {share} of the step the {device} copies and does nothing else.",
+    "input": "Input bound: the {device} idles {share} of the step while the loop waits for the data loader.",
+    "input_cpu": "Input bound: {share} of the step the loop waits for the data loader.",
+    "synchronizing": "Host bound: the {device} idles {share} of the step because the host waits for it before it launches more.",
+    "host": "Host bound: the {device} idles {share} of the step waiting for the host{cause}{phase}{name}.",
+    "host_unrecorded": (
+        "Host bound: the {device} idles {share} of the step because the next task is launched late; "
+        "what the host does meanwhile was not recorded."
+    ),
+    "host_cpu": "Host bound: Python runs and no operator does for {share} of the step{name}.",
+    "host_cpu_unrecorded": (
+        "Host bound: no operator runs for {share} of the step; what the host does meanwhile was not recorded{name}."
+    ),
+    "mostly": ", mostly {doing}",
+    "partly": ", {cause_share} of that {doing}",
+    "doing_python": "while Python runs between its launches",
+    "doing_calls": "while the host issues its calls",
+    "doing_launch": "while launched work is on its way",
+    "doing_allocation": "while the host allocates its memory",
+    "doing_garbage collection": "while Python collects garbage",
+    "in_phase": "; {phase_share} of that is in {phase}",
+    "in_name": "; {name_share} of that in {name}",
+    "forward_ns": "forward",
+    "backward_ns": "backward",
+    "optimizer_ns": "the optimizer",
+    "device_wait_ns": "waits for the device",
+    "between_ns": "operators outside of forward, backward and optimizer",
+    "data_wait_ns": "waits for data",
+    "idle_between kernels": (
+        "Bound by gaps between kernels: the {device} idles {share} of the step although its next task was launched in time, "
+        "mostly between two kernels of one stream."
+    ),
+    "idle_dependency": (
+        "Bound by waits on the device: the {device} idles {share} of the step although its next task was launched in time; "
+        "mostly it waits for another stream, an event or a rank."
+    ),
+    "idle_unknown": "The {device} idles {share} of the step; why is not known, since launches were not recorded.",
+    "rank": "Waiting for rank {rank}: it holds the others up by {share} of a step.",
+    "nothing": "Nothing stands out: no cause takes 15 % of the step.",
+    "no_steps": "No verdict: the run has no steps.",
+    "unknown": "No verdict: neither operators nor device work of steps were recorded.",
+    "guess": " A guess: the data is doubtful, see its health.",
+    "less_certain": " Less certain: {reasons}.",
+    "and": "; ",
+    "few_one": "only one complete step was recorded",
+    "few_several": "only {steps} complete steps were recorded",
+    "ranks": "{missing} of {size} ranks were not recorded",
+    "close": "{other} takes nearly as much ({other_share})",
+    "spread": "steps differ in length, their quartiles by {spread} of the median",
+    "other_communication": "exposed communication",
+    "other_copy": "copying",
+    "other_input": "waiting for the data loader",
+    "other_synchronizing": "waiting for synchronisation",
+    "other_host": "waiting for the host",
+    "other_idle": "idle time for other reasons",
+}
+
+#: what an operation is called on screen
+_COLLECTIVES = {
+    "allreduce": "all-reduce", "allgather": "all-gather", "reducescatter": "reduce-scatter", "alltoall": "all-to-all",
+    "broadcast": "broadcast", "send": "send", "receive": "receive", "recv": "receive", "reduce": "reduce", "barrier": "barrier",
+    "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+
+
+def collective_name(operation: str) -> str:
+    """An operation as people write it: "all-reduce" for "allReduce" or "all_reduce"."""
+    plain = operation.lower().replace("_", "").replace("-", "")
+    return next((name for key, name in _COLLECTIVES.items() if plain.startswith(key)), operation)
+
+
+def whole_percent(share: float) -> str:
+    """A share, 0 to 1, in whole percent."""
+    return f"{100 * share:.0f} %"
+
+
+def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
+    template = words[_main_key(verdict)]
+    leading = collective_name(verdict.leading) if verdict.kind == COMMUNICATION else verdict.leading
+    values = {
+        "device": verdict.device,
+        "share": whole_percent(verdict.share),
+        "rank": "" if verdict.rank is None else str(verdict.rank),
+        "leading": words.get(f"category_{leading}", leading),
+        "leading_share": whole_percent(verdict.leading_share),
+        "recorded": str(verdict.ranks_recorded),
+        "size": str(verdict.world_size),
+        "cause_share": whole_percent(verdict.cause_share),
+        "doing": words.get(f"doing_{verdict.cause}", ""),
+        "phase_share": whole_percent(verdict.phase_share),
+        "name_share": whole_percent(verdict.name_share),
+    }
+    parts = dict.fromkeys(("most", "subject", "untold", "cause", "phase", "name"), "")
+    if verdict.leading:
+        parts["most"] = words["compute_most"].format(**values)
+    parts["subject"] = words["communication_leading" if verdict.leading else "communication_all"].format(**values)
+    if not verdict.told_apart:
+        parts["untold"] = words["communication_untold"].format(**values)
+    if values["doing"]:
+        parts["cause"] = words["mostly" if verdict.cause_share >= _LEADS else "partly"].format(**values)
+    if verdict.phase_share >= _LEADS and verdict.phase in words:
+        parts["phase"] = words["in_phase"].format(**values, phase=words[verdict.phase])
+    if verdict.name_share >= _NAMED:
+        parts["name"] = words["in_name"].format(**values, name=verdict.name)
+    return template.format(**values | parts)
+
+
+def _main_key(verdict: Verdict) -> str:
+    if verdict.kind == UNKNOWN:
+        return "unknown" if verdict.summary.steps else "no_steps"
+    if verdict.kind == IDLE:
+        return f"idle_{verdict.cause}"
+    if verdict.kind == INPUT:
+        return "input" if verdict.of_device else "input_cpu"
+    if verdict.kind == HOST:
+        unrecorded = verdict.cause == "not recorded"
+        return ("host" if verdict.of_device else "host_cpu") + ("_unrecorded" if unrecorded else "")
+    return verdict.kind
+
+
+def _doubt_words(verdict: Verdict, doubt: str, words: Mapping[str, str]) -> str:
+    steps = max((len(choice.steps) for choice in verdict.summary.chosen), default=0)
+    if doubt == FEW:
+        return words["few_one" if steps == 1 else "few_several"].format(steps=steps)
+    return words[doubt].format(
+        missing=verdict.world_size - verdict.ranks_recorded,
+        size=verdict.world_size,
+        other=words.get(f"other_{verdict.other}", verdict.other),
+        other_share=whole_percent(verdict.other_share),
+        spread=whole_percent(verdict.spread),
+    )
