@@ -14,6 +14,7 @@ from steplens.advice.device_profile import DeviceProfile, device_profile
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.analysis.device.core_utilization import core_utilization
 from steplens.analysis.device.idle import idle_causes
+from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.steps.times import chosen_step_times, step_times
 from steplens.analysis.stored_figures import find_contradictions
 from steplens.analysis.tools import names as of_names
@@ -112,15 +113,23 @@ class Facts:
         return float(median) if isinstance(median, (int, float)) else None
 
     def most_ns(self, column: str) -> float | None:
-        """What a cure of a part of the step saves at most: its median, or the mean where that is above it and the part comes in
-        turns, as waiting for several workers does; the longest step counts as the second longest then, of three at least.
+        """What a cure of a part of the step saves at most: its median.
+
+        Of a part that comes in turns, as waiting for several workers does, the figure of the verdict and of the overview: its
+        share of the usual steps, of the median step (``summarize_steps``).
         """
-        lengths = self.steps[column].drop_nulls().sort().to_numpy().astype(np.float64)
-        if not len(lengths):
-            return None
-        if column not in _IN_TURNS:
-            return float(np.median(lengths))
-        return max(float(np.median(lengths)), _mean_without_one(lengths))
+        if column in _IN_TURNS and not self._warm_up:
+            return self._summary.host.get(column)
+        return self.part_ns(column)
+
+    def at_most_part(self, length_ns: float, column: str) -> float:
+        """``length_ns``, or what a step has of a part that it is of, where that is less (``most_ns``)."""
+        most_ns = self.most_ns(column)
+        return length_ns if most_ns is None else min(length_ns, most_ns)
+
+    @unlocked_cached_property
+    def _summary(self) -> StepSummary:
+        return summarize_steps([self.trace])
 
     @unlocked_cached_property
     def recorded(self) -> pl.DataFrame:

@@ -51,6 +51,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         patch: lines of a diff.
         neutral: what is said where nothing tells the framework, and of MindSpore where it has no words of its own.
         mindspore: what is said of MindSpore.
+        cases: what is said where a finding is of a case (``values["case"]``), in whatever framework.
         documentation: the page that describes the rule, at the anchor of its name.
     """
 
@@ -60,6 +61,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patch: tuple[str, ...] = ()
     neutral: Variant | None = None
     mindspore: Variant | None = None
+    cases: dict[str, Variant] = msgspec.field(default_factory=dict)
     documentation: str = ""
 
     @property
@@ -67,9 +69,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The text of the rule, as it is said of PyTorch."""
         return Text(self.title, self.cause, self.remedy, "\n".join(self.patch))
 
-    def text_for(self, framework: str) -> Text:
-        """The text of the rule as it is said of a framework."""
+    def text_for(self, framework: str, case: str = "") -> Text:
+        """The text of the rule as it is said of a framework, or of a case, which comes first."""
         variant = None if framework == PYTORCH else (self.mindspore if framework == MINDSPORE else None) or self.neutral
+        variant = self.cases.get(case, variant)
         if variant is None:
             return self.text
         cause = self.cause if variant.cause is None else variant.cause

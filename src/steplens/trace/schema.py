@@ -186,7 +186,8 @@ SCHEMA: dict[str, dict[str, pl.DataType]] = {
     # One batch of a DataLoader. Who made it (worker, pid; worker is null for the training process itself) fetched samples from
     # start_ns to collate_ns, transforms of them included (transforms calls that took transform_ns; null in batches
     # whose transforms were not timed, because they are short), collated until end_ns and
-    # pickled from pickle_start_ns to pickle_end_ns; cpu_ns: processor time of the worker since its previous batch. The loop
+    # pickled from pickle_start_ns to pickle_end_ns; cpu_ns: processor time of its process since its previous
+    # batch (of the training process: of everything that it did meanwhile, on all its threads). The loop
     # asked for it at next_start_ns and had it at next_end_ns, of which it waited wait_ns for a batch to be there; ready:
     # batches that were made and not taken when it asked. It was received and unpickled from receive_start_ns to
     # receive_end_ns, and pinned until pin_end_ns. step: in which the loop got it. Null is what was not seen or did not happen.

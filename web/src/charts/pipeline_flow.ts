@@ -85,7 +85,7 @@ export function rangeNote(places: readonly Place[], wait_ns: number): Child {
 }
 
 /** Whether the loop loads its batches itself: a DataLoader without workers has no queue, and so never waits for one. */
-function byItself(place: Place): boolean {
+export function byItself(place: Place): boolean {
   return place.kind === "iterate" && place.capacity === null && !place.batches && place.costs["wait_ns"] === 0;
 }
 

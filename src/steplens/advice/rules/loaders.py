@@ -10,6 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
+from steplens.advice.rules.tools.loading import loading_in_loop
 from steplens.analysis.data_loading.loaders import (
     COLLATE,
     LEAST_WAIT,
@@ -114,41 +115,50 @@ def needed_processors(verdict: LoaderVerdict, workers: int) -> float:
     return workers * share + _LOOP_PROCESSORS
 
 
+#: of what is said where workers and training share too few processors
+FEW_PROCESSORS = "few_processors"
 #: name that PyTorch gives a fetch of a loader without workers
 FETCH_IN_LOOP = "enumerate(DataLoader)#_SingleProcessDataLoaderIter"
-#: more workers than this are rarely possible, and rarely help
-_MOST_WORKERS = 16
 
 
 @rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), framework=PYTORCH)
 def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterator[Finding]:
-    """The training loop itself loads the data, while the model waits: ``DataLoader(num_workers=0)``.
+    """The training loop itself loads the data, before the model can go on: ``DataLoader(num_workers=0)``.
 
-    Loading beside the training takes as long as the slower of the two, instead of both one after the other.
+    Beside the training, loading takes no longer than the training, or than the processors that both share.
 
-    With L the loading and B everything else of a step, W workers give a step of max(B, L / W). W is the least number that
-    hides all loading, and one to spare. The low end of the saving assumes that workers and training share the processors so
-    that only half of it can be had.
+    With L the loading and B everything else of a step, W workers give a step of max(B, L / W, C / P), where C is the processor
+    time of a step and P the number of processors. W is the least number that hides all loading, and one to spare; where C / P is
+    above B, processors are short: then a cheaper transform comes first. See ``tools.loading``.
     """
     fetches = facts.starting_with(FETCH_IN_LOOP)
     if not are_fetches_regular(facts, fetches) or not facts.step_ns:
         return
-    loading = facts.typical_ns(fetches)
-    remaining_ns = facts.step_ns - loading
+    loading = facts.at_most_part(facts.typical_ns(fetches), "data_wait_ns")
     if loading < least_share * facts.step_ns:
         return
-    workers = min(max(math.ceil(loading / max(remaining_ns, 1)), 1) + 1, _MOST_WORKERS)
-    likely = facts.step_ns - max(remaining_ns, loading / workers)
+    available = processor_count(facts)
+    work = loading_in_loop(facts, loading, available)
     evidence = [Evidence("loading_in_the_loop", loading, "ns", facts.numbers, ("_SingleProcessDataLoaderIter.__next__",))]
     verdict = worst_loader(facts, lambda loader: not loader.workers)
     if verdict is not None:
         evidence += stage_evidence(verdict)
-    available = processor_count(facts)
-    if available is not None and available <= workers:
+    if available is not None:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
-    saving = Saving(likely / 2, likely, loading)
+        if work.is_short_of_processors:
+            evidence.append(Evidence("loader_processor_time", work.used_ns[1], "ns"))
+    saving = work.worker_saving()
+    is_worth = saving.likely_ns >= least_share * facts.step_ns
+    case = FEW_PROCESSORS if work.is_short_of_processors else ""
+    values: dict[str, str | int | float] = {"workers": work.worker_count, "processors": available or 0, "case": case}
     yield facts.make_finding(
-        loader_without_workers.name, evidence, saving, confidence=0.95, part="data_wait_ns", values={"workers": workers}
+        loader_without_workers.name,
+        evidence,
+        saving if is_worth else None,
+        confidence=0.95,
+        part="data_wait_ns",
+        values=values,
+        urgency=MEDIUM,
     )
 
 
@@ -166,7 +176,8 @@ def waiting_ns(facts: Facts) -> float:
     waits = fetches["duration_ns"]
     # the shortest fetches find their batch ready and tell what cannot be saved
     ready = min(float(waits.quantile(0.1) or 0), _READY_NS)
-    return facts.usual_mean_ns(fetches.select("step", waits=(waits - ready).clip(0)), "waits")
+    mean = facts.usual_mean_ns(fetches.select("step", waits=(waits - ready).clip(0)), "waits")
+    return facts.at_most_part(mean, "data_wait_ns")
 
 
 @rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), framework=PYTORCH)

@@ -12,10 +12,12 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
 from steplens.advice.rules.tools.tasks import steps_of
+from steplens.analysis.operators.recording_cost import cost_of_call_ns, dispatch_ns
+from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
 from steplens.analysis.tools.names import containing, distinct, with_prefix
 from steplens.analysis.tools.order import in_order
-from steplens.analysis.tools.overlap import Int64Array
+from steplens.analysis.tools.overlap import Int64Array, length_inside, merged
 from steplens.trace.health import OPERATOR_CALLS, OPERATOR_SELF_TIMES, OPERATOR_TIMES
 from steplens.trace.schema import CORE_CPU, SCOPE_BACKWARD, SCOPE_FUNCTION
 
@@ -26,8 +28,12 @@ _TINY_NS = 30_000
 _GAP_NS = 1_000_000
 #: a loop repeats few operators often
 _REPEATS = 20
-#: what one operator over all the data still takes
+#: what one operator over all the data still takes, at least
 _REMAINING = 0.05
+#: of what is said of a storm while the loop loads its data itself
+IN_LOADING = "loading"
+#: phase of a storm -> the part of the step that a cure shortens
+_PART_OF_PHASE = {DATA: "data_wait_ns", FORWARD: "forward_ns", BACKWARD: "backward_ns"}
 #: longest storms whose operators are named
 _NAMED = 3
 _COLUMNS = ("id", "parent", "name", "scope", "pid", "tid", "step", "start_ns", "end_ns", "duration_ns", "stack")
@@ -37,7 +43,10 @@ _COLUMNS = ("id", "parent", "name", "scope", "pid", "tid", "step", "start_ns", "
 def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float = 0.03) -> Iterator[Finding]:
     """A Python loop over elements or rows: hundreds of operators of microseconds, one after the other, where one would do.
 
-    Storms of tiny calls: the whole length of each, gaps included, goes when one operator does the work.
+    Storms of tiny calls: their length, gaps included, without their work and without what recording them took.
+
+    On a CPU the work is what each call takes itself beyond a call that does next to nothing (``recording_cost.dispatch_ns``); one
+    operator over all the data has it to do as well. On an accelerator the device has it.
 
     A storm is a row of at least 100 outermost calls of one thread, of operators that take less than 30 us as a rule, each
     less than 1 ms after the one before it, in which every operator occurs 20 times on average. The optimizer's calls and
@@ -62,6 +71,8 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         .agg(
             calls=pl.len(),
             names=pl.col("name").n_unique(),
+            start_ns=pl.col("start_ns").min(),
+            end_ns=pl.col("end_ns").max(),
             length_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
             step=pl.col("step").first(),
             stacks=pl.col("stack").count(),
@@ -76,14 +87,45 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     placed = longest.filter(pl.col("stacks") > 0)["storm"].head(1).to_list()
     line = _most_common_name(members, placed[0], "stack").partition(";")[0] if placed else ""
     places = tuple(dict.fromkeys([*([line] if line else []), *common]))
-    likely = (1 - _REMAINING) * total
+    phase, work, recording = _parts_of_storms(facts, storms)
+    part = _PART_OF_PHASE.get(phase, "")
+    # as the figure of that part: it is no longer than the part that it lies in
+    median_ns, most_ns = (facts.median(part), facts.most_ns(part)) if part else (0.0, None)
+    scale = min(most_ns / median_ns, 1.0) if most_ns and median_ns else 1.0
+    total, work, recording = total * scale, work * scale, recording * scale
+    high = total - max(min(work, total), _REMAINING * total)
+    likely = max(high - recording, 0.0)
+    if likely < least_share * facts.step_ns:
+        return
     evidence = [
         Evidence("storms", total, "ns", steps_of(storms), places),
         Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count"),
     ]
+    evidence += [Evidence("storm_work", min(work, total), "ns")] if work else []
+    evidence += [Evidence("storm_recording", recording, "ns")] if recording else []
     yield facts.make_finding(
-        tiny_operators.name, evidence, Saving(0.6 * total, likely, total), confidence=0.8, values={"operator": common[0]}
+        tiny_operators.name,
+        evidence,
+        Saving(likely / 2, likely, high),
+        confidence=0.8,
+        part=part,
+        values={"operator": common[0], "case": IN_LOADING if phase == DATA else ""},
     )
+
+
+def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, float]:
+    """Of storms of calls: the phase that most of them lie in, their work, and what recording them took, ns per step."""
+    trace = facts.trace
+    intervals = merged(storms.select("start_ns", "end_ns"))
+    of_phases = trace.required("ops").select("id").collect().with_columns(phase_of_calls(trace))
+    calls = facts.named_calls.filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]))
+    starts = calls["start_ns"].to_numpy()
+    calls = calls.filter(pl.Series(length_inside(intervals, starts, starts + 1) > 0)).join(of_phases, on="id", how="left")
+    phase = calls.group_by("phase").agg(pl.len()).sort("len", "phase", descending=[True, False])["phase"].first()
+    beyond = (pl.col("self_ns") - dispatch_ns(trace)).clip(0).fill_null(0).alias("work_ns")
+    work = facts.typical_ns(calls.select("step", beyond), "work_ns") if facts.device == CORE_CPU else 0.0
+    count = calls.height / facts.steps.height
+    return str(phase), work, count * (cost_of_call_ns(trace) or 0.0)
 
 
 def _most_common_name(members: pl.DataFrame, storm: int, column: str) -> str:

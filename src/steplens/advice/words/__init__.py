@@ -31,7 +31,7 @@ class Words:
         """What is said of a finding."""
         texts = self.texts[finding.rule]
         if texts is TEXTS.get(finding.rule):
-            text = CATALOGUES[self.language].rules[finding.rule].text_for(finding.framework)
+            text = CATALOGUES[self.language].rules[finding.rule].text_for(finding.framework, str(finding.values.get("case", "")))
         else:
             text = texts.get(self.language, texts[ENGLISH])
         parts = (_fill_placeholders(part, finding.values) for part in (text.title, text.cause, text.remedy, text.patch))

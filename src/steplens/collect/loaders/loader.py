@@ -192,7 +192,8 @@ class LoaderWindow:
 def _made_here(delivery: Delivery) -> tuple[int, ...]:
     """The row of ``_FILE_COLUMNS`` of a batch that the loop made itself; nothing failed, and nothing was sent."""
     loader, epoch, batch = delivery[1:4]
-    return (loader, epoch, batch, _IN_LOOP, *delivery[_MADE:], 0, 0, 0, 0, os.getpid())
+    *stages, processor_ns = delivery[_MADE:]
+    return (loader, epoch, batch, _IN_LOOP, *stages, 0, processor_ns, 0, 0, os.getpid())
 
 
 def _after_fork() -> None:

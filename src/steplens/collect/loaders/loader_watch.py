@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -399,7 +400,7 @@ class Delivers:
             # fmt: off
             self._add((
                 self._next(), state.loader, epoch[1], number - 1, start, now, 0, -1, 0, 0, pinned,
-                state.fetch_start, collate, end, transform_ns, transforms,
+                state.fetch_start, collate, end, transform_ns, transforms, time.process_time_ns(),
             ))
             # fmt: on
         except Exception as exception:  # the boundary to the training's data loading

@@ -125,7 +125,8 @@ def _made_batches(rows: Rows, known: Rows, health: HealthLog) -> pl.DataFrame:
         pl.col("failed").cast(pl.Boolean),
         pl.when(pickled).then("pickle_start_ns"),
         pl.when(pickled).then("pickle_end_ns"),
-        cpu_ns=pl.when(pl.col("worker") >= 0).then(pl.when(used >= 0).then(used)),
+        # 0 of a loop that makes its batches: recorded before that was
+        cpu_ns=pl.when((pl.col("worker") >= 0) | (pl.col("cpu_ns") > 0)).then(pl.when(used >= 0).then(used)),
     )
 
 

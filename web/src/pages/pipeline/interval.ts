@@ -1,8 +1,8 @@
 /** The tab about the interval between steps: the way of a batch, and its queues and costs from batch to batch. */
 
-import type { BatchCurve, BatchCurves, Pipeline, Step } from "../../api/types";
+import type { BatchCurve, BatchCurves, Pipeline, Rank, Step } from "../../api/types";
 import { bucketChart, type Bucketed } from "../../charts/bucket_chart";
-import { flowChart, rangeNote } from "../../charts/pipeline_flow";
+import { byItself, flowChart, rangeNote } from "../../charts/pipeline_flow";
 import { stepCurves } from "../../charts/step_charts";
 import { h, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -22,29 +22,38 @@ const CHART_OF: Readonly<Record<string, string>> = {
 };
 
 /** Cards of the tab. */
-export async function intervalCards(context: Context, trace: number, found: Pipeline, steps: readonly Step[]): Promise<Child> {
+export async function intervalCards(
+  context: Context,
+  trace: number,
+  found: Pipeline,
+  steps: readonly Step[],
+  rank: Rank | undefined,
+): Promise<Child> {
   const every = await Promise.all(
     found.places.map((one) => context.api.get("pipeline/batches", { trace, kind: one.kind, points: POINTS })),
   );
   const waits = steps.some((one) => Number(one["data_wait_ns"] ?? 0) > 0);
-  const whole = steps.filter((one) => one.complete);
-  const wait = whole.reduce((sum, one) => sum + Number(one["data_wait_ns"] ?? 0), 0) / Math.max(whole.length, 1);
+  // the figure of the verdict and of the overview
+  const wait = rank?.parts["data_wait_ns"] ?? null;
+  // a loop that loads its batches itself works, and waits for nobody; a way of one stage needs no picture
+  const itself = found.places.length === 1 && found.places.every(byItself);
+  const name = t(itself ? "pipeline.loading" : "pipeline.data_wait");
+  const title = t(itself ? "pipeline.loadings" : "pipeline.waits");
+  const toDevice = found.places.some((one) => one.kind !== "iterate");
   const cards = charts(context, every);
   return [
-    whole.length
-      ? figures(figure(t("pipeline.data_wait"), format.time(wait), t("per_step"), context.to("steps", { rank: trace })))
-      : null,
-    rangeNote(found.places, wait),
+    wait === null ? null : figures(figure(name, format.time(wait), t("per_step"), context.to("steps", { rank: trace }))),
+    itself ? h("p", { class: "note" }, t("pipeline.loading.what")) : rangeNote(found.places, wait ?? 0),
     grid(
-      found.places.length
+      found.places.length && !itself
         ? card(
             t("pipeline.flow"),
             flowChart(found.places, (id) => highlight(cards, CHART_OF[id] ?? id)),
-            { wide: true, note: t("pipeline.flow.what") },
+            { wide: true, note: t(toDevice ? "pipeline.flow.what" : "pipeline.flow.what.host") },
           )
         : null,
       waits
-        ? card(t("pipeline.waits"), stepCurves(context, steps, ["data_wait"], 210, t("pipeline.waits")), {
+        ? card(title, stepCurves(context, steps, ["data_wait"], 210, title), {
             wide: true,
             more: context.to("steps", { rank: trace }),
           })

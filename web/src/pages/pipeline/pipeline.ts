@@ -34,6 +34,8 @@ export const pipeline: Page = {
     const recorded = ["pipeline_ops", "pipeline_batches", "pipeline_loaders", "pipeline_samples"].some((name) =>
       has(ranks, name, trace),
     );
+    // MindSpore's profiler samples processors beside its pipeline; of a DataLoader there is no such tab
+    const views = VIEWS.filter((id) => id !== "processors" || !has(ranks, "pipeline_loaders", trace));
     const view =
       VIEWS.find((one) => one === context.params["view"])
       ?? (found.places.length || !found.operations.length ? "interval" : "processing");
@@ -41,13 +43,13 @@ export const pipeline: Page = {
     if (!recorded)
       return [
         chooser,
-        await intervalCards(context, trace, found, steps.steps),
+        await intervalCards(context, trace, found, steps.steps, ranks[trace]),
         nothing(t("pipeline.none"), t("pipeline.none.why")),
       ];
     return [
       tabs(
         t("page.pipeline"),
-        VIEWS.map((id) => ({
+        views.map((id) => ({
           id,
           title: t(`pipeline.view.${id}`),
           href: context.to("pipeline", { rank: context.params["rank"], view: id }),
@@ -55,7 +57,7 @@ export const pipeline: Page = {
         view,
       ),
       chooser,
-      view === "interval" ? await intervalCards(context, trace, found, steps.steps) : null,
+      view === "interval" ? await intervalCards(context, trace, found, steps.steps, ranks[trace]) : null,
       view === "processing"
         ? found.operations.length
           ? processingCards(context, trace, found)

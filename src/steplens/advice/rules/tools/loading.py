@@ -1,0 +1,112 @@
+"""What a loop that loads its data itself would gain from workers, with the processors that workers and training share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.advice.facts import Facts
+from steplens.advice.finding import Saving
+from steplens.analysis.steps.phases import DATA, phase_of_calls
+from steplens.trace.schema import CORE_CPU, SCOPE_FUNCTION
+
+#: what taking over a batch that a worker has ready leaves in the loop
+TAKING_OVER_NS = 200_000
+#: what each processor but the first does for the operators of a training on a CPU, measured on convolutions
+_FURTHER_PROCESSORS = 0.7
+#: more workers than this are rarely possible, and rarely help
+_MOST_WORKERS = 16
+
+
+@dataclass(frozen=True)
+class LoadingInLoop:
+    """A step of a loop that loads its data itself.
+
+    Attributes:
+        step_ns: how long it takes.
+        loading_ns: of it, loading.
+        processors: that the process may use; None where the run does not say.
+        used_ns: processor time of a step, all threads together: at least, probably, at most; equal where it was recorded.
+    """
+
+    step_ns: float
+    loading_ns: float
+    processors: int | None
+    used_ns: tuple[float, float, float]
+
+    @property
+    def rest_ns(self) -> float:
+        """The step without loading."""
+        return max(self.step_ns - self.loading_ns, 0.0)
+
+    @property
+    def worker_count(self) -> int:
+        """The least number that hides all loading, and one to spare where there are processors for it."""
+        shared_ns = self._shared_ns(self.used_ns[1])
+        enough = math.ceil(self.loading_ns / max(self.rest_ns, shared_ns, 1.0))
+        return min(max(enough, 1) + (0 if self.is_short_of_processors else 1), _MOST_WORKERS)
+
+    @property
+    def is_short_of_processors(self) -> bool:
+        """Whether workers cannot hide the loading because they and the training would share too few processors."""
+        return self._shared_ns(self.used_ns[1]) > self.rest_ns
+
+    def worker_saving(self) -> Saving:
+        """What ``worker_count`` workers save.
+
+        A step takes as long as the rest of it, their loading, or the shared processors, whichever most. The high end does without
+        taking over batches and with the least processor time. The low end is half of what is left with the most.
+        """
+        least, likely, most = self.used_ns
+        high = self._saved_ns(least, 0.0)
+        return Saving(self._saved_ns(most, TAKING_OVER_NS) / 2, min(self._saved_ns(likely, TAKING_OVER_NS), high), high)
+
+    def _shared_ns(self, used_ns: float) -> float:
+        return used_ns / self.processors if self.processors else 0.0
+
+    def _saved_ns(self, used_ns: float, taking_over_ns: float) -> float:
+        beside_ns = max(self.rest_ns + taking_over_ns, self.loading_ns / self.worker_count, self._shared_ns(used_ns))
+        return min(max(self.step_ns - beside_ns, 0.0), self.loading_ns)
+
+
+def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> LoadingInLoop:
+    """A step of a trace whose loop loads its data itself.
+
+    The processor time of a step is that of the process from one batch to the next, where it was recorded. Elsewhere loading
+    takes at least its operators, and at most one processor all the time; training one processor, and on a CPU, whose operators
+    have a thread per processor, all of them at most.
+    """
+    recorded_ns = _recorded_processor_ns(facts)
+    rest_ns = max(facts.step_ns - loading_ns, 0.0)
+    if recorded_ns is not None:
+        used_ns = (recorded_ns, recorded_ns, recorded_ns)
+    else:
+        further = (processors or 1) - 1 if facts.device == CORE_CPU else 0
+        certain_ns = min(operators_of_loading_ns(facts), loading_ns)
+        used_ns = (
+            certain_ns + rest_ns,
+            certain_ns + rest_ns * (1 + _FURTHER_PROCESSORS * further),
+            loading_ns + rest_ns * (1 + further),
+        )
+    return LoadingInLoop(facts.step_ns, loading_ns, processors, used_ns)
+
+
+def _recorded_processor_ns(facts: Facts) -> float | None:
+    """Processor time of the process from one batch to the next of its loop, median over the steps."""
+    tasks = facts.trace.lazy("pipeline_tasks")
+    if tasks is None:
+        return None
+    used = tasks.filter(pl.col("worker").is_null() & pl.col("step").is_in(list(facts.numbers))).select("step", "cpu_ns")
+    # of several batches in a step the sum
+    median = used.drop_nulls().group_by("step").agg(pl.col("cpu_ns").sum()).select("cpu_ns").median().collect().item()
+    return float(median) if isinstance(median, (int, float)) else None
+
+
+def operators_of_loading_ns(facts: Facts) -> float:
+    """Self time of the operators that a step's thread calls while it loads data, ns."""
+    trace = facts.trace
+    calls = trace.required("ops").select("step", "scope", "self_ns", "pid", "tid").with_columns(phase_of_calls(trace))
+    loading = calls.filter((pl.col("phase") == DATA) & (pl.col("scope") == SCOPE_FUNCTION))
+    return facts.typical_ns(facts.on_threads(loading).select("step", "self_ns").drop_nulls().collect(), "self_ns")

@@ -1,0 +1,75 @@
+"""What recording operators adds to them: PyTorch's profiler takes part of a microsecond for each call that it records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.tools.names import containing, of_calls
+from steplens.analysis.tools.once import once_per_trace
+from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.trace.trace import Trace
+
+#: operators that only describe a tensor anew: what they take is what any call takes, on this machine, as it was recorded
+_VIEWS = r"^aten::as_strided$"
+#: of fewer calls their length is a matter of chance
+_LEAST_CALLS = 50
+#: cost of recording a call / recorded length of such a call: processor time of loops of 4,500 and 7,400 calls with
+#: torch.profiler less that without, by their number, was 1.9 to 4.5 times that length (plain, shapes, stacks, both; torch 2.13)
+_COST, _LEAST_COST, _MOST_COST = 2.5, 1.9, 4.5
+#: what a call that does next to nothing takes without what it calls (sizes, dispatch, a small result) / that length
+_DISPATCH = 16.0
+#: the same where no such call was recorded, ns
+_USUAL_DISPATCH_NS = 3_000.0
+
+
+@dataclass(frozen=True)
+class RecordingCost:
+    """What recording adds to a step.
+
+    Attributes:
+        calls: recorded operator calls of a step, all threads.
+        cost_ns: of all of them, probably; ``least_ns``, ``most_ns``: at least and at most.
+    """
+
+    calls: float
+    cost_ns: float
+    least_ns: float
+    most_ns: float
+
+
+@once_per_trace
+def view_ns(trace: Trace) -> float | None:
+    """How long a call that does nothing was recorded to take, median, ns; None where too few were recorded."""
+    views = containing(of_calls(trace), _VIEWS)
+    if not views:
+        return None
+    calls = trace.required("ops").filter(pl.col("name").is_in(views)).select("self_ns").drop_nulls().collect()["self_ns"]
+    median = calls.median() if len(calls) >= _LEAST_CALLS else None
+    return float(median) if isinstance(median, (int, float)) and median > 0 else None
+
+
+def cost_of_call_ns(trace: Trace) -> float | None:
+    """What recording adds to a call, ns; None where nothing tells."""
+    length = view_ns(trace)
+    return length * _COST if length is not None else None
+
+
+def dispatch_ns(trace: Trace) -> float:
+    """Self time of a call that does next to nothing, ns: what a call takes beyond that is work."""
+    length = view_ns(trace)
+    return length * _DISPATCH if length is not None else _USUAL_DISPATCH_NS
+
+
+@once_per_trace
+def recording_cost(trace: Trace) -> RecordingCost | None:
+    """What recording adds to one of the chosen steps; None where nothing tells."""
+    length, steps = view_ns(trace), chosen_steps(trace).steps
+    if length is None or not steps:
+        return None
+    is_operator = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+    of_steps = trace.required("ops").filter(pl.col("step").is_in(list(steps)) & is_operator)
+    calls = of_steps.select(pl.len()).collect().item() / len(steps)
+    return RecordingCost(calls, *(calls * length * ratio for ratio in (_COST, _LEAST_COST, _MOST_COST)))
