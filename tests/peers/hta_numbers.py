@@ -1,4 +1,4 @@
-"""Prints what HolisticTraceAnalysis says of traces, a line of JSON for each. Runs under the interpreter of the peer's environment.
+"""Prints what HolisticTraceAnalysis says of traces, a line of JSON for each. Run by the Python of the peer's environment.
 
 Usage: ``python hta_numbers.py [--all-steps] RANK TRACE [RANK TRACE ...]``; without the flag the last step is left out, as is its
 default.
