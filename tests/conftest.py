@@ -16,9 +16,9 @@ from .once import once, run_ranks, session_folder
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
 ANY_TIME = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 #: the same examples every time
-settings.register_profile("steplens", derandomize=True, database=None, **ANY_TIME)
-#: other ones each time, for `make test-long`: --hypothesis-profile=free
-settings.register_profile("free", **ANY_TIME)
+settings.register_profile("steplens", derandomize=True, database=None, max_examples=60, **ANY_TIME)
+#: other ones each time, and more, for `make test-long`: --hypothesis-profile=free
+settings.register_profile("free", max_examples=300, **ANY_TIME)
 settings.load_profile("steplens")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -31,6 +30,7 @@ from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
 from .report.conftest import PAGE, Held
+from .warm_python import run_warm
 from .writers.builder import BASE_NS, MAIN, PID, build, op
 
 _OPENED: list[list[str]] = []
@@ -249,7 +249,8 @@ with steplens.profile(schedule=schedule, on_trace_ready=handler, profile_memory=
         optimizer.zero_grad(set_to_none=False)
         profiler.step()
 """
-    subprocess.run([sys.executable, "-c", script, str(folder)], check=True, capture_output=True)
+    done = run_warm("-c", script, folder)
+    assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
 

@@ -39,7 +39,8 @@ def capture_below(folder: Path) -> Path:
 
 def outcome(checkout: Path, named: Path | str | None = None) -> str:
     environment = {name: value for name, value in os.environ.items() if name != shared_data.VARIABLE}
-    environment |= {} if named is None else {shared_data.VARIABLE: str(named)}
+    # the plugins of this checkout have no part in it, and take long to import
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | ({} if named is None else {shared_data.VARIABLE: str(named)})
     command = [sys.executable, "-m", "pytest", "-q", "-rsf", "--import-mode=importlib", "-p", "no:cacheprovider", "tests"]
     return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=120, check=False).stdout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import steplens
 from steplens.analysis.catalogue import ANALYSES
 from steplens.cli.main import app
 from steplens.common.errors import SteplensError
@@ -49,29 +50,22 @@ class Opened:
     library: RunLibrary
 
 
-@pytest.fixture(scope="session")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
-    known: dict[str, Opened] = {}
-
-    def open_once(name: str) -> Opened:
-        if name not in known:
-            source = shared(*name.split("/"))
-            path = tmp_path_factory.mktemp("crawled") / source.name
-            if source.is_dir():
-                shutil.copytree(source, path, copy_function=shutil.copyfile)
-            else:
-                shutil.copyfile(source, path)
-            library = RunLibrary([path])
-            library.runs[0].open()
-            known[name] = Opened(path, library.runs[0].run, library)
-        return known[name]
-
-    return open_once
+# a fixture with parameters: the tests of one capture follow each other, and a worker opens it once for all of them
+@pytest.fixture(scope="session", params=captures())
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    source = shared(*request.param.split("/"))
+    path = tmp_path_factory.mktemp("crawled") / source.name
+    if source.is_dir():
+        shutil.copytree(source, path, copy_function=shutil.copyfile)
+    else:
+        shutil.copyfile(source, path)
+    library = RunLibrary([path])
+    library.runs[0].open()
+    return Opened(path, library.runs[0].run, library)
 
 
-@pytest.mark.parametrize("name", captures())
-def test_tables(name: str, opened: Callable[[str], Opened]) -> None:
-    run = opened(name).run
+def test_tables(opened: Opened) -> None:
+    run = opened.run
     wrong = [
         f"{one.name} by {by}: {problem}"
         for one in ANALYSES
@@ -108,9 +102,8 @@ def pages(asker: InProcessClient) -> Iterator[tuple[str, Any]]:
                 yield table["name"], page.json
 
 
-@pytest.mark.parametrize("name", captures())
-def test_answers_of_the_server(name: str, opened: Callable[[str], Opened]) -> None:
-    library = opened(name).library
+def test_answers_of_the_server(opened: Opened) -> None:
+    library = opened.library
     with InProcessClient(library) as asker:
         found = [list(crawler.of_answer(answer, asked)) for asked, answer in questions(asker, library)]
         found += [list(crawler.of_page(page, table)) for table, page in pages(asker)]
@@ -118,10 +111,11 @@ def test_answers_of_the_server(name: str, opened: Callable[[str], Opened]) -> No
     assert list(itertools.chain(*found)) == []
 
 
-@pytest.mark.parametrize("name", captures())
 @pytest.mark.parametrize("command", ["summary", "advise", "open"])
-def test_texts(name: str, command: str, opened: Callable[[str], Opened]) -> None:
-    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [command, str(opened(name).path)])
+def test_texts(command: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    # what is printed is the subject, and the run is open
+    monkeypatch.setattr(steplens, "open", lambda _: opened.run)
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [command, str(opened.path)])
     assert shown.exception is None or isinstance(shown.exception, (SystemExit, SteplensError))
     assert shown.output or isinstance(shown.exception, SteplensError)
     assert list(crawler.of_text(shown.output)) == []

@@ -159,7 +159,6 @@ def test_numbers_as_ranges(numbers: list[int], text: str) -> None:
     assert number_ranges(numbers) == text
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.floats(0, 1e9), st.lists(st.floats(0, 1e9), min_size=2, max_size=20))
 def test_what_differs_lies_far_outside_of_the_rest(value: float, rest: list[float]) -> None:
     """By the words of the definition, in plain Python."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import steplens
@@ -93,7 +93,6 @@ TASKS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(TASKS)
 def test_parts_are_what_is_painted(drawn: list[tuple[int, int, str, bool]]) -> None:
     rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
@@ -70,7 +70,6 @@ def trace_of(tasks, operations, ops=()) -> Trace:
 spans = st.tuples(st.integers(90, 310), st.integers(0, 60)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@settings(max_examples=200)
 @given(st.lists(spans, max_size=10), st.lists(st.tuples(spans, st.sampled_from(["collective", "receive"])), max_size=8))
 def test_times_of_ascends_files_equal_brute_force(tasks, operations) -> None:
     rows = ascend_step_times(trace_of(tasks, [(*span, kind) for span, kind in operations]))
@@ -97,7 +96,6 @@ def test_times_of_ascends_files_equal_brute_force(tasks, operations) -> None:
 kinds = st.sampled_from(["data", "optimizer", "backward", "forward", "elsewhere"])
 
 
-@settings(max_examples=300)
 @given(st.lists(st.tuples(spans, kinds), max_size=12))
 def test_phases_sum_to_the_step_and_contain_their_calls(raw) -> None:
     described = {

@@ -101,7 +101,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     def make(folder: Path) -> None:
         cli = Cli(folder)
         cli.write("train.py", TRAIN)
-        cli.run("run", "--record-shapes", "--profile-memory", "--with-modules", "--profiler-level", "Level1", "train.py")
+        cli.record("--record-shapes", "--profile-memory", "--with-modules", "--profiler-level", "Level1", "train.py")
 
     # a copy, because commands write beside what they read
     recording = once(tmp_path_factory, "cli", make)

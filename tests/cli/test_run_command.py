@@ -93,6 +93,8 @@ def test_a_shell_script_and_children_that_do_not_train(cli: Any) -> None:
     assert done.stdout.endswith("done --now\n")
     assert len(cli.run_directories()) == 1
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
+    # no process is left
+    assert str(cli.folder) not in subprocess.run(["ps", "-eo", "lstart,args"], capture_output=True, text=True, check=True).stdout
 
 
 def test_nothing_is_imported_into_processes_without_pytorch(cli: Any) -> None:
@@ -120,20 +122,20 @@ def test_processes_that_a_script_starts(cli: Any) -> None:
             optimizer.step()
     if __name__ == "__main__":
         torch.set_num_threads(1)
-        for method in ("spawn", "fork"):
-            children = [multiprocessing.get_context(method).Process(target=train, args=(rank,)) for rank in range(2)]
+        for method, count in (("spawn", 1), ("fork", 2)):
+            children = [multiprocessing.get_context(method).Process(target=train, args=(rank,)) for rank in range(count)]
             for child in children: child.start()
             for child in children: child.join()
-            assert [child.exitcode for child in children] == [0, 0]
+            assert {child.exitcode for child in children} == {0}
 """
     cli.write("parent.py", DESCENT + script)
     done = cli.run("run", "--wait", "1", "--warmup", "0", "--active", "5", "--no-analyse-flag", "parent.py")
     # the windows are cut by the end of the processes, which for the forked ones comes without atexit
     directories = cli.run_directories()
-    assert len(directories) == 4, done.stderr
+    assert len(directories) == 3, done.stderr
     states = [json.loads((path / "KINETO" / "state.json").read_text()) for path in directories]
     assert all(state["state"] == "collected" for state in states)
-    assert sorted(state["last_step"] for state in states) == [3, 3, 4, 4]
+    assert sorted(state["last_step"] for state in states) == [3, 3, 4]
 
 
 @pytest.mark.parametrize(("command", "status"), [("exit 7", 7), ("kill -KILL $$", -9), ("kill -TERM $$", -15)])
@@ -170,7 +172,7 @@ def test_ranks_that_are_killed_keep_the_windows_they_closed(cli: Any) -> None:
         "optimizer.step()", "optimizer.step()\n        if _ == 5: import signal; os.kill(os.getpid(), signal.SIGKILL)"
     )
     cli.write("ranks.py", killed)
-    done = cli.run("run", "--active", "1", "--repeat", "0", "--", *TORCHRUN, "ranks.py", expect=1)
+    done = cli.run("run", "--active", "1", "--repeat", "0", "--no-analyse-flag", "--", *TORCHRUN, "ranks.py", expect=1)
     # steps 2 and 5: the second window was closed, or still open, when the rank was killed
     rows = {(row["rank"], row["step"]) for row in cli.json("summary", "result")["steps"]}
     assert {(0, 2), (1, 2)} <= rows
@@ -185,14 +187,6 @@ def test_what_cannot_be_started(cli: Any, tmp_path: Path) -> None:
     text.chmod(0o755)
     done = cli.run("run", "--", "./text", expect=127)
     assert done.stderr == "steplens: ./text cannot be started: No such file or directory\n"
-
-
-def test_no_process_is_left(cli: Any) -> None:
-    cli.write("train.py", TRAIN)
-    before = time.time()
-    cli.run("run", "--", sys.executable, "train.py")
-    left = subprocess.run(["ps", "-eo", "lstart,args"], capture_output=True, text=True, check=True).stdout
-    assert str(cli.folder) not in left, before
 
 
 def test_results_can_land_elsewhere(cli: Any) -> None:
@@ -228,7 +222,8 @@ FAILING = f"""{DESCENT}
 @pytest.mark.parametrize("command", [[], ["--", sys.executable]])
 def test_black_box(cli: Any, command: list[str]) -> None:
     cli.write("train.py", FAILING)
-    done = cli.run("run", "--black-box", "operators", *command, "train.py", expect=1)
+    options = ("--black-box", "operators", *command, "train.py")
+    done = cli.run("run", *options, expect=1) if command else cli.record(*options, expect=1)
     (folder,) = [path for path in (cli.folder / "result").iterdir() if path.name.endswith("_exception")]
     event = json.loads((folder / "black_box.json").read_text())
     assert event["message"] == "step 8 ended with ValueError: mine"

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from .. import light_optimizer
+
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("torch")
@@ -49,11 +51,12 @@ with recorder:
 print(resident() - tenth)
 """
 
-TRAINING = """
+TRAINING = f"""
 import sys, torch, steplens
+{light_optimizer.SGD}
 torch.set_num_threads(1)
 model = torch.nn.Linear(64, 64)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 handler = steplens.tensorboard_trace_handler("result", async_mode=True)
 print("ready", flush=True)
 with steplens.profile(schedule=steplens.schedule(wait=0, warmup=1, active=2), on_trace_ready=handler, show_plan=True) as prof:

@@ -35,15 +35,17 @@ def test_good_captures_are_read(reader: str, seeds: dict[str, list[Seed]], tmp_p
         assert "ops" in result["outcome"] or "kernels" in result["outcome"]
 
 
+# more of them find more, so there is no end to them
+@pytest.mark.parametrize("examples", [6, pytest.param(50, marks=pytest.mark.long)])
 @pytest.mark.parametrize("reader", SEEDS)
 def test_damaged_captures_give_a_trace_or_an_input_error(
-    reader: str, seeds: dict[str, list[Seed]], tmp_path_factory: pytest.TempPathFactory
+    reader: str, examples: int, seeds: dict[str, list[Seed]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     scratch = tmp_path_factory.mktemp(reader) / "case"
 
     # the same programs every time: what is new is for the long hunts
     @settings(
-        max_examples=12,
+        max_examples=examples,
         deadline=None,
         derandomize=True,
         database=None,

@@ -6,6 +6,8 @@ Each program does what a script may do; the data engine died of the same with a 
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +19,7 @@ from steplens.offline.mindspore.settings import Options
 from steplens.readers.mindspore.mindspore_find import find_sources
 from steplens.trace.trace import Trace
 
-from .conftest import Run
+from .conftest import Recorded, Run
 
 pytestmark = pytest.mark.slow
 
@@ -150,10 +152,12 @@ profiler.analyse()
     assert any(kind.startswith("Map") for kind in kinds)
 
 
-def test_workers_that_are_being_started(run: Run) -> None:
+# each round is another chance for the sampler to come between
+@pytest.mark.parametrize("rounds", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_workers_that_are_being_started(run: Run, rounds: int) -> None:
     """The data engine's sampler ended the training when it asked for a worker that had no process id yet."""
     made = run(
-        """
+        f"""
 import gc
 from steplens.mindspore import Profiler
 mode("graph")
@@ -163,7 +167,7 @@ def shift(data):
     return data + 1
 
 profiler = Profiler(output_path="result", start_profile=False, data_process=True, data_simplification=False)
-for number in range(8):
+for number in range({rounds}):
     profiler.start()
     data = pipeline(6).map(shift, ["data"], num_parallel_workers=2, python_multiprocessing=True)
     iterator = data.create_dict_iterator(num_epochs=1)
@@ -193,9 +197,22 @@ def problems(folder: Path) -> str:
     return " ".join(finding["message"] for file in files for finding in json.loads(file.read_text())["health"])
 
 
+@pytest.fixture
+def record(recorded_once: Recorded) -> Callable[[str], Path]:
+    """Gives the folder in which a sequence has run to its end, once for all tests that read what it recorded."""
+    return lambda name: recorded_once(f"sequence_{name.replace(' ', '_')}", BEGIN + SEQUENCES[name], fresh=False)
+
+
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_nothing_crashes(run: Run, name: str) -> None:
-    for _ in range(2):
+def test_nothing_crashes(record: Callable[[str], Path], name: str) -> None:
+    record(name)
+
+
+# what crashed did so in some rounds only
+@pytest.mark.long
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_nothing_crashes_in_many_rounds(run: Run, name: str) -> None:
+    for _ in range(3):
         run(BEGIN + SEQUENCES[name])
 
 
@@ -206,20 +223,19 @@ def test_nothing_crashes(run: Run, name: str) -> None:
         ("two profilers on one pipeline", "this data pipeline has been recorded and saved"),
     ],
 )
-def test_a_second_recording_that_is_not_made_is_said(run: Run, tmp_path: Path, name: str, words: str) -> None:
-    run(BEGIN + SEQUENCES[name])
-    assert any(words in file.read_text() for file in tmp_path.glob("*/profiler/FRAMEWORK/window_*/window.json"))
+def test_a_second_recording_that_is_not_made_is_said(record: Callable[[str], Path], name: str, words: str) -> None:
+    assert any(words in file.read_text() for file in record(name).glob("*/profiler/FRAMEWORK/window_*/window.json"))
 
 
-def test_windows_share_one_recording_and_are_cut(run: Run, tmp_path: Path) -> None:
-    run(BEGIN + SEQUENCES["many windows on one iterator"])
-    trace = trace_of(tmp_path)
+def test_windows_share_one_recording_and_are_cut(record: Callable[[str], Path]) -> None:
+    folder = record("many windows on one iterator")
+    trace = trace_of(folder)
     rows = trace.required("pipeline_batches").filter(pl.col("kind").cast(pl.String) == "iterate").collect()
     recorded = set(rows["batch"].to_list())
     # 8 times 5 batches of 7; of the time stamps, whole ms of a clock of their own, one may fall on either side of a border
     expected = {7 * window + number for window in range(8) for number in range(1, 6)}
     assert len(recorded ^ expected) <= 8 and len(recorded) >= 36
-    assert not problems(tmp_path)
+    assert not problems(folder)
 
 
 def test_its_times_are_right_where_something_else_runs_between_two_looks_at_a_clock(run: Run, tmp_path: Path) -> None:
@@ -252,8 +268,8 @@ print(len(looks), min(tries)[1])
     assert json.loads(file.read_text())["clock_offset_ns"] == pytest.approx(offset_ns, abs=1_000_000)
 
 
-def test_what_is_not_recorded_is_said(run: Run, tmp_path: Path) -> None:
-    run(BEGIN + SEQUENCES["a profiler made behind its pipeline"])
+def test_what_is_not_recorded_is_said(record: Callable[[str], Path], tmp_path: Path) -> None:
+    shutil.copytree(record("a profiler made behind its pipeline") / "result", tmp_path / "result")
     assert "made before the profiler" in problems(tmp_path)
     health = trace_of(tmp_path).health
     assert health is not None and "missing_data_pipeline" in health["check"].to_list()
@@ -265,18 +281,18 @@ def test_what_is_not_recorded_is_said(run: Run, tmp_path: Path) -> None:
         assert trace.health is not None and trace.health["check"].to_list().count("missing_data_pipeline") == 1
 
 
-def test_pipelines_in_turn_are_recorded(run: Run, tmp_path: Path) -> None:
-    run(BEGIN + SEQUENCES["one pipeline after the other"])
-    folders = sorted((tmp_path / "result" / "profiler" / "FRAMEWORK").glob("pipeline_0_*"))
+def test_pipelines_in_turn_are_recorded(record: Callable[[str], Path]) -> None:
+    folder = record("one pipeline after the other")
+    folders = sorted((folder / "result" / "profiler" / "FRAMEWORK").glob("pipeline_0_*"))
     assert len(folders) == 4
-    for folder in folders:
-        lines = (folder / "dataset_iterator_profiling_0.txt").read_text().splitlines()
+    for place in folders:
+        lines = (place / "dataset_iterator_profiling_0.txt").read_text().splitlines()
         assert len(lines) >= 4 * 7
-    assert not problems(tmp_path)
+    assert not problems(folder)
 
 
-def test_a_window_that_was_left_open_is_saved(run: Run, tmp_path: Path) -> None:
-    made = run(BEGIN + SEQUENCES["the end of the program inside a window"])
-    assert "was not stopped" in made.stderr
-    assert trace_of(tmp_path).required("steps").select(pl.len()).collect().item() == 5
-    assert batches(tmp_path) >= 4
+def test_a_window_that_was_left_open_is_saved(record: Callable[[str], Path]) -> None:
+    folder = record("the end of the program inside a window")
+    assert "was not stopped" in (folder / "stderr").read_text()
+    assert trace_of(folder).required("steps").select(pl.len()).collect().item() == 5
+    assert batches(folder) >= 4

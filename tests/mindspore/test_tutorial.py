@@ -20,6 +20,10 @@ from .programs import WAITING
 
 pytestmark = pytest.mark.slow
 
+LONG = pytest.mark.long
+#: where both modes take the same way through steplens, one of them is enough
+ONE_MODE = ["graph", pytest.param("pynative", marks=LONG)]
+
 FLAT = {
     "cpu_op_type_info_0.csv", "cpu_op_detail_info_0.csv", "cpu_op_execute_timestamp_0.txt", "cpu_framework_0.txt",
     "cpu_timeline_display_0.json", "cpu_timeline_summary_0.json", "profiler_info_0.json",
@@ -128,7 +132,7 @@ class StopAtEpoch(ms.Callback):
 """
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("mode", ONE_MODE)
 def test_callback_of_steps(run: Run, tmp_path: Path, mode: str) -> None:
     run(CALLBACKS + f"mode({mode!r})\nmodel().train(3, pipeline(5), callbacks=[StopAtStep(4, 9)], dataset_sink_mode=False)\n")
     assert steps_of(tmp_path / "profiler_data") == [4, 5, 6, 7, 8, 9]
@@ -230,7 +234,7 @@ def test_dynamic_monitor_makes_its_configuration(tmp_path: Path) -> None:
     assert not (tmp_path / "dynprof_data").exists()
 
 
-@pytest.mark.parametrize(("start", "stop"), [(10, 10), (1, 3), (19, 20)])
+@pytest.mark.parametrize(("start", "stop"), [pytest.param(10, 10, marks=LONG), (1, 3), (19, 20)])
 def test_dynamic_monitor_captures(tmp_path: Path, start: int, stop: int) -> None:
     configure(tmp_path, start_step=start, stop_step=stop)
     run_program(tmp_path, NET)
@@ -263,8 +267,14 @@ for number, batch in enumerate(pipeline(2000).create_dict_iterator(num_epochs=1)
     assert steps_of(tmp_path / "dynprof_data" / "rank0_start120_stop123") == [120, 121, 122, 123]
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
-@pytest.mark.parametrize(("start", "stop"), [(1, 1), (1, 3), (2, 3)])
+@pytest.mark.parametrize(
+    ("start", "stop", "mode"),
+    [
+        (1, 3, "graph"),
+        (1, 1, "pynative"),
+        *(pytest.param(*case, marks=LONG) for case in [(1, 3, "pynative"), (1, 1, "graph"), (2, 3, "graph"), (2, 3, "pynative")]),
+    ],
+)
 def test_dynamic_monitor_in_a_loop_captures_the_first_step(run: Run, tmp_path: Path, mode: str, start: int, stop: int) -> None:
     """The first step begins when the loop asks for its first batch, and ends where it calls step()."""
     program = """
@@ -340,7 +350,7 @@ for number in range(4):
     assert steps_of(tmp_path / "dynprof_data" / "rank0_start2_stop2") == [2]
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("mode", ONE_MODE)
 def test_environment_variable(tmp_path: Path, mode: str) -> None:
     options = {
         "start": True, "output_path": str(tmp_path / "result"), "profile_memory": True, "profile_communication": False,
@@ -389,7 +399,7 @@ with profile(
 """
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("mode", ["pynative", pytest.param("graph", marks=LONG)])
 def test_newer_interface_with_a_schedule(run: Run, tmp_path: Path, mode: str) -> None:
     made = run(NEWER, mode)
     assert "already started" not in made.stderr and "steplens" not in made.stderr
@@ -407,7 +417,7 @@ def test_newer_interface_with_a_schedule(run: Run, tmp_path: Path, mode: str) ->
         assert isinstance(json.loads((output / "trace_view.json").read_bytes()), list)
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("mode", ONE_MODE)
 def test_newer_interface_keeps_its_steps_when_the_raw_data_is_removed(run: Run, tmp_path: Path, mode: str) -> None:
     """Simplification is the default: the timeline itself has to tell the steps, also to other tools."""
     run(NEWER.replace("data_simplification=False", "data_simplification=True"), mode)

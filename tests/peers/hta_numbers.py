@@ -1,6 +1,7 @@
-"""Prints what HolisticTraceAnalysis says of one trace, as JSON. Runs under the interpreter of the peer's own environment.
+"""Prints what HolisticTraceAnalysis says of traces, a line of JSON for each. Run by the Python of the peer's environment.
 
-Usage: ``python hta_numbers.py RANK TRACE [--all-steps]``; without the flag the last step is left out, as is its default.
+Usage: ``python hta_numbers.py [--all-steps] RANK TRACE [RANK TRACE ...]``; without the flag the last step is left out, as is its
+default.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ def main(rank: int, path: str, all_steps: bool) -> None:
     queue.columns = [name for _, name in queue.columns]
     launches = CudaKernelAnalysis.cuda_kernel_launch_stats(trace, [rank], visualize=False)[rank]
     idle, _ = BreakdownAnalysis.get_idle_time_breakdown(trace, consecutive_kernel_delay=30, rank=rank, visualize=False)
+    # what the peer prints itself is told apart by its beginning
     print(
-        json.dumps(
+        "numbers: "
+        + json.dumps(
             {
                 "temporal": rows(BreakdownAnalysis.get_temporal_breakdown(trace, visualize=False))[0],
                 "overlap": rows(CommunicationAnalysis.get_comm_comp_overlap(trace, visualize=False))[0],
@@ -52,4 +55,6 @@ def main(rank: int, path: str, all_steps: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], "--all-steps" in sys.argv)
+    told = [argument for argument in sys.argv[1:] if argument != "--all-steps"]
+    for rank, path in zip(told[::2], told[1::2], strict=True):
+        main(int(rank), path, "--all-steps" in sys.argv)

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from steplens.analysis.device.kernels import kernel_statistics
 from steplens.run import open_run
 from steplens.trace.trace import Trace
 
+from ..once import once
 from ..shared_data import shared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,36 +43,47 @@ DOUBLES_US = 0.01
 pytestmark = pytest.mark.slow
 
 
-@functools.cache
-def peer(sample: str, *, exact: bool = True, all_steps: bool = True) -> dict[str, Any]:
-    """The numbers of the peer.
+Peer = Callable[..., dict[str, Any]]
 
-    Args:
-        sample: name of a recorded trace.
-        exact: let it keep the nanoseconds, which it rounds to whole microseconds by default.
-        all_steps: let it keep the last step, which it leaves out by default.
-    """
+
+def ask_peer(samples: Sequence[str], *options: str, exact: bool) -> dict[str, Any]:
+    """The numbers of the peer about some recorded traces, by their names; what it imports takes longer than a trace."""
     if not PYTHON.exists():
         pytest.skip("HolisticTraceAnalysis is not installed beside this checkout (make .bench/hta/.setup-done)")
-    source = shared("kineto", f"{sample}.json.gz")
-    command = [PYTHON, ROOT / "tests" / "peers" / "hta_numbers.py", str(SAMPLES[sample]), source]
+    traces = [text for sample in samples for text in (str(SAMPLES[sample]), shared("kineto", f"{sample}.json.gz"))]
+    command = [PYTHON, ROOT / "tests" / "peers" / "hta_numbers.py", *options, *traces]
     environment = {**os.environ, "HTA_DISABLE_NS_ROUNDING": str(int(exact)), "PYTHONPATH": ""}
-    done = subprocess.run(
-        [*command, *(["--all-steps"] if all_steps else [])], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    numbers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("numbers: ")]
+    return dict(zip(samples, (json.loads(line.removeprefix("numbers: ")) for line in lines), strict=True))
+
+
+@pytest.fixture(scope="session")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Peer:
+    """Gives the numbers of the peer about a sample, in whole nanoseconds and of all steps or as it gives them by default."""
+
+    def numbers(sample: str, *, default: bool = False) -> dict[str, Any]:
+        def make(folder: Path) -> None:
+            answers = ask_peer([sample], exact=False) if default else ask_peer(list(SAMPLES), "--all-steps", exact=True)
+            (folder / "numbers.json").write_text(json.dumps(answers))
+
+        folder = once(tmp_path_factory, "hta-default" if default else "hta", make)
+        found: dict[str, Any] = json.loads((folder / "numbers.json").read_text())[sample]
+        return found
+
     return numbers
 
 
-@pytest.fixture
-def ours(tmp_path: Path) -> Callable[[str], Trace]:
-    """Opens a sample, outside the shared folder, since its cache lies beside it."""
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trace]:
+    """Opens a sample once, outside the shared folder, since its cache lies beside it."""
 
+    @functools.cache
     def open_sample(sample: str) -> Trace:
         source = shared("kineto", f"{sample}.json.gz")
-        shutil.copy(source, tmp_path)
-        return open_run(tmp_path / source.name).trace()
+        copy = shutil.copy(source, tmp_path_factory.mktemp("peer"))
+        return open_run(Path(copy)).trace()
 
     return open_sample
 
@@ -98,7 +110,7 @@ def with_waits(trace: Trace) -> Trace:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_temporal_breakdown(ours: Callable[[str], Trace], sample: str) -> None:
+def test_temporal_breakdown(peer: Peer, ours: Callable[[str], Trace], sample: str) -> None:
     trace = ours(sample)
     found = breakdown.temporal_breakdown(with_waits(trace)).row(0, named=True)
     expected = peer(sample)["temporal"]
@@ -112,12 +124,12 @@ def test_temporal_breakdown(ours: Callable[[str], Trace], sample: str) -> None:
     assert (waits > 0) == (sample == "cuda_alexnet")
 
 
-def test_temporal_breakdown_of_the_peers_default(ours: Callable[[str], Trace]) -> None:
+def test_temporal_breakdown_of_the_peers_default(peer: Peer, ours: Callable[[str], Trace]) -> None:
     sample = "cuda_nccl_distributed"
     trace = ours(sample)
     before = with_kernels(trace, trace.kernels.filter(pl.col("launch_ns") < trace.steps["start_ns"].max()))
     found = breakdown.temporal_breakdown(before).row(0, named=True)
-    expected = peer(sample, exact=False, all_steps=False)["temporal"]
+    expected = peer(sample, default=True)["temporal"]
     # every task loses up to a microsecond at each end
     slack = 2 * before.kernels.height
     assert 0 < before.kernels.height < trace.kernels.height
@@ -127,7 +139,7 @@ def test_temporal_breakdown_of_the_peers_default(ours: Callable[[str], Trace]) -
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_communication_overlap(ours: Callable[[str], Trace], sample: str) -> None:
+def test_communication_overlap(peer: Peer, ours: Callable[[str], Trace], sample: str) -> None:
     found = breakdown.communication_overlap(ours(sample))["overlap_percent"].item()
     expected = peer(sample)["overlap"]["comp_comm_overlap_pctg"]
     if expected is None:
@@ -162,7 +174,7 @@ def pieces(trace: Trace) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_kind_breakdown(ours: Callable[[str], Trace], sample: str) -> None:
+def test_kind_breakdown(peer: Peer, ours: Callable[[str], Trace], sample: str) -> None:
     trace = with_waits(ours(sample))
     trace = with_kernels(trace, trace.kernels.filter(~pl.col("name").cast(pl.String).str.contains("Sync")))
     found = {row["kinds"]: row["time_ns"] for row in breakdown.kind_breakdown(trace).iter_rows(named=True)}
@@ -179,7 +191,7 @@ def test_kind_breakdown(ours: Callable[[str], Trace], sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_kernel_statistics(ours: Callable[[str], Trace], sample: str) -> None:
+def test_kernel_statistics(peer: Peer, ours: Callable[[str], Trace], sample: str) -> None:
     found = {row["name"]: row for row in kernel_statistics(ours(sample)).iter_rows(named=True)}
     expected = {row["name"]: row for row in peer(sample)["kernels"] if "Wait Event" not in row["name"]}
     assert set(found) == set(expected)
@@ -198,7 +210,7 @@ def test_kernel_statistics(ours: Callable[[str], Trace], sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_queue_length(ours: Callable[[str], Trace], sample: str) -> None:
+def test_queue_length(peer: Peer, ours: Callable[[str], Trace], sample: str) -> None:
     found = {row["stream"]: row for row in queue.queue_summary(ours(sample)).iter_rows(named=True)}
     expected = {row["stream"]: row for row in peer(sample)["queue"]}
     assert set(found) == set(expected)
@@ -217,7 +229,7 @@ def test_queue_length(ours: Callable[[str], Trace], sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name.startswith("cuda")])
-def test_launches(ours: Callable[[str], Trace], sample: str) -> None:
+def test_launches(peer: Peer, ours: Callable[[str], Trace], sample: str) -> None:
     found = queue.launches(ours(sample))
     expected = {row["correlation"]: row for row in peer(sample)["launches"]}
     assert set(found["correlation"]) == set(expected)
@@ -230,7 +242,7 @@ def test_launches(ours: Callable[[str], Trace], sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_idle_breakdown(ours: Callable[[str], Trace], sample: str) -> None:
+def test_idle_breakdown(peer: Peer, ours: Callable[[str], Trace], sample: str) -> None:
     found = {
         (row["stream"], row["cause"]): row["idle_ns"] / 1000
         for row in breakdown.idle_breakdown(ours(sample)).iter_rows(named=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.readers.steplens_run.flight_recorder import _Entry, _Event, _match_entries, with_sizes
@@ -44,7 +44,6 @@ def simulated(asked: list[tuple[int, str, int]], held_up: list[int], lengths: li
     return entries, sorted(events, key=lambda event: event.start_ns)
 
 
-@settings(max_examples=400)
 @given(
     st.lists(
         st.tuples(

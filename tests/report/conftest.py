@@ -143,6 +143,7 @@ class Held:
     def __init__(self, path: Path) -> None:
         self.text = path.read_bytes()
         self.parts = {name.decode(): zlib.decompress(base64.b64decode(data)) for name, data in PART.findall(self.text)}
+        self._everything: bytes | None = None
 
     def json(self, name: str) -> Any:
         return json.loads(self.parts[name])
@@ -154,7 +155,9 @@ class Held:
 
     def everything(self) -> bytes:
         """All that somebody who has the file can read."""
-        return b"\n".join([PART.sub(b"", self.text), *(name.encode() for name in self.parts), *self.parts.values()])
+        if self._everything is None:
+            self._everything = b"\n".join([PART.sub(b"", self.text), *map(str.encode, self.parts), *self.parts.values()])
+        return self._everything
 
 
 Make = Callable[..., Held]

@@ -229,30 +229,38 @@ def test_health_names_what_is_unsafe(client: Client, runs: list[Run], run: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", range(5))
-def test_every_table_is_answered_sorted_by_every_column_and_exported(client: Client, run: int) -> None:
-    tables = client.get(f"/api/runs/{run}/tables")
-    assert len(tables) > 25
-    for table in tables:
-        address = f"/api/runs/{run}/tables/{table['name']}"
-        page = client.post(address, {"limit": 1000})
-        assert page["total"] == page["matching"] >= len(page["rows"])
-        for place, column in enumerate(page["columns"]):
+def test_every_table_is_answered_sorted_by_every_column_and_exported(client: Client) -> None:
+    """Each table of each run; sorted in the run in which most of its columns have values, the one with most rows of those."""
+    pages: dict[str, list[tuple[int, int, str, Any]]] = {}
+    for run in range(5):
+        tables = client.get(f"/api/runs/{run}/tables")
+        assert len(tables) > 25
+        for table in tables:
+            address = f"/api/runs/{run}/tables/{table['name']}"
+            page = client.post(address, {"limit": 1000})
+            assert page["total"] == page["matching"] >= len(page["rows"])
+            for place, column in enumerate(page["columns"]):
+                if column["unit"] in ("ns", "moment"):
+                    # a Unix time that is not told from the origin, or a length that is, would be text
+                    values = [row[place] for row in page["rows"] if row[place] is not None]
+                    assert all(isinstance(value, (int, float)) for value in values), (address, column)
+            raw = client.ask(f"{address}/csv").body.decode()
+            lines = list(csv.reader(io.StringIO(raw)))
+            assert lines[0] == [column["name"] for column in page["columns"]], address
+            assert len(lines) == page["total"] + 1, address
+            filled = sum(any(cell is not None for cell in cells) for cells in zip(*page["rows"], strict=True))
+            pages.setdefault(table["name"], []).append((filled, page["total"], address, page["columns"]))
+    for candidates in pages.values():
+        _, _, address, columns = max(candidates, key=lambda one: one[:2])
+        for place, column in enumerate(columns):
             ordered = client.post(address, {"limit": 150, "sort": [{"column": column["name"]}]})
-            values = [row[place] for row in ordered["rows"] if row[place] is not None]
+            cells = [row[place] for row in ordered["rows"]]
+            values = [cell for cell in cells if cell is not None]
             if column["type"] in ("integer", "number", "boolean"):
-                assert values == sorted(values, key=float), (table["name"], column)
+                assert values == sorted(values, key=float), (address, column)
             elif column["type"] == "text":
-                assert values == sorted(values, key=str.encode), (table["name"], column)
-            if column["unit"] in ("ns", "moment"):
-                # a Unix time that is not told from the origin, or a length that is, would be text
-                assert all(isinstance(value, (int, float)) for value in values), (table["name"], column)
-            kept = [row[place] for row in ordered["rows"]]
-            assert kept[len(values) :] == [None] * (len(kept) - len(values))
-        raw = client.ask(f"{address}/csv").body.decode()
-        lines = list(csv.reader(io.StringIO(raw)))
-        assert lines[0] == [column["name"] for column in page["columns"]], table
-        assert len(lines) == page["total"] + 1, table
+                assert values == sorted(values, key=str.encode), (address, column)
+            assert cells[len(values) :] == [None] * (len(cells) - len(values))
 
 
 @pytest.mark.parametrize("run", [CPU, CUDA, ASCEND])

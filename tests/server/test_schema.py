@@ -53,7 +53,7 @@ def test_every_request_has_an_answer_that_is_described(client: Client) -> None:
         try:
             answers = answers_to(operation, tables, headers, EXAMPLES)
             if 200 not in answers and operation.label not in UNFILLED:
-                answers = answers_to(operation, tables, headers, MORE_EXAMPLES)
+                answers = answers_to(operation, tables, headers, MORE_EXAMPLES, until=200)
             if 200 not in answers:
                 silent.add(operation.label)
         except Exception as error:  # every address is looked at before the test fails
@@ -63,13 +63,17 @@ def test_every_request_has_an_answer_that_is_described(client: Client) -> None:
     assert silent <= UNFILLED
 
 
-def answers_to(operation: schemathesis.APIOperation, tables: list[str], headers: dict[str, str], examples: int) -> set[int]:
-    """Made-up requests to one address: checks every answer, and gives the statuses that came."""
+def answers_to(
+    operation: schemathesis.APIOperation, tables: list[str], headers: dict[str, str], examples: int, until: int | None = None
+) -> set[int]:
+    """Made-up requests to one address, until a status comes: checks every answer, and gives the statuses that came."""
     statuses = set()
 
     @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
     @given(case=operation.as_strategy())
     def answer(case: schemathesis.Case) -> None:
+        if until in statuses:
+            return
         with_names_that_exist(case, tables)
         response = case.call(headers=headers, timeout=DEADLINE_S)
         statuses.add(response.status_code)

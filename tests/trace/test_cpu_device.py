@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.analysis.device.idle import idle_causes
@@ -72,7 +72,6 @@ def computing(trace: Trace) -> pl.DataFrame:
     return ops.filter((pl.col("scope") != SCOPE_USER) & (pl.col("name").cast(pl.String) != "gloo:send"))
 
 
-@settings(max_examples=200, deadline=None)
 @given(nested_calls())
 def test_device_time_is_self_time_and_counts_are_counts_of_calls(rows: list[dict[str, Any]]) -> None:
     trace = run(rows)
@@ -104,7 +103,6 @@ def _below_a_range_of_its_name(ops: pl.DataFrame, name: str) -> bool:
     return joined.filter((pl.col("name").cast(pl.String) == name) & (pl.col("scope_of") == SCOPE_USER)).height > 0
 
 
-@settings(max_examples=200, deadline=None)
 @given(nested_calls())
 def test_in_files_tasks_stand_one_after_the_other(rows: list[dict[str, Any]]) -> None:
     trace = run(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.trace.building.nesting import child_sums, inherit_values, innermost_calls, lane_numbers, nest_calls, subtree_sums
@@ -24,7 +24,6 @@ def by_stack(rows: list[tuple[int, int, int]]) -> list[int]:
     return parents
 
 
-@settings(max_examples=300)
 @given(calls)
 def test_nesting_equals_a_stack(raw: list[tuple[int, int, int]]) -> None:
     rows = sorted(((lane, start, start + length) for lane, start, length in raw), key=lambda row: (row[0], row[1], -row[2]))

@@ -180,10 +180,16 @@ def served(paths: Sequence[Path]) -> Iterator[int]:
         thread.join(timeout=10)
 
 
+def rest(driver: Any, port: int) -> None:
+    """Leave the pages for a picture of the same server: for an empty page the browser would start another process."""
+    if driver.current_url != (picture := f"http://127.0.0.1:{port}/icon.svg"):
+        driver.get(picture)
+
+
 def visit(driver: Any, port: int, page: str = "") -> Site:
     """A page, by default the first, in a browser that was never there: opened with the token, in English and light colours."""
     site = Site(driver, port)
-    driver.get("about:blank")
+    rest(driver, port)
     driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": site.address, "storageTypes": "all"})
     driver.get_log("browser")
     driver.get_log("performance")
@@ -218,18 +224,27 @@ def ports() -> Iterator[Callable[[Sequence[Path]], int]]:
 @pytest.fixture
 def look(driver: Any, ports: Callable[[Sequence[Path]], int]) -> Iterator[Callable[[Sequence[Path]], Site]]:
     """Shows runs that the test does not change, by a server that other tests use, too."""
-    yield lambda paths: visit(driver, ports(paths))
+    site = None
+
+    def shown(paths: Sequence[Path]) -> Site:
+        nonlocal site
+        site = visit(driver, ports(paths))
+        return site
+
+    yield shown
     # what it still asks for is not asked beside the next test
-    driver.get("about:blank")
+    if site is not None:
+        rest(driver, int(site.address.rpartition(":")[2]))
 
 
 @pytest.fixture
 def site(driver: Any, ports: Callable[[Sequence[Path]], int], run_of_two_ranks: Path) -> Iterator[Site]:
     """A page of the run of two ranks that takes little to show: tests open the one that they are about."""
-    shown = visit(driver, ports([run_of_two_ranks]), "#/0/health")
+    port = ports([run_of_two_ranks])
+    shown = visit(driver, port, "#/0/health")
     shown.until("return document.body.dataset.ready !== undefined", "the run is open")
     yield shown
-    driver.get("about:blank")
+    rest(driver, port)
 
 
 @pytest.fixture(scope="session")

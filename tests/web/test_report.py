@@ -79,10 +79,15 @@ def report_file(run_of_two_ranks: Path, driver: Any, tmp_path_factory: pytest.Te
     return path
 
 
-@pytest.fixture
-def one_rank(run_of_two_ranks: Path) -> Path:
-    """For what another rank adds nothing to."""
-    return min(run_of_two_ranks.glob("*_ascend_pt"))
+@pytest.fixture(scope="module")
+def redacted_file(run_of_two_ranks: Path, driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without names, in Chinese, of a rank, to which another one adds nothing, and a strategy."""
+    folder = tmp_path_factory.mktemp("redacted")
+    path, one_rank = folder / "redacted.html", min(run_of_two_ranks.glob("*_ascend_pt"))
+    with alone():
+        options = Options(redact=True, language="zh", rows=50)
+        write_report([one_rank, write_strategy(folder / "job")], path, options, lambda _: None)
+    return path
 
 
 def test_every_page_is_there_without_a_server(show: Show, report_file: Path) -> None:
@@ -157,11 +162,8 @@ def test_tables_filter_and_sort_the_rows_that_are_there(show: Show, report_file:
     assert report.console() == []
 
 
-def test_shapes_and_a_strategy_are_in_a_report_without_names(show: Show, one_rank: Path, driver: Any, tmp_path: Path) -> None:
-    path = tmp_path / "redacted.html"
-    with alone():
-        write_report([one_rank, write_strategy(tmp_path / "job")], path, Options(redact=True), lambda _: None)
-    report = show(path)
+def test_shapes_and_a_strategy_are_in_a_report_without_names(show: Show, redacted_file: Path) -> None:
+    report = show(redacted_file)
     report.open("#/0/shapes")
     assert report.count("main .problem") == 0 and report.count("main canvas, main svg") >= 2
     boxes = "return [...document.querySelectorAll('.type-boxes input')].map(one => one.checked)"
@@ -189,11 +191,8 @@ def test_shapes_and_a_strategy_are_in_a_report_without_names(show: Show, one_ran
     assert report.console() == [] and report.foreign() == []
 
 
-def test_it_opens_in_a_language_and_in_dark_colours(show: Show, one_rank: Path, driver: Any, tmp_path: Path) -> None:
-    path = tmp_path / "zh.html"
-    with alone():
-        write_report([one_rank], path, Options(language="zh", rows=50), lambda _: None)
-    report = show(path)
+def test_it_opens_in_a_language_and_in_dark_colours(show: Show, redacted_file: Path) -> None:
+    report = show(redacted_file)
     assert report.text("h1") == "总览"
     report.script("localStorage.setItem('steplens.theme', 'dark')")
     report.driver.refresh()

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.trace.trace import Trace
@@ -127,7 +127,6 @@ def test_one_trace_is_in_memory_at_a_time() -> None:
 pids = st.integers(min_value=0, max_value=40) | st.integers(min_value=1000, max_value=50_000)
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(st.lists(pids, min_size=1, max_size=5, unique=True), min_size=1, max_size=6))
 def test_processes_and_their_layers_never_share_an_id(jobs: list[list[int]]) -> None:
     """Whatever was recorded: every process of every trace has an id that no other and no layer of another trace has."""

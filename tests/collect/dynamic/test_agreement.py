@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.collect.dynamic.job.agreement import EACH, Decision, Seat, choose_start_step
@@ -89,7 +89,6 @@ seats = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     own=steps_numbers, others=seats, steps=st.integers(1, 5), wanted=st.one_of(st.just(NEXT), st.integers(1, 80)), data=st.data()
 )

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.collect.common.experimental_config import _ExperimentalConfig
@@ -146,7 +146,6 @@ inner_names = st.sampled_from(list(TEMPLATE["experimental_config"]))
 
 
 @pytest.mark.filterwarnings("ignore:msprof_tx is deprecated")
-@settings(max_examples=300, deadline=None)
 @given(document=st.dictionaries(names, values), inner=st.none() | st.dictionaries(inner_names, values), rank=st.integers(-1, 3))
 def test_any_json_object_is_read(document: dict[str, Any], inner: dict[str, Any] | None, rank: int) -> None:
     if inner is not None:

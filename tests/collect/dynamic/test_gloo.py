@@ -14,15 +14,17 @@ import pytest
 
 from steplens.collect.dynamic.job import job_folder
 
+from ... import light_optimizer
 from .jobs import Folder, Job, Jobs, until
 from .test_pytorch import profiler_steps
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-TRAIN = """
+TRAIN = f"""
 import os, pathlib, time, torch
 import torch.distributed as dist
+{light_optimizer.SGD}
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 trainers = dist.new_group([0, 1, 2])
@@ -31,11 +33,12 @@ if dist.get_rank() == 3:
     dp.init(os.environ["PROF_CONFIG_PATH"])
     while True:
         time.sleep(1)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4), process_group=trainers)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model = torch.nn.Linear(8, 4, bias=False)
+optimizer = SGD(model.parameters(), lr=0.1)
 while True:
     optimizer.zero_grad()
     model(torch.ones(4, 8)).sum().backward()
+    dist.all_reduce(model.weight.grad, group=trainers)
     optimizer.step()
     time.sleep(0.01)
 """

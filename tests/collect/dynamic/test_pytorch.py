@@ -14,15 +14,17 @@ import pytest
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.job import job_folder
 
+from ... import light_optimizer
 from .jobs import Folder, Job, Jobs, until
 
 pytest.importorskip("torch")
 
-NETWORK = """
+NETWORK = f"""
 import pathlib, sys, time, torch
+{light_optimizer.SGD}
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = SGD(model.parameters(), lr=0.1)
 def train():
     optimizer.zero_grad()
     model(torch.ones(4, 8)).sum().backward()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.run import open_run
@@ -116,7 +116,6 @@ def test_a_range_that_a_function_opens_and_leaves_open() -> None:
     assert totals(found, found["profiles"][0]) == {"step": 3_000, "ProfilerStep#1": 97_000, "train": 86_000}
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12), st.booleans()), min_size=1, max_size=30))
 def test_any_calls_give_a_valid_file(spans: list[tuple[int, int, bool]]) -> None:
     calls = [op(f"o{start}", start, start + length) for start, length, python in spans if not python]
@@ -125,7 +124,6 @@ def test_any_calls_give_a_valid_file(spans: list[tuple[int, int, bool]]) -> None
     assert sum(len(profile["events"]) for profile in found["profiles"]) == 2 * len(spans)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=4), max_leaves=25))
 def test_nested_calls_keep_their_times(tree: list[Any]) -> None:
     """Calls that nest properly, some of them as long as their only child: no time is moved."""
