@@ -1028,10 +1028,30 @@ export interface components {
             unit: string;
         };
         Communication: {
+            collectives: {
+                bus_bytes_per_s: number | null;
+                bytes: number | null;
+                duration_ns: number;
+                expected_ns: number | null;
+                exposed_ns: number | null;
+                in_step_ns: number | null;
+                label: string;
+                long: boolean;
+                name: string;
+                rank: number;
+                ranks: number | null;
+                rate_bytes_per_s: number | null;
+                step: number;
+                trace: number | null;
+                wait_ns: number | null;
+            }[];
+            collectives_of: number;
             hold_ups: {
                 [key: string]: unknown;
             }[];
             job_ranks: number;
+            long: components["schemas"]["LongCollectives"] | null;
+            messages: number;
             overlap: {
                 [key: string]: unknown;
             }[];
@@ -1075,14 +1095,17 @@ export interface components {
             job: components["schemas"]["Job"];
             no_data: number[];
             rows: {
+                communication_ns: number;
                 communication_share: number | null;
-                /** @enum {string} */
-                measured_by: "library" | "arrival";
+                exposed_ns: number | null;
+                measured_by: ("library" | "arrival") | null;
+                overlapped_ns: number | null;
                 rank: number;
                 stage: number;
                 steps: number;
-                transfer_ns: number;
-                wait_ns: number;
+                transfer_ns: number | null;
+                unexplained_ns: number;
+                wait_ns: number | null;
             }[];
             steps: number[];
         };
@@ -1338,6 +1361,14 @@ export interface components {
             changed: boolean;
             files: number;
             generation: number;
+        };
+        LongCollectives: {
+            calls: number;
+            duration_ns: number;
+            expected_ns: number;
+            of_calls: number;
+            ranks: number;
+            steps: number;
         };
         MemoryOverview: {
             devices: components["schemas"]["DeviceMemory"][];
@@ -2048,6 +2079,7 @@ export type LaneShown = components['schemas']['LaneShown'];
 export type Link = components['schemas']['Link'];
 export type Links = components['schemas']['Links'];
 export type Live = components['schemas']['Live'];
+export type LongCollectives = components['schemas']['LongCollectives'];
 export type MemoryOverview = components['schemas']['MemoryOverview'];
 export type MemoryTrend = components['schemas']['MemoryTrend'];
 export type NameInSelection = components['schemas']['NameInSelection'];
