@@ -261,6 +261,10 @@ class Run:
         """Every communication operation of every rank; see ``analysis.cluster.communication_operations``."""
         return self._answer_table("communication_operations")
 
+    def collectives(self) -> pl.DataFrame:
+        """How long each collective took, and how long its size explains; see ``analysis.cluster.collectives``."""
+        return self._answer_table("collectives")
+
     def arrivals(self) -> pl.DataFrame:
         """When each rank came to each collective; see ``analysis.cluster.arrivals.arrivals``."""
         from steplens.analysis.cluster.arrivals import arrivals

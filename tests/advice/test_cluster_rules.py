@@ -14,6 +14,7 @@ import steplens
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
 from steplens.advice.rules.cluster import slow_card, slow_interval, slow_link
+from steplens.advice.rules.collectives import long_collectives
 from steplens.advice.rules.parallelism import (
     data_parallel_communication,
     model_parallel_communication,
@@ -39,7 +40,7 @@ STEPS = range(1, 5)
 STEP_MS = 10
 RULES = (
     slow_interval, slow_card, slow_link, data_parallel_communication, model_parallel_communication,
-    unknown_parallel_communication, stage_waits, stage_collectives, stage_balance,
+    unknown_parallel_communication, stage_waits, stage_collectives, stage_balance, long_collectives,
 )  # fmt: skip
 
 #: a collective of which its operation is not known
@@ -289,6 +290,25 @@ def test_links_that_are_slow() -> None:
     assert found(slow_link, linked({(0, 1): 1})) == []
 
 
+#: of 8 ranks one is here; its second all-reduce moves as much as the first and takes five times as long
+UNEXPLAINED = rank_trace(0, 8, (0, 3, "compute"), (3, 4, "allreduce"), (4, 9, "allreduce"))
+
+
+def test_collectives_that_their_size_does_not_explain() -> None:
+    """Of all-reduces of 1 MiB one takes 1 ms, another 5 ms; where ranks are missing nothing tells why."""
+    spans = ((0, 3, "compute"), (3, 4, "allreduce"), (4, 9, "allreduce"))
+    finding = only(long_collectives, [UNEXPLAINED, rank_trace(1, 8, *spans)])
+    assert figures(finding) == {
+        "long_collectives": 5 * MS, "explained_by_size": MS, "one_collective": 5 * MS, "waiting_unknown": 0, "missing_ranks": 6,
+    }  # fmt: skip
+    assert saving(finding) == (0, 4 * MS, 4 * MS)
+    assert finding.values["operation"] == "all-reduce"
+    assert "data_parallel_communication" in long_collectives.explains
+    assert found(long_collectives, job(*spans)) == []
+    # a third of a millisecond is 3 % of no step
+    assert found(long_collectives, [rank_trace(0, 8, (0, 3, "compute"), (3, 3.1, "allreduce"), (4, 4.35, "allreduce"))]) == []
+
+
 def test_ranks_recorded_in_different_ways_are_not_compared() -> None:
     traces = [with_points(trace, interval) for trace, interval in zip(job((0, 9, "compute")), (1, 9), strict=True)]
     assert len(found(slow_interval, traces)) == 1
@@ -316,7 +336,7 @@ def test_all_that_is_said_has_words_in_both_languages() -> None:
     unnamed = job((0, 6, "compute"), (5, 9, UNNAMED))
     findings = [
         finding
-        for traces in (stages, intervals, cards, unnamed, linked({(0, 1): 20, (1, 0): 5}))
+        for traces in (stages, intervals, cards, unnamed, linked({(0, 1): 20, (1, 0): 5}), [UNEXPLAINED])
         for rule in RULES
         for finding in found(rule, traces)
     ]
@@ -351,6 +371,8 @@ def test_rules_that_do_not_apply_are_not_said_to_be_silent() -> None:
     assert not rules & {one.rule for one in alone.silenced}
     several = advise(with_health(job(*spans)))
     assert rules & {one.rule for one in several.silenced} == {"data_parallel_communication"}
+    lacking = advise(with_health([rank_trace(0, 8, *spans)]))
+    assert rules & {one.rule for one in lacking.silenced} == {"data_parallel_communication", "long_collectives"}
 
 
 def test_a_slow_rank_whose_data_is_late_is_told_once() -> None:

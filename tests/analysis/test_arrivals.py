@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies
 
 import steplens
-from steplens.analysis.cluster.arrivals import arrivals, hold_ups, name_slow_rank, slow_rank, waits_of_ranks
+from steplens.analysis.cluster.arrivals import arrivals, hold_ups, name_slow_rank, slow_rank, waits_by_step
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
@@ -212,8 +212,10 @@ def test_collectives_in_flight_at_once_wait_once() -> None:
     found = arrivals(traces)
     assert found.filter(pl.col("rank") == 0)["wait_ns"].to_list() == [20 * MS] * 12
     assert hold_ups(found).filter(pl.col("rank") == 1)["hold_up_ns"].to_list() == [21 * MS] * 6
-    waits = {rank: rest for rank, *rest in waits_of_ranks(found).iter_rows()}
-    assert waits == {0: [12, 6 * 21 * MS, 6 * 3 * MS], 1: [12, 0, 6 * 4 * MS]}
+    waits = {(rank, step): rest for rank, step, *rest in waits_by_step(found).iter_rows()}
+    assert waits == {
+        (rank, step): [2, *times] for rank, times in enumerate(([21 * MS, 3 * MS], [0, 4 * MS])) for step in range(6)
+    }
     slow = name_slow_rank(traces, range(6), STEP_NS)
     assert slow is not None
     assert (slow.rank, slow.hold_up_ns) == (1, 21 * MS)

@@ -180,32 +180,55 @@ def test_operations_add_up_to_their_rank_and_links_to_their_operation(client: Cl
     assert client.get(f"{base}/operations", 404, rank=9)["where"] == "rank"
 
 
+def covered(ranges: list[tuple[int, int]]) -> int:
+    """How much some ranges cover, what several cover once."""
+    length, reached = 0, 0
+    for begin, end in sorted(ranges):
+        length += max(end - max(begin, reached), 0)
+        reached = max(reached, end)
+    return length
+
+
 def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:
-    """Without a library that measures, arrival tells who waited for whom; each sum by a loop over the arrivals."""
+    """Without a library that measures, arrival tells who waited for whom; each part by a loop over the arrivals."""
     arrived = recorded.arrivals()
     last = {key: max(group.iter_rows(named=True), key=lambda row: row["place"])["rank"]
             for key, group in arrived.group_by("step", "group", "operation", "number")}  # fmt: skip
-    waited: dict[tuple[int, int], float] = defaultdict(float)
-    moved: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    steps = set(arrived["step"].to_list())
+    chosen = {(trace.rank, step) for trace in recorded.traces for step in chosen_steps(trace).steps}
+    waits: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+    flights: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for row in arrived.iter_rows(named=True):
         behind = last[row["step"], row["group"], row["operation"], row["number"]]
-        if row["rank"] != behind:
-            waited[row["rank"], behind] += row["wait_ns"] / len(steps)
-        sums = moved[row["rank"], row["step"]]
-        sums[0] += row["transfer_ns"]
-        sums[1] += row["wait_ns"]
-    found = client.get(f"/api/runs/{RECORDED}/communication/links")
-    assert found["kind"] == "wait"
-    assert {(row["source"], row["destination"]): pytest.approx(row["time_ns"]) for row in found["rows"]} == dict(waited)
+        if (row["rank"], row["step"]) in chosen:
+            flights[row["rank"], row["step"]].append((row["start_ns"], row["end_ns"]))
+            waits[row["rank"], row["step"], behind].append((row["start_ns"], row["start_ns"] + row["wait_ns"]))
     costs = client.get(f"/api/runs/{RECORDED}/communication/costs")
-    assert set(costs["steps"]) >= steps
+    assert set(costs["steps"]) >= set(arrived["step"])
+    links = client.get(f"/api/runs/{RECORDED}/communication/links")
+    assert links["kind"] == "wait"
+    edges = {(row["source"], row["destination"]): row["time_ns"] for row in links["rows"]}
     for row in costs["rows"]:
-        chosen = {step for trace in recorded.traces if trace.rank == row["rank"] for step in chosen_steps(trace).steps}
-        own = [sums for (rank, step), sums in moved.items() if rank == row["rank"] and step in chosen]
+        rank = row["rank"]
         assert row["measured_by"] == "arrival"
-        assert row["transfer_ns"] == pytest.approx(fmean(sums[0] for sums in own))
-        assert row["wait_ns"] == pytest.approx(fmean(sums[1] for sums in own))
+        parts = row["wait_ns"] + row["transfer_ns"] + row["unexplained_ns"]
+        assert parts == pytest.approx(row["communication_ns"]) == pytest.approx(row["exposed_ns"] + row["overlapped_ns"])
+        flown = fmean(covered(ranges) for (of, _), ranges in flights.items() if of == rank)
+        every = {step: [span for (of, at, _), spans in waits.items() if (of, at) == (rank, step) for span in spans]
+                 for of, step in flights if of == rank}  # fmt: skip
+        waited = fmean(covered(spans) for spans in every.values())
+        assert row["unexplained_ns"] == pytest.approx(0, abs=1)
+        # shares of the steps, times the median step
+        assert row["wait_ns"] / row["communication_ns"] == pytest.approx(waited / flown)
+        for other in range(RANKS):
+            towards = sum(covered(spans) for (of, _, behind), spans in waits.items() if (of, behind) == (rank, other)) / len(
+                every
+            )
+            expected = towards * row["communication_ns"] / flown
+            assert edges.get((rank, other), 0) == pytest.approx(expected if other != rank else 0, abs=1)
+        step = next(at for of, at in flights if of == rank)
+        of_step = client.get(f"/api/runs/{RECORDED}/communication/costs", step=step)["rows"]
+        exact = next(one for one in of_step if one["rank"] == rank)
+        assert (exact["wait_ns"], exact["communication_ns"]) == (covered(every[step]), covered(flights[rank, step]))
     slow = client.get(f"/api/runs/{RECORDED}/communication")["slow_rank"]
     assert slow is not None and slow["rank"] == RANKS - 1
 

@@ -13,6 +13,7 @@ import { table } from "./table";
  * @param listed what the server has
  * @param wanted names, the first of which is shown first
  * @param without columns that are left out unless somebody chooses them
+ * @param note what the figures of all of them are
  */
 export function topicTables(
   context: Context,
@@ -21,6 +22,7 @@ export function topicTables(
   wanted: readonly string[],
   trace: number | null,
   without: readonly string[] = [],
+  note: string | null = null,
 ): Child {
   const tables = wanted.flatMap((name) => listed.filter((one) => one.name === name));
   if (!tables.length) return null;
@@ -49,6 +51,6 @@ export function topicTables(
       ),
       place,
     ],
-    { wide: true },
+    { wide: true, note },
   );
 }

@@ -123,19 +123,24 @@ def hold_ups(found: pl.DataFrame) -> pl.DataFrame:
     return ranges.group_by(key).agg(pl.col("hold_up_ns").sum()).sort(key)
 
 
-def waits_of_ranks(found: pl.DataFrame) -> pl.DataFrame:
-    """What the collectives of ``arrivals`` cost each rank: rank, collectives, wait_ns, transfer_ns, sorted by rank.
+def waits_by_step(found: pl.DataFrame, *more: str) -> pl.DataFrame:
+    """What the collectives of ``arrivals`` cost each rank in each step: rank, step, collectives, wait_ns, transfer_ns, sorted.
 
     ``wait_ns``: how long any collective of the rank waited for the last rank to arrive; ``transfer_ns``: how long one was in
-    flight and none waited. Collectives in flight at once count once, so that both together are no longer than the steps.
+    flight and none waited. Collectives in flight at once count once, so that both together are no longer than the step.
+
+    Args:
+        found: rows of ``arrivals``, or some of them.
+        more: further columns by which rows are told apart, such as "last_rank".
     """
+    key = ("rank", "step", *more)
     rows = []
-    for (rank,), calls in found.group_by("rank"):
+    for values, calls in found.group_by(key):
         start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
         wait_ns = merge_intervals(start, start + calls["wait_ns"].to_numpy()).length_ns
-        rows.append((rank, calls.height, wait_ns, merge_intervals(start, end).length_ns - wait_ns))
-    schema = dict.fromkeys(("rank", "collectives", "wait_ns", "transfer_ns"), pl.Int64)
-    return pl.DataFrame(rows, schema=schema, orient="row").sort("rank")
+        rows.append((*values, calls.height, wait_ns, merge_intervals(start, end).length_ns - wait_ns))
+    schema = dict.fromkeys((*key, "collectives", "wait_ns", "transfer_ns"), pl.Int64)
+    return pl.DataFrame(rows, schema=schema, orient="row").sort(key)
 
 
 def name_slow_rank(traces: Sequence[Trace], steps: Collection[int], step_ns: float) -> SlowRank | None:

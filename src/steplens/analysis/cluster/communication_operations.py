@@ -24,6 +24,8 @@ OPERATIONS = table_schema(
     "rank, step, group: String, operation: String, kind: String, number, bytes, start_ns, duration_ns, wait_ns, transfer_ns, "
     "measured_by: String, last_rank, overlapped_ns, exposed_ns, bytes_per_second: Float64"
 )
+#: further columns of ``named_operations``
+_NAMED = {**OPERATIONS, **table_schema("name: String, dtype: String, ranks, in_step_ns")}
 _SUMS = table_schema(
     "operations, bytes, duration_ns, wait_ns, transfer_ns, wait_percent: Float64, overlapped_ns, exposed_ns, "
     "exposed_percent: Float64, bytes_per_second: Float64"
@@ -40,7 +42,6 @@ _LIBRARY = {"library_wait_ns": "wait_ms", "library_transit_ns": "transit_ms"}
 _CALL = ["rank", "step", "group", "operation", "number"]
 
 
-@once_per_run
 def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     """Every operation of every rank, in order of rank and start; columns as in ``OPERATIONS``.
 
@@ -59,9 +60,17 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job; several windows of a rank may be among them.
     """
+    return named_operations(traces).select(*OPERATIONS)
+
+
+@once_per_run
+def named_operations(traces: Sequence[Trace]) -> pl.DataFrame:
+    """``communication_operations`` with what else is known of each: ``name`` (of its event), ``dtype``, ``ranks`` (size of its
+    group) and ``in_step_ns`` (its start, from the start of its step on the host of its rank).
+    """
     frames = [_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
     if not frames:
-        return pl.DataFrame(schema=OPERATIONS)
+        return pl.DataFrame(schema=_NAMED)
     rows = pl.concat(frames).sort("rank", "start_ns")
     arrived = arrivals(traces)
     last = arrived.sort("place").unique(["step", "group", "operation", "number"], keep="last")
@@ -80,7 +89,7 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
         transfer_ns=pl.coalesce("transfer_ns", "library_transit_ns"),
         exposed_ns=pl.col("duration_ns") - pl.col("overlapped_ns"),
     )
-    return rows.with_columns(bytes_per_second=transfer_rate("bytes", "transfer_ns")).select(cast_columns(OPERATIONS))
+    return rows.with_columns(bytes_per_second=transfer_rate("bytes", "transfer_ns")).select(cast_columns(_NAMED))
 
 
 @functools.cache
@@ -101,6 +110,8 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
             "end_ns",
             kind=kind,
             name=pl.col("name").cast(pl.String),
+            dtype=pl.col("dtype").cast(pl.String),
+            ranks="ranks",
             group=pl.col("group").cast(pl.String).fill_null(""),
             operation=pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String)),
         )
@@ -120,6 +131,9 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
         # what computed beside it is not known of a rank of which only results are there
         overlapped_ns=pl.lit(None, dtype=pl.Int64) if trace.is_results_only else pl.Series(overlapped),
     )
+    steps = trace.required("steps").select(step="id", step_start_ns="start_ns").unique("step", keep="first").collect()
+    rows = rows.join(steps, on="step", how="left", maintain_order="left")
+    rows = rows.with_columns(in_step_ns=pl.col("start_ns") - pl.col("step_start_ns"))
     if "communication_times" not in trace or not is_measured(trace):
         return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LIBRARY)
     # a damaged source may say more than 64 bits hold

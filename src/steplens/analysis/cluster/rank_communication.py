@@ -6,17 +6,24 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from steplens.analysis.cluster.arrivals import arrivals, waits_by_step
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication_operations, transfer_rate
-from steplens.analysis.cluster.links import communication_costs, link_means, links
-from steplens.analysis.cluster.measured_communication import communication_times, link_transfers
+from steplens.analysis.cluster.links import link_means, links
+from steplens.analysis.cluster.measured_communication import communication_times, is_measured, link_transfers
+from steplens.analysis.steps.summary import summarize_steps
+from steplens.analysis.steps.times import step_times
+from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.overlap import merge_intervals
 from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 COSTS = table_schema(
-    "rank, stage, transfer_ns: Float64, wait_ns: Float64, communication_share: Float64, steps, measured_by: String"
+    "rank, stage, communication_ns: Float64, exposed_ns: Float64, overlapped_ns: Float64, transfer_ns: Float64, "
+    "wait_ns: Float64, unexplained_ns: Float64, communication_share: Float64, steps, measured_by: String"
 )
+_STEPS = table_schema("rank, step, communication_ns: Float64, transfer_ns: Float64, wait_ns: Float64, measured_by: String")
 #: what an edge between two ranks is: data that moved over a link, or waiting for the rank that came last
 LINK, WAIT = "link", "wait"
 EDGES = table_schema(
@@ -29,37 +36,103 @@ OPERATIONS = table_schema(
 _LINK_KEY = ("source", "destination", "transport")
 
 
-def rank_costs(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame:
-    """How long every rank moved data and waited in a step; columns as in ``COSTS``, ns.
+def rank_costs(traces: Sequence[Trace], step: int | None = None, *, by_library: bool = True) -> pl.DataFrame:
+    """What communication cost every rank in a step; columns as in ``COSTS``, ns.
 
-    Where the communication library measured it, its sums count (``measured_by`` "library", ``analysis.cluster.links``); else
-    what the arrival at collectives tells (``analysis.cluster.arrivals``). ``communication_share`` = transfer / (transfer + wait).
+    * ``communication_ns``: how long an operation was in flight, several at once counted once; where the communication library
+      measured (``measured_by`` "library", ``analysis.cluster.links``), the sum of the times of its operations.
+    * ``wait_ns``, ``transfer_ns``: of that, what the library measured as waiting and as moving data; else what the arrival at
+      collectives tells (``measured_by`` "arrival", ``analysis.cluster.arrivals``). Null where neither tells.
+    * ``unexplained_ns``: the rest, of which nothing tells whether it was one or the other: the library calls it idle, as while
+      ranks are not there yet; of other collectives the arrival of some rank is not known. The three add up.
+    * ``exposed_ns``, ``overlapped_ns``: communication outside of and beside computing, as in the figures of a step.
+    * ``communication_share`` = transfer / (transfer + wait).
 
     Args:
         traces: of one job.
-        step: of this step; a rank that has not recorded it has no row. None is the mean over the steps of each
-            rank: over the chosen ones; of what the library measured over all, as MindSpore's tools have it.
+        step: of this step; a rank that has not recorded it has no row. None is a typical step: as elsewhere, the parts' share of
+            the chosen steps times the median; what the library measured is a mean over all, as MindSpore's tools have it.
+        by_library: what the library measured counts where it did.
     """
-    measured = communication_costs(traces).rename({"transit_ns": "transfer_ns"}).with_columns(measured_by=pl.lit(LIBRARY))
-    if measured.is_empty():
-        operations = communication_operations(traces).drop_nulls(["step", "wait_ns"])
-        sums = operations.group_by("rank", "step").agg(pl.col("transfer_ns", "wait_ns").sum().cast(pl.Float64))
-        measured = sums.with_columns(measured_by=pl.lit(ARRIVAL)).sort("rank", "step")
+    measured = _library_steps(traces) if by_library else pl.DataFrame()
+    has_library = measured.height > 0
+    if not has_library:
+        measured = _arrival_steps(traces)
         measured = measured if step is not None else of_chosen_steps(measured, traces)
     of_step = measured if step is None else measured.filter(step=step)
     means = of_step.group_by("rank", maintain_order=True).agg(
-        pl.col("transfer_ns", "wait_ns").mean(), pl.col("measured_by").first(), steps=pl.len()
+        pl.col("communication_ns", "transfer_ns", "wait_ns").mean(), pl.col("measured_by").drop_nulls().first(), steps=pl.len()
     )
+    beside = [(rank, *_beside_computing(windows, step)) for rank, windows in by_rank(traces).items()]
+    schema = {"rank": pl.Int64(), "exposed_ns": pl.Float64(), "overlapped_ns": pl.Float64()}
+    means = means.join(pl.DataFrame(beside, schema=schema, orient="row"), on="rank", how="left")
+    if step is None and not has_library:
+        scale = _to_typical_step()
+        means = means.with_columns(pl.col("communication_ns", "transfer_ns", "wait_ns") * scale)
     total_time = pl.col("transfer_ns") + pl.col("wait_ns")
     means = means.with_columns(
-        communication_share=pl.when(total_time > 0).then(pl.col("transfer_ns") / total_time), stage=_stage_of_rank(traces, "rank")
+        unexplained_ns=(pl.col("communication_ns") - total_time.fill_null(0)).clip(0),
+        communication_share=pl.when(total_time > 0).then(pl.col("transfer_ns") / total_time),
+        stage=_stage_of_rank(traces, "rank"),
     )
     return means.sort("rank").select(cast_columns(COSTS))
 
 
+def _to_typical_step() -> pl.Expr:
+    """From the mean over steps to the step that other figures are of; see ``analysis.steps.summary.StepSummary``."""
+    typical = pl.col("exposed_ns") + pl.col("overlapped_ns")
+    return pl.when((typical > 0) & (pl.col("communication_ns") > 0)).then(typical / pl.col("communication_ns")).otherwise(1.0)
+
+
+def _beside_computing(windows: Sequence[Trace], step: int | None) -> tuple[float | None, float | None]:
+    """Communication of a rank outside of and beside computing."""
+    if step is None:
+        summary = summarize_steps(windows)
+        return summary.device.get("exposed_communication_ns"), summary.overlapped_communication_ns if summary.device else None
+    columns = ("exposed_communication_ns", "overlapped_communication_ns")
+    rows = [row for trace in windows for row in step_times(trace).filter(step=step).select(columns).drop_nulls().iter_rows()]
+    return rows[0] if rows else (None, None)
+
+
+def _library_steps(traces: Sequence[Trace]) -> pl.DataFrame:
+    """What the communication library measured, per rank and step; columns as in ``_STEPS``."""
+    frames = [pl.DataFrame(schema=_STEPS)]
+    for rank, windows in by_rank(traces).items():
+        for trace in windows:
+            if not is_measured(trace):
+                continue
+            times = communication_times(trace).drop_nulls("step").group_by("step", maintain_order=True)
+            sums = times.agg(pl.col("elapse_ms", "transit_ms", "wait_ms").sum() * 1e6)
+            explained = pl.col("transit_ms") + pl.col("wait_ms")
+            columns = {
+                "rank": pl.lit(rank),
+                "communication_ns": pl.max_horizontal("elapse_ms", explained),
+                "transfer_ns": pl.col("transit_ms"),
+                "wait_ns": pl.col("wait_ms"),
+                "measured_by": pl.lit(LIBRARY),
+            }
+            frames.append(sums.with_columns(**columns).select(cast_columns(_STEPS)))
+    return pl.concat(frames).sort("rank", "step")
+
+
+@once_per_run
+def _arrival_steps(traces: Sequence[Trace]) -> pl.DataFrame:
+    """How long communication of every rank was in flight in each step, and what the arrival of all ranks tells of it."""
+    lengths = []
+    operations = communication_operations(traces).drop_nulls("step").filter(pl.col("rank") >= 0)
+    for (rank, step), calls in operations.group_by("rank", "step"):
+        start = calls["start_ns"].to_numpy()
+        lengths.append((rank, step, float(merge_intervals(start, start + calls["duration_ns"].to_numpy()).length_ns)))
+    schema = {"rank": pl.Int64, "step": pl.Int64, "communication_ns": pl.Float64}
+    steps = pl.DataFrame(lengths, schema=schema, orient="row")
+    steps = steps.join(waits_by_step(arrivals(traces)), on=["rank", "step"], how="left")
+    steps = steps.with_columns(measured_by=pl.when(pl.col("wait_ns").is_not_null()).then(pl.lit(ARRIVAL)))
+    return steps.sort("rank", "step").select(cast_columns(_STEPS))
+
+
 def cost_steps(traces: Sequence[Trace]) -> list[int]:
     """The steps of which some rank knows what its communication cost."""
-    steps = communication_costs(traces)["step"]
+    steps = _library_steps(traces)["step"]
     if steps.is_empty():
         steps = communication_operations(traces)["step"]
     return sorted(steps.drop_nulls().unique().to_list())
@@ -70,11 +143,12 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
 
     Where links were measured, ``kind`` is "link": bytes that moved from ``source`` to ``destination``, and the time of it;
     bandwidth is bytes / time, never a sum or mean of bandwidths. Elsewhere it is "wait": how long ``source`` waited at
-    collectives to which ``destination`` came last.
+    collectives to which ``destination`` came last, several at once counted once.
 
     Args:
         traces: of one job.
-        step: of this step; None is the mean over all steps of the rank that measured it.
+        step: of this step; None is the mean over all steps of the rank that measured it; of waits a typical step, as in
+            ``rank_costs``.
     """
     moved = links(traces)
     if moved.height:
@@ -84,23 +158,37 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
         speed = pl.when(pl.col("time_ns") > 0).then(pl.col("bytes") / pl.col("time_ns") * 1e9)
         edges = edges.with_columns(bytes_per_s=speed, kind=pl.lit(LINK))
     else:
-        met = communication_operations(traces).filter(pl.col("measured_by") == ARRIVAL).drop_nulls("step")
-        met = met if step is None else met.filter(step=step)
-        steps = met.group_by("rank").agg(of=pl.col("step").n_unique())
-        waited = (
-            met.filter(pl.col("rank") != pl.col("last_rank")).group_by("rank", "last_rank").agg(time_ns=pl.col("wait_ns").sum())
-        )
-        edges = waited.join(steps, on="rank").select(
+        edges_of_steps = _waits_for_ranks(traces)
+        steps = _arrival_steps(traces).drop_nulls("measured_by")
+        if step is None:
+            edges_of_steps, steps = of_chosen_steps(edges_of_steps, traces), of_chosen_steps(steps, traces)
+        else:
+            edges_of_steps, steps = edges_of_steps.filter(step=step), steps.filter(step=step)
+        # as the waiting of the rank in ``rank_costs``
+        means = steps.group_by("rank").agg(of=pl.col("step").n_unique(), mean_ns=pl.col("wait_ns").mean())
+        means = means.join(rank_costs(traces, step, by_library=False).select("rank", typical_ns="wait_ns"), on="rank")
+        scale = pl.when(pl.col("mean_ns") > 0).then(pl.col("typical_ns") / pl.col("mean_ns")).otherwise(1.0)
+        waited = edges_of_steps.filter(pl.col("rank") != pl.col("last_rank"), pl.col("wait_ns") > 0)
+        waited = waited.group_by("rank", "last_rank").agg(time_ns=pl.col("wait_ns").sum())
+        edges = waited.join(means, on="rank").select(
             source="rank",
             destination="last_rank",
             transport=pl.lit(""),
-            time_ns=pl.col("time_ns") / pl.col("of"),
+            time_ns=pl.col("time_ns") / pl.col("of") * scale,
             bytes=pl.lit(None),
             bytes_per_s=pl.lit(None),
             kind=pl.lit(WAIT),
         )
     ends = {f"{end}_stage": _stage_of_rank(traces, end) for end in ("source", "destination")}
     return edges.with_columns(**ends).sort(_LINK_KEY).select(cast_columns(EDGES))
+
+
+def _waits_for_ranks(traces: Sequence[Trace]) -> pl.DataFrame:
+    """How long every rank waited in each step for each ``last_rank``; columns as of ``waits_by_step``."""
+    met = arrivals(traces)
+    each = ["step", "group", "operation", "number"]
+    last = met.sort("place").unique(each, keep="last").select(*each, last_rank="rank")
+    return waits_by_step(met.join(last, on=each), "last_rank")
 
 
 def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None) -> pl.DataFrame:

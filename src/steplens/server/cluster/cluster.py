@@ -144,7 +144,7 @@ def cluster_parts(
     ordered = rows.sort(sort, "rank", descending=[descending, False], nulls_last=True)
     page = (
         ordered.slice(offset, limit)
-        .with_columns(trace=_trace_of(chosen))
+        .with_columns(trace=trace_of(chosen))
         .select("rank", "trace", "stage", *parts, "steps", "stored")
     )
     return ClusterSteps(
@@ -163,7 +163,7 @@ def cluster_parts(
 @router.get("/heat")
 def cluster_heat(chosen: Chosen) -> list[Heat]:
     """Every rank by memory, arithmetic, device use and length of its steps; metrics of which nothing is known are left out."""
-    heat = chosen.frame_of_run(rank_heat).with_columns(trace=_trace_of(chosen))
+    heat = chosen.frame_of_run(rank_heat).with_columns(trace=trace_of(chosen))
     return [
         Heat(
             metric=name,
@@ -175,7 +175,7 @@ def cluster_heat(chosen: Chosen) -> list[Heat]:
     ]
 
 
-def _trace_of(chosen: OpenedRun) -> pl.Expr:
+def trace_of(chosen: OpenedRun) -> pl.Expr:
     """The number of the first trace of the rank in the column ``rank``."""
     traces = {trace.rank: number for number, trace in reversed(list(enumerate(chosen.run.traces)))}
     return pl.col("rank").replace_strict(traces, default=None, return_dtype=pl.Int64)

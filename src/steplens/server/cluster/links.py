@@ -31,11 +31,15 @@ class Cost(TypedDict):
 
     rank: int
     stage: int
-    transfer_ns: float
-    wait_ns: float
+    communication_ns: float
+    exposed_ns: float | None
+    overlapped_ns: float | None
+    transfer_ns: float | None
+    wait_ns: float | None
+    unexplained_ns: float
     communication_share: float | None
     steps: int
-    measured_by: Literal["library", "arrival"]
+    measured_by: Literal["library", "arrival"] | None
 
 
 class Costs(BaseModel):
@@ -44,8 +48,9 @@ class Costs(BaseModel):
     Attributes:
         job: how it is spread over ranks.
         steps: numbers of the steps that some rank has measured.
-        rows: rank, stage, transfer_ns, wait_ns, communication_share (transfer of both), steps (how many the figures are the mean
-            of), measured_by ("library" or "arrival").
+        rows: of ``analysis.cluster.rank_communication.rank_costs``: rank, stage, communication_ns and what it consists of
+            (transfer_ns, wait_ns, unexplained_ns), exposed_ns, overlapped_ns, communication_share (transfer of transfer and
+            wait), steps (how many the figures are of), measured_by ("library", "arrival" or null).
         no_data: ranks of the run that have not measured the step.
     """
 

@@ -1,25 +1,27 @@
 /** Communication: how much of it computing hides, who waits for whom, and what each rank, link and operation costs. */
 
+import type { Communication, Rank } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { slowRank, waitsChart } from "../../charts/rank_waits";
 import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
 import { h } from "../../ui/dom";
 import type { Page } from "../../ui/page";
-import { card, grid, has, nothing, rankChoice, smallTable } from "../../ui/ui";
-import * as format from "../../words/format";
+import { card, grid, has, nothing, rankChoice } from "../../ui/ui";
 import { named, t } from "../../words/i18n";
+import { collectivesCard } from "./collectives";
 import { linkCards } from "./link_views";
 
 const MORE = [
+  "communication",
   "communication_by_rank",
   "communication_by_step",
-  "communication",
   "communication_by_group",
   "communication_by_size",
   "waits",
   "hold_ups",
   "arrivals",
+  "collectives",
   "communication_operations",
   "pairs",
   "links",
@@ -29,6 +31,19 @@ const MORE = [
   "communication_matrix",
   "step_collectives",
 ];
+
+/** Whether a table has rows: what the library measures, what arrival tells, and messages are not in every recording. */
+function isThere(name: string, found: Communication, ranks: readonly Rank[]): boolean {
+  const measured: Readonly<Record<string, string>> = {
+    links: "communication_matrix",
+    communication_matrix: "communication_matrix",
+    communication_bandwidth: "communication_bandwidth",
+    communication_times: "communication_times",
+  };
+  if (name in measured) return has(ranks, measured[name]!);
+  if (["waits", "hold_ups", "arrivals"].includes(name)) return found.waits.length > 0;
+  return name !== "pairs" || found.messages > 0;
+}
 
 export const communication: Page = {
   id: "communication",
@@ -51,33 +66,26 @@ export const communication: Page = {
         ? null
         : h(
             "p",
-            { class: "note" },
+            { class: found.recorded_ranks < found.job_ranks ? "callout" : "note" },
             found.recorded_ranks < found.job_ranks
               ? t("communication.not_known", { count: found.recorded_ranks, size: found.job_ranks })
               : t("communication.one_rank"),
           ),
       grid(
+        collectivesCard(context, found),
         found.waits.length
           ? card(t("communication.waits"), waitsChart(context, found), { note: t("communication.waits.what") })
           : null,
-        card(
-          t("communication.overlap"),
-          smallTable(
-            t("communication.overlap"),
-            [t("rank"), t("device"), named("column", "communication_ns"), named("column", "overlapped_ns"), "%"],
-            found.overlap.map((row) => [
-              format.value(row["rank"], ""),
-              format.value(row["device"], ""),
-              format.value(row["communication_ns"], "ns"),
-              format.value(row["overlapped_ns"], "ns"),
-              format.value(row["overlap_percent"], "percent"),
-            ]),
-            [0, 1, 2, 3, 4],
-          ),
-          { note: t("communication.overlap.what") },
-        ),
         links,
-        topicTables(context, t("communication.more"), listed, MORE, trace),
+        topicTables(
+          context,
+          t("communication.more"),
+          listed,
+          MORE.filter((name) => isThere(name, found, ranks)),
+          trace,
+          [],
+          t("communication.more.what"),
+        ),
         has(ranks, "communication")
           ? card(
               named("table", "recorded_communication"),

@@ -7,7 +7,7 @@ import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
 import { card, choice, nothing, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
-import { t } from "../../words/i18n";
+import { named, t } from "../../words/i18n";
 import { linkGraph } from "./link_graph";
 
 const PAGE = 20;
@@ -51,9 +51,8 @@ export async function linkCards(context: Context): Promise<Child> {
       [
         h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)),
         costRows(context, costs, all),
-        all.rows.length ? null : h("p", { class: "note" }, t("links.none")),
       ],
-      { wide: true, note: t(costs.rows[0]?.measured_by === "arrival" ? "costs.arrival" : "costs.library") },
+      { wide: true, note: costNote(costs, numberOf(params, "step")) },
     ),
     // of two ranks a picture says no more than its one line, and nothing where no link is known
     drawn
@@ -67,21 +66,32 @@ export async function linkCards(context: Context): Promise<Child> {
           wide: true,
           note: drawn ? note : t("links.waits.row"),
         })
-      : card(t("links"), nothing(t("links.none"), t("links.none.why")), { wide: true }),
+      : null,
   ];
 }
 
+/** What the figures are of, who measured them, and what they leave open. */
+function costNote(found: Costs, step: number | null): string {
+  const by = found.rows.find((row) => row.measured_by !== null)?.measured_by ?? null;
+  const how = by === "library" ? t("costs.library") : by === "arrival" ? t("costs.arrival") : t("costs.unknown");
+  const rest = by === "library" && found.rows.some((row) => row.unexplained_ns > 0) ? ` ${t("costs.unexplained.what")}` : "";
+  const of = step === null ? t(by === "library" ? "costs.mean" : "costs.typical") : t("costs.of_step", { step });
+  return `${of} ${how}${rest}`;
+}
+
 function costRows(context: Context, found: Costs, links: RankLinks): Child {
+  const time = (title: string, value: (row: Cost) => number | null): SortedColumn<Cost>[] =>
+    found.rows.some((row) => value(row) !== null)
+      ? [{ name: "", title, numeric: true, cell: (row) => format.value(value(row), "ns") }]
+      : [];
   const columns: SortedColumn<Cost>[] = [
     { name: "", title: t("rank"), cell: (row) => t("rank.n", { number: row.rank }) },
-    { name: "", title: t("communication.transfer"), numeric: true, cell: (row) => format.time(row.transfer_ns) },
-    { name: "", title: t("communication.waiting"), numeric: true, cell: (row) => format.time(row.wait_ns) },
-    {
-      name: "",
-      title: t("links.share"),
-      numeric: true,
-      cell: (row) => (row.communication_share === null ? format.NOTHING : format.share(row.communication_share)),
-    },
+    ...time(named("column", "communication_ns"), (row) => row.communication_ns),
+    ...time(t("communication.waiting"), (row) => row.wait_ns),
+    ...time(t("communication.transfer"), (row) => row.transfer_ns),
+    ...(found.rows.some((row) => row.unexplained_ns > 0) ? time(t("costs.unexplained"), (row) => row.unexplained_ns) : []),
+    ...time(named("column", "exposed_ns"), (row) => row.exposed_ns),
+    ...time(named("column", "overlapped_ns"), (row) => row.overlapped_ns),
     { name: "", title: t("steps"), numeric: true, cell: (row) => format.count(row.steps) },
     {
       name: "",
@@ -93,11 +103,13 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
           t("costs.operations"),
         ),
         " ",
-        h(
-          "button",
-          { type: "button", "data-links": row.rank, onclick: () => void showLinks(context, row.rank, links) },
-          t("links"),
-        ),
+        links.kind === "link"
+          ? h(
+              "button",
+              { type: "button", "data-links": row.rank, onclick: () => void showLinks(context, row.rank, links) },
+              t("links"),
+            )
+          : null,
       ],
     },
   ];
@@ -141,6 +153,7 @@ async function showOperations(context: Context, rank: number): Promise<void> {
   openDialog(context, `${t("costs.operations")}: ${t("rank.n", { number: rank })}`, [
     used,
     smallTable(t("costs.operations"), heads, rows, [1, 2, 3, 4, 5]),
+    h("p", { class: "note" }, t("costs.bandwidth")),
     found.matching > found.rows.length
       ? h("p", { class: "note" }, t("rest", { count: format.count(found.matching - found.rows.length) }))
       : null,
