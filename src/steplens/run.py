@@ -110,7 +110,7 @@ class Run:
                 return trace
         raise InputError(self.path, f"holds no rank {rank}; its ranks are {sorted({trace.rank for trace in self.traces})}")
 
-    def table(self, name: str, by: str | None = None) -> pl.DataFrame:
+    def table(self, name: str, by: str | None = None, *, per_step: bool = False) -> pl.DataFrame:
         """The table of any name that ``steplens table`` lists, those of installed packages among them.
 
         Args:
@@ -118,6 +118,7 @@ class Run:
                 ``operators_by_shape``; or of a recorded table, such as ``marks``, ``recorded_`` in front where an analysis has
                 its name.
             by: one of its groups; None is the first.
+            per_step: of a step, as means over the chosen steps, where a table has sums over the whole recording.
 
         Raises:
             ValueError: there is no such table or group; the message names similar ones.
@@ -128,7 +129,9 @@ class Run:
         if (recorded := recorded_table(name)) is not None:
             return self._recorded_rows(recorded)
         analysis, group = find_analysis(name)
-        return analysis(self, by if by is not None else group)
+        group = by if by is not None else group
+        options = {"per_step": True} if per_step and analysis.has_step_rows(group) else {}
+        return analysis.answer(self, group, **options)
 
     def _recorded_rows(self, name: str) -> pl.DataFrame:
         """A recorded table of all traces; one that was not recorded has no rows."""
@@ -154,6 +157,16 @@ class Run:
             whole_trace_without_steps: a trace without steps gives one row for all of it, ``step`` null.
         """
         return self._answer_table("steps", whole_trace_without_steps=whole_trace_without_steps)
+
+    def step_basis(self, *, apart: bool = False) -> str:
+        """What tables per step are of, in words: "per step (mean of steps 2-5)", or sums of the whole recording.
+
+        Args:
+            apart: the table has rows of each trace, not of all together.
+        """
+        from steplens.analysis.steps.basis import basis_sentence
+
+        return basis_sentence(self.traces, apart=apart)
 
     def step_summary(self) -> StepSummary:
         """The figures of a step, over the chosen steps of all traces; see ``analysis.steps.summary.StepSummary``."""
@@ -189,9 +202,14 @@ class Run:
         """Idle time of the device per step and cause; see ``analysis.device.idle.idle_causes``."""
         return self._answer_table("idle")
 
-    def operators(self, by: str = "name") -> pl.DataFrame:
-        """Operator calls in groups; see ``analysis.operators.operators.operators``. Several traces are added up."""
-        return self._answer_table("operators", by)
+    def operators(self, by: str = "name", *, annotations: bool = False) -> pl.DataFrame:
+        """Operator calls in groups; see ``analysis.operators.operators.operators``. Several traces are added up.
+
+        Args:
+            by: what makes a group.
+            annotations: with the ranges that somebody marked as well: those of steps, optimizers, ``record_function()``.
+        """
+        return self._answer_table("operators", by, **({"annotations": True} if annotations else {}))
 
     def kernels(self, by: str = "name") -> pl.DataFrame:
         """Device tasks by name, type, category or kind; see ``analysis.device.kernels.kernel_statistics``."""

@@ -57,7 +57,9 @@ def test_a_name_is_one_table_everywhere() -> None:
     """Of ``Run``, of ``steplens table`` and of the server, whichever of its names is asked for."""
     run = run_of(training_step())
     served = {name: table for name, table in every_table().items() if not name.startswith(("recorded_", STORED_PREFIX))}
-    assert list(served) == [name for one in ANALYSES for name, _ in one.tables()]
+    names = [name for one in ANALYSES for name, _ in one.tables()]
+    of_a_step = [name + tables.PER_STEP for one in ANALYSES for name, by in one.tables() if one.has_step_rows(by)]
+    assert list(served) == names + of_a_step
     for one in ANALYSES:
         name_of = {by: name for name, by in one.tables()}
         for name, by in one.names().items():

@@ -33,13 +33,16 @@ def test_every_table_of_a_real_run(recorded: Any) -> None:
             assert found.shape == expected.shape
             show_table(out, found, 20, analysis.name)
     document = recorded.json("table", "result", "bound", "--by", "operator")
-    assert document["rows"] == run.bound("operator").to_dicts()
+    assert document["rows"] == run.table("bound", "operator", per_step=True).to_dicts()
+    assert document["basis"] == "per step (mean of steps 2-4)"
+    document = recorded.json("table", "result", "bound", "--by", "operator", "--whole")
+    assert (document["rows"], document["basis"]) == (run.bound("operator").to_dicts(), None)
     assert document["of"] == len(document["rows"])
 
 
 def test_rows_in_the_terminal(recorded: Any) -> None:
     text = recorded.run("table", "result", "operators", "--by", "module", "--top", "3").stdout
-    assert "operators by module: 3 of" in text
+    assert "operators by module, per step (mean of steps 2-4): 3 of" in text
     assert "Sequential" in text and "self_ns" in text
     text = recorded.run("table", "result", "steps").stdout
     assert "not shown: " in text and "+ counts from the earliest time shown" in text
@@ -52,7 +55,9 @@ def test_rows_in_the_terminal(recorded: Any) -> None:
 
 
 def test_csv_sorting_and_columns(recorded: Any) -> None:
-    line = recorded.run("table", "result", "operators", "--sort", "calls", "--columns", "name,calls", "--csv", "out.csv").stdout
+    line = recorded.run(
+        "table", "result", "operators", "--sort", "calls", "--columns", "name,calls", "--whole", "--csv", "out.csv"
+    ).stdout
     expected = steplens.open(recorded.folder / "result").operators().sort("calls", descending=True, maintain_order=True)
     with (recorded.folder / "out.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))

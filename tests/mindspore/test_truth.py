@@ -311,7 +311,7 @@ def test_opens_and_sums_up(recorded: Path) -> None:
     run = steplens.open(recorded)
     assert [source.format for source in run.sources] == ["MindSpore run"]
     assert run.steps()["step"].to_list() == [3, 4, 5, 6, 7, 10, 11]
-    operators = run.operators()
+    operators = run.operators(annotations=True)
     every = {row["name"]: row["calls"] for row in operators.iter_rows(named=True)}
     assert every.pop("ProfilerStep*") == run.steps().height
     calls = {name: count for name, count in every.items() if not name.startswith("enumerate")}

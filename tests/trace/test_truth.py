@@ -71,7 +71,7 @@ def _record(tmp_path: Path, *, shapes: bool, threads: bool, stack: bool = False)
 @pytest.mark.parametrize("threads", [False, True])
 def test_operator_sums_equal_key_averages(tmp_path: Path, shapes: bool, threads: bool) -> None:
     profiler, path = _record(tmp_path, shapes=shapes, threads=threads)
-    frame = steplens.run.open_run(path).operators(by="shape" if shapes else "name")
+    frame = steplens.run.open_run(path).operators(by="shape" if shapes else "name", annotations=True)
     ours: dict[tuple[str, ...], tuple[int, float, float]] = {}
     for row in frame.iter_rows(named=True):
         key = (row["name"], row["input_shapes"] or "") if shapes else (row["name"],)

@@ -58,6 +58,8 @@ class Analysis:
         windows: whether pages, too, tell the rows of several traces apart by ``rank`` and ``window`` behind them, not by
             ``trace`` and ``rank`` in front.
         aliases: earlier names of its tables, each with its group.
+        per_step: whether its rows can be of a step, as means over the chosen steps, instead of sums over the recording: the
+            function then has an argument ``per_step``. Rows of single steps are what they are in either case.
 
     Raises:
         ValueError: the name is none that an address and a command can have.
@@ -73,6 +75,7 @@ class Analysis:
     options: Mapping[str, Any] = field(default_factory=dict)
     windows: bool = False
     aliases: Mapping[str, str | None] = field(default_factory=dict)
+    per_step: bool = False
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.groups):
@@ -122,6 +125,10 @@ class Analysis:
         for by in self.groups or (None,):
             yield (self.name if by in (None, *self.groups[:1]) else f"{self.name}_by_{by}"), by
 
+    def has_step_rows(self, by: str | None) -> bool:
+        """Whether one of its tables can be of a step."""
+        return self.per_step and (by or (self.groups or ("",))[0]) != STEP
+
     def names(self) -> dict[str, str | None]:
         """What its tables are called, earlier names included, each with its group."""
         return {**dict(self.tables()), **self.aliases}
@@ -149,6 +156,8 @@ def _concat_answers(run: TracesOfRun, function: Callable[[Trace], pl.DataFrame])
     )
 
 
+#: a group whose rows are single steps
+STEP = "step"
 #: before names of recorded tables, most of which an analysis is called like
 RECORDED_PREFIX = "recorded_"
 
@@ -164,27 +173,28 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("step_collectives", "when each collective of a step began and ended", ".step_trace.step_trace:step_collectives",
         title="Collectives per step"),
     Analysis("bound", "whether the host or the device limits each step or operator", ".device.bound:bound",
-        groups=("step", "operator"), windows=True, units={"device_percent": FACTOR},
+        groups=("step", "operator"), windows=True, units={"device_percent": FACTOR}, per_step=True,
         title={"step": "Host bound or device bound, by step", "operator": "Host bound or device bound, by operator"}),
     Analysis("idle", "why the device was idle inside each step", ".device.idle:idle_causes",
         aliases={"idle_causes": None},
         title="Idle causes of the device"),
     Analysis("operators", "which operators took the time", ".operators.operators:operators_of_traces", "traces",
-        groups=("name", "category", "shape", "stack", "line", "module"), aliases={"modules": "module"},
+        groups=("name", "category", "shape", "stack", "line", "module"), aliases={"modules": "module"}, per_step=True,
         title={"name": "Operators by name", "category": "Operators by category", "shape": "Operators by input shape",
             "stack": "Operators by call stack", "line": "Operators by source line", "module": "Operators by module"}),
     Analysis("shapes", "which operators see new input shapes, and what that costs", ".operators.shapes:shapes",
         groups=("operator", "step"), windows=True,
         title={"operator": "Operators with new input shapes", "step": "New input shapes per step"}),
     Analysis("flops", "how much arithmetic, how fast, how close to the device's peak", ".operators.flops:flops",
-        groups=("name", "shape", "module", "line", "step"), windows=True,
+        groups=("name", "shape", "module", "line", "step"), windows=True, per_step=True,
         title={"name": "FLOPs and roofline, by operator", "shape": "FLOPs by input shape", "module": "FLOPs by module",
             "line": "FLOPs by source line", "step": "FLOPs by step"}),
     Analysis("kernels", "which device tasks took the time", ".device.kernels:kernel_statistics",
-        groups=("name", "type", "category", "kind"),
+        groups=("name", "type", "category", "kind"), per_step=True,
         title={"name": "Kernels by name", "type": "Kernels by type", "category": "Kernels by category",
             "kind": "Kernels by kind"}),
     Analysis("op_statistic", "which types of device tasks took the time of which cores", ".device.kernels:op_statistic",
+        per_step=True,
         title="Kernels by type and core"),
     Analysis("storms", "where tasks run shorter than issuing them takes", ".device.storms:storms", windows=True,
         title="Launch-bound kernels"),

@@ -37,6 +37,9 @@ def table(
     ] = None,
     columns: Annotated[str | None, typer.Option(metavar="COLUMNS", help="Only these columns, with commas between.")] = None,
     rank: Rank = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Sums over the whole recording, instead of means over the steps that figures are of.")
+    ] = False,
     csv: CsvFile = None,
     json: Json = False,
 ) -> None:
@@ -57,15 +60,16 @@ def table(
             check_csv(csv)
         run = open_with_progress(path)
         with show_work("analysing"):
-            table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank)
+            table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank, per_step=not whole)
+            basis = "" if whole else basis_of_table(of_rank(run, rank), name, by)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
     note = "nothing of it was recorded" if recorded_table(name) is not None else ""
-    answer_rows(
-        table_rows, path, {"table": name, "by": by}, f"{name} by {by}" if by else name, top=top, csv=csv, json=json, note=note
-    )
+    title = f"{name} by {by}" if by else name
+    asked = {"table": name, "by": by, "basis": basis or None}
+    answer_rows(table_rows, path, asked, f"{title}, {basis}" if basis else title, top=top, csv=csv, json=json, note=note)
     keep_timelines(run)
 
 
@@ -149,9 +153,16 @@ def _check_name(name: str, by: str | None) -> None:
 
 
 def rows_of_table(
-    run: Run, name: str, *, by: str | None = None, sort: str | None = None, columns: str | None = None, rank: int | None = None
+    run: Run,
+    name: str,
+    *,
+    by: str | None = None,
+    sort: str | None = None,
+    columns: str | None = None,
+    rank: int | None = None,
+    per_step: bool = False,
 ) -> pl.DataFrame:
-    """A table of a run, names as text.
+    """A table of a run, names as text; with ``per_step`` of a step, where the table can be.
 
     Raises:
         SteplensError: there is no such table, group, column or rank; the message says what there is.
@@ -160,7 +171,7 @@ def rows_of_table(
 
     run = of_rank(run, rank)
     _check_name(name, by)
-    rows = run.table(name, by).with_columns(pl.col(pl.Categorical).cast(pl.String))
+    rows = run.table(name, by, per_step=per_step).with_columns(pl.col(pl.Categorical).cast(pl.String))
     selected = columns.split(",") if columns is not None else rows.columns
     for column in [*selected, *([sort.removeprefix("+")] if sort else [])]:
         if column not in rows.columns:
@@ -168,6 +179,16 @@ def rows_of_table(
     if sort:
         rows = rows.sort(sort.removeprefix("+"), descending=not sort.startswith("+"), nulls_last=True, maintain_order=True)
     return rows.select(selected)
+
+
+def basis_of_table(run: Run, name: str, by: str | None) -> str:
+    """What the rows of a table are of, where they can be of a step: "per step (mean of steps 2-5)"; else empty."""
+    from steplens.analysis.catalogue import find_analysis, recorded_table
+
+    if recorded_table(name) is not None:
+        return ""
+    analysis, group = find_analysis(name)
+    return run.step_basis(apart=analysis.scope == "trace") if analysis.has_step_rows(by or group) else ""
 
 
 def _list_tables(*, json: bool) -> None:

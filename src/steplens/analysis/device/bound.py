@@ -6,6 +6,12 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.device.breakdown import BUSY_KINDS
+from steplens.analysis.device.queue import LONG_DELAY_NS, LONG_LAUNCH_NS, launches
+from steplens.analysis.steps.basis import Basis, divide, step_basis
+from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
+from steplens.analysis.tools import names
+from steplens.analysis.tools.groups import number_groups
+from steplens.analysis.tools.outermost import is_outermost
 from steplens.analysis.tools.overlap import Int64Array, length_inside, merge_intervals, merged
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
@@ -23,7 +29,7 @@ STEPS = table_schema(
 OPERATORS = table_schema("name: String, calls, host_ns, device_ns, device_percent: Float64, bound: String")
 
 
-def bound(trace: Trace, by: str = "step") -> pl.DataFrame:
+def bound(trace: Trace, by: str = "step", *, per_step: bool = False) -> pl.DataFrame:
     """Whether the host or the device limits each step, or each operator.
 
     Steps, columns as in ``STEPS``:
@@ -34,9 +40,11 @@ def bound(trace: Trace, by: str = "step") -> pl.DataFrame:
     * ``launches``, ``launching_ns``: runtime calls inside the step that launched a task, and the union of their times on all
       threads; ``launching_percent``: share of the duration. Null where no runtime calls are recorded, as on a CPU.
 
-    Operators, columns as in ``OPERATORS``, most device time first: ``host_ns`` is how long their calls took on the host,
-    ``device_ns`` how long the tasks of these calls and of all below them took on the device. On an accelerator an operator is
-    bound by the device where its tasks take at least as long as issuing them, so that the device's queue fills. On a CPU the
+    Operators, columns as in ``OPERATORS``, most device time first: ``host_ns`` is how long their calls took on the host, without
+    waiting for the device (calls that synchronize; launches that stood before a full queue), ``device_ns`` how long the tasks of
+    these calls and of all below them took on the device; of calls in calls of the same name the outermost count. On an
+    accelerator an operator is bound by the device where its tasks take at least as long as issuing them, so that the device's
+    queue fills. On a CPU the
     calls are the tasks: it is bound by the device unless more than half of them is communication or ranges of the user.
     ``device_percent``: device_ns / host_ns, which exceeds 100 on an accelerator only. Operators without device tasks are left
     out.
@@ -46,13 +54,14 @@ def bound(trace: Trace, by: str = "step") -> pl.DataFrame:
     Args:
         trace: one rank.
         by: "step" or "operator".
+        per_step: of operators, calls and times of a step, as means over the chosen steps (``analysis.steps.basis``).
 
     Raises:
         ValueError: ``by`` is neither.
     """
     if by not in ("step", "operator"):
         raise ValueError(f'bound(by={by!r}): by must be "step" or "operator"')
-    return _bound_of_steps(trace) if by == "step" else _bound_of_operators(trace)
+    return _bound_of_steps(trace) if by == "step" else _bound_of_operators(trace, per_step=per_step)
 
 
 def _bound_of_steps(trace: Trace) -> pl.DataFrame:
@@ -96,23 +105,29 @@ def _launches_per_step(trace: Trace, tasks: pl.DataFrame, start: Int64Array, end
     }
 
 
-def _bound_of_operators(trace: Trace) -> pl.DataFrame:
+def _bound_of_operators(trace: Trace, *, per_step: bool) -> pl.DataFrame:
+    basis = step_basis(trace) if per_step else Basis((), ())
     on_accelerator = trace.has_accelerator
     counted = (pl.col("counted_as") == pl.col("id")) & pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+    counted &= pl.col("step").is_in(list(basis.steps)) if basis.steps else pl.lit(True)
+    columns = ["name", "pid", "tid", "start_ns", "end_ns", "parent", "device_total_ns"]
+    calls = trace.required("ops").select(*columns, counted=counted.fill_null(False)).collect()
+    group = np.where(calls["counted"].to_numpy(), number_groups(calls, ["name"])[0], -1)
+    outermost = is_outermost(calls["parent"].fill_null(-1).cast(pl.Int64).to_numpy(), group)
+    calls = calls.with_columns(outermost=pl.Series(outermost)).filter("counted", pl.col("device_total_ns") > 0)
+    calls = calls.with_columns(waited_ns=_waited_inside(trace, calls))
+    once = pl.col("outermost")
     groups = (
-        trace.required("ops")
-        .filter(counted & (pl.col("device_total_ns") > 0))
-        .group_by("name")
+        calls.group_by("name")
         .agg(
             calls=pl.len().cast(pl.Int64),
-            host_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
-            device_ns=pl.col("device_total_ns").sum(),
+            host_ns=(pl.col("end_ns") - pl.col("start_ns") - pl.col("waited_ns")).filter(once).sum(),
+            device_ns=pl.col("device_total_ns").filter(once).sum(),
         )
         .with_columns(pl.col("name").cast(pl.String))
-        .collect()
     )
     parts = 1 if on_accelerator else 2
-    return (
+    rows = (
         groups.with_columns(
             device_percent=pl.when(pl.col("host_ns") > 0).then(pl.col("device_ns") * 100 / pl.col("host_ns")),
             bound=_limiting_side(parts * pl.col("device_ns") >= pl.col("host_ns")),
@@ -120,6 +135,37 @@ def _bound_of_operators(trace: Trace) -> pl.DataFrame:
         .sort("device_ns", "name", descending=[True, False])
         .select(cast_columns(OPERATORS))
     )
+    if not per_step:
+        return rows
+    return divide(divide(rows, ("calls", "host_ns"), len(basis.steps)), ("device_ns",), len(basis.device_steps))
+
+
+def _waited_inside(trace: Trace, calls: pl.DataFrame) -> pl.Series:
+    """How long each call waited for the device inside of itself, ns: in runtime calls that wait, and launches that stood still.
+
+    A launch stood still where it took longer than ``LONG_LAUNCH_NS`` and its task started long after (``LONG_DELAY_NS``): the
+    queue was full, and the host went on when the device had taken something from it. What such a call takes beyond the median
+    of its name is waiting.
+    """
+    waits = trace.required("api").filter(pl.col("name").is_in(names.containing(names.of_runtime(trace), SYNCHRONIZATION_NAME)))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    whole = waits.select("tid", "start_ns", waited_ns=length).collect()
+    usual = pl.col("launch_duration_ns").median().over("call")
+    stands = (pl.col("launch_duration_ns") > LONG_LAUNCH_NS) & (pl.col("delay_ns") > LONG_DELAY_NS)
+    standing = launches(trace).with_columns(waited_ns=(pl.col("launch_duration_ns") - usual).cast(pl.Int64)).filter(stands)
+    # a call that launches several tasks waits once
+    standing = standing.sort("waited_ns").unique("correlation", keep="last").select("correlation", "launch_ns", "waited_ns")
+    threads = trace.required("api").select("correlation", "tid", launch_ns="start_ns").collect()
+    late = threads.join(standing, on=["correlation", "launch_ns"]).select("tid", start_ns="launch_ns", waited_ns="waited_ns")
+    waited = np.zeros(calls.height, dtype=np.int64)
+    tid = calls["tid"].to_numpy()
+    for thread in pl.concat([whole, late]).sort("start_ns").partition_by("tid"):
+        rows = np.flatnonzero(tid == thread["tid"][0])
+        sums = np.r_[0, np.cumsum(thread["waited_ns"].to_numpy())]
+        begins = thread["start_ns"].to_numpy()
+        place = [np.searchsorted(begins, calls[bound].to_numpy()[rows], side="left") for bound in ("start_ns", "end_ns")]
+        waited[rows] = sums[place[1]] - sums[place[0]]
+    return pl.Series(waited)
 
 
 def _limiting_side(by_device: pl.Expr) -> pl.Expr:

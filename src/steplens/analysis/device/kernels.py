@@ -7,36 +7,46 @@ from collections.abc import Collection
 import numpy as np
 import polars as pl
 
+from steplens.analysis.steps.basis import divide, step_basis
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.building.nesting import Int64Array, nest_calls, subtree_sums
+from steplens.trace.schema import KIND_OTHER
 from steplens.trace.trace import Trace
 
 #: what device tasks can be added up by
 KEYS = ("name", "type", "category", "kind")
+#: what of a step is a sum over its tasks
+_SUMS = ("count", "total_ns")
 #: earlier than any time
 _EARLIEST = -(1 << 63)
 
 
-def op_statistic(trace: Trace) -> pl.DataFrame:
+def op_statistic(trace: Trace, *, per_step: bool = False) -> pl.DataFrame:
     """Device tasks added up per type and core, longest total first.
 
     Source: the ``kernels`` table; device times (``self_ns``) are those of the device clock, in ns: of a task of the CPU without
     the calls that it makes, which are tasks of their own. Tasks that run at the same time on two streams both count, so the
     total may exceed the elapsed time.
 
+    Args:
+        trace: one rank.
+        per_step: count and total_ns of a step, as in ``kernel_statistics``.
+
     Returns:
         type, core, count, total_ns, min_ns, mean_ns (rounded to the nearest ns), max_ns and ratio_percent (share of
         the total of all rows, 0 when nothing took any time).
     """
     duration = pl.col("self_ns")
+    basis = step_basis(trace).device_steps if per_step else ()
     rows = (
         trace.required("kernels")
+        .filter(pl.col("step").is_in(list(basis)) if basis else pl.lit(True))
         .group_by(pl.col("type"), pl.col("core"))
         .agg(count=pl.len().cast(pl.Int64), total_ns=duration.sum(), min_ns=duration.min(), max_ns=duration.max())
         .collect()
     )
     total = int(rows["total_ns"].sum() or 0)
-    return (
+    rows = (
         rows.with_columns(
             pl.col("type").cast(pl.String),
             pl.col("core").cast(pl.String),
@@ -46,14 +56,25 @@ def op_statistic(trace: Trace) -> pl.DataFrame:
         .sort("total_ns", "type", "core", descending=[True, False, False])
         .select("type", "core", "count", "total_ns", "min_ns", "mean_ns", "max_ns", "ratio_percent")
     )
+    return divide(rows, _SUMS, len(basis)) if per_step else rows
 
 
-def kernel_statistics(trace: Trace, by: str = "name", steps: Collection[int] | None = None) -> pl.DataFrame:
+def kernel_statistics(
+    trace: Trace, by: str = "name", steps: Collection[int] | None = None, *, per_step: bool = False
+) -> pl.DataFrame:
     """Device tasks added up by name, type, category or kind, longest total first.
 
     Source: the ``kernels`` table; device times (``self_ns``) are those of the device clock, in ns, as in ``op_statistic``. Tasks
     that run at the same time on two streams both count. With ``steps`` only tasks of these steps count. On a CPU counts
     and sums are those of the calls and self times of ``operators``.
+
+    Args:
+        trace: one rank.
+        by: one of ``KEYS``.
+        steps: only tasks of these steps; all by default.
+        per_step: ``count`` and ``total_ns`` of a step, as means over the chosen steps whose work was recorded
+            (``analysis.steps.basis``): of the tasks that these steps launched. ``ratio_percent`` is then the share of all tasks
+            that compute, communicate or copy, null of what only waits. Without steps they are sums of the whole recording.
 
     Returns:
         the key, kind (where it is not the key; null where tasks of several kinds share the key), count, total_ns, min_ns,
@@ -66,6 +87,9 @@ def kernel_statistics(trace: Trace, by: str = "name", steps: Collection[int] | N
     if by not in KEYS:
         raise ValueError(f"kernel_statistics(by={by!r}): by must be one of {', '.join(KEYS)}")
     duration = pl.col("self_ns")
+    basis = step_basis(trace).device_steps if per_step else ()
+    if basis:
+        steps = basis
     kind = [] if by == "kind" else [pl.col("kind").first().alias("kind"), pl.col("kind").n_unique().alias("kinds")]
     rows = (
         trace.required("kernels")
@@ -84,10 +108,12 @@ def kernel_statistics(trace: Trace, by: str = "name", steps: Collection[int] | N
     )
     if by != "kind":
         rows = rows.with_columns(kind=pl.when(pl.col("kinds") == 1).then(pl.col("kind").cast(pl.String))).drop("kinds")
-    total = int(rows["total_ns"].sum() or 0)
-    return rows.with_columns(
-        pl.col(by).cast(pl.String), ratio_percent=pl.col("total_ns") * 100 / total if total else pl.lit(0.0)
-    ).sort("total_ns", by, descending=[True, False])
+    works = pl.col("kind").cast(pl.String).ne_missing(KIND_OTHER) if per_step else pl.lit(True)
+    total = int(rows.filter(works)["total_ns"].sum() or 0)
+    share = pl.col("total_ns") * 100 / total if total else pl.lit(0.0)
+    rows = rows.with_columns(pl.col(by).cast(pl.String), ratio_percent=pl.when(works).then(share))
+    rows = rows.sort("total_ns", by, descending=[True, False])
+    return divide(rows, _SUMS, len(basis)) if per_step else rows
 
 
 def outermost_tasks(trace: Trace) -> pl.LazyFrame:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from steplens.analysis.operators.flops import counted_calls
 from steplens.analysis.operators.rank_flops import operator_work
+from steplens.analysis.steps.basis import step_basis, with_steps
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 NODES = table_schema("id, parent, depth, name: String, flops: Float64, percent: Float64, operators")
+_LEAVES: dict[str, pl.DataType] = {"path": pl.List(pl.String()), "flops": pl.Float64()}
 ROOT = "Total"
 #: scopes nest less deeply; what is deeper belongs to the last one
 _DEEPEST = 32
@@ -19,19 +21,22 @@ _SCOPE = "/"
 _MODULE = "."
 
 
-def flop_tree(trace: Trace) -> pl.DataFrame:
-    """Operations of every scope and everything below it, parents before their children; columns as in ``NODES``.
+def flop_tree(traces: Trace | Sequence[Trace]) -> pl.DataFrame:
+    """Operations of a step of every scope and everything below it, parents before their children; columns as in ``NODES``.
 
     Node 0 is the whole; the leaves are operators. ``percent`` is of the whole, ``operators`` counts the leaves below a node
     (1 for a leaf). Source: what the device counted of every operator (``work.operator_work``; cube and vector units together),
-    its scopes from its full name; else the calls whose arithmetic is known (``flops.counted_calls``), their modules.
+    its scopes from its full name; else the calls whose arithmetic is known (``flops.counted_calls``), their modules, per step:
+    a mean over the chosen steps (``analysis.steps.basis``), or a sum where there are none.
 
     Args:
-        trace: one rank.
+        traces: one rank; or several, of which the result is the mean.
     """
-    leaves = _counted_by_device(trace)
-    if not leaves.height:
-        leaves = _counted_from_calls(trace)
+    ranks = [traces] if isinstance(traces, Trace) else with_steps(traces)
+    counted = [leaves if (leaves := _counted_by_device(trace)).height else _counted_from_calls(trace) for trace in ranks]
+    counted = [leaves for leaves in counted if leaves.height]
+    leaves = pl.concat(counted) if counted else pl.DataFrame(schema=_LEAVES)
+    leaves = leaves.group_by("path", maintain_order=True).agg(pl.col("flops").sum() / max(len(counted), 1))
     leaves = leaves.filter(pl.col("flops") > 0)
     if not leaves.height:
         return pl.DataFrame(schema=NODES)
@@ -49,7 +54,10 @@ def _counted_by_device(trace: Trace) -> pl.DataFrame:
 
 
 def _counted_from_calls(trace: Trace) -> pl.DataFrame:
-    calls = counted_calls(trace).group_by("module", "name").agg(pl.col("flops").sum().cast(pl.Float64)).sort("module", "name")
+    basis = step_basis(trace).steps
+    calls = counted_calls(trace).filter(pl.col("step").is_in(list(basis)) if basis else pl.lit(True))
+    sums = pl.col("flops").sum().cast(pl.Float64) / max(len(basis), 1)
+    calls = calls.group_by("module", "name").agg(sums).sort("module", "name")
     scopes = pl.col("module").fill_null("").str.split(_MODULE).list.filter(pl.element() != "").list.head(_DEEPEST)
     return calls.select(path=pl.concat_list(scopes, "name"), flops="flops")
 

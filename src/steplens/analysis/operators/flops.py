@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_formulas import NAMES, work_of
+from steplens.analysis.steps.basis import divide, step_basis
 from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.names import of_calls
 from steplens.analysis.tools.once import once_if_small
@@ -32,6 +33,10 @@ COLUMNS = table_schema(
     "calls, flops, flops_percent: Float64, bytes, time_ns, flops_per_second: Float64, best_percent: Float64, "
     "flops_per_byte: Float64, attainable_flops_per_second: Float64, attained_percent: Float64, limit: String"
 )
+
+
+#: of a group of calls, what is a sum over them
+_SUMS = ("calls", "flops", "bytes", "time_ns")
 
 
 @once_if_small
@@ -118,7 +123,7 @@ def _first_input_type(types: pl.Series) -> pl.Series:
     return dtypes
 
 
-def flops(trace: Trace, by: str = "name") -> pl.DataFrame:
+def flops(trace: Trace, by: str = "name", *, per_step: bool = False) -> pl.DataFrame:
     """Arithmetic of the operators in groups, the most first, and where it lies on the device's roofline.
 
     Sums of ``counted_calls``, where the definitions are. Besides:
@@ -137,6 +142,8 @@ def flops(trace: Trace, by: str = "name") -> pl.DataFrame:
     Args:
         trace: one rank.
         by: "name", "shape" (name, input_shapes, dtype), "module", "line" (of the user's code, where stacks are recorded), "step".
+        per_step: calls, arithmetic, bytes and time of a step, as means over the chosen steps (``analysis.steps.basis``); of
+            single steps it changes nothing.
 
     Raises:
         ValueError: ``by`` is none of them.
@@ -145,6 +152,9 @@ def flops(trace: Trace, by: str = "name") -> pl.DataFrame:
         raise ValueError(f"flops(by={by!r}): by must be one of {', '.join(_KEYS)}")
     keys = _KEYS[by]
     calls = counted_calls(trace)
+    basis = step_basis(trace).steps if per_step and by != "step" else ()
+    if basis:
+        calls = calls.filter(pl.col("step").is_in(list(basis)))
     timed = pl.col("time_ns").is_not_null()
     groups = calls.group_by(keys).agg(
         calls=pl.len().cast(pl.Int64),
@@ -167,7 +177,10 @@ def flops(trace: Trace, by: str = "name") -> pl.DataFrame:
     groups = _against_peak(groups, trace, per_step=by == "step")
     order = ["step"] if by == "step" else ["flops", *keys]
     groups = groups.sort(order, descending=[column == "flops" for column in order], nulls_last=True)
-    return groups.select(*(pl.col(key).cast(CALLS[key]) for key in keys), *(pl.col(name).cast(COLUMNS[name]) for name in COLUMNS))
+    groups = groups.select(
+        *(pl.col(key).cast(CALLS[key]) for key in keys), *(pl.col(name).cast(COLUMNS[name]) for name in COLUMNS)
+    )
+    return divide(groups, _SUMS, len(basis)) if per_step and by != "step" else groups
 
 
 def _against_peak(groups: pl.DataFrame, trace: Trace, *, per_step: bool) -> pl.DataFrame:

@@ -17,9 +17,10 @@ class Summary:
             differ, of how many steps, of which (``of``), and every part of host and device.
         phase_names: what the host called between its phases and while it waited for the device, in words.
         steps, memory, health: rows of the frames of the same name of ``Run``.
-        operators: rows of ``Run.operators``, without the ranges of the steps, largest self time first; only the first ones.
+        operators: rows of ``Run.operators`` per step, largest self time first; only the first ones.
         operator_count: how many such rows there are.
-        self_ns: the self time of all of them and of the steps' ranges, of which shares are made.
+        self_ns: the self time of all of them, of which shares are made.
+        basis: what the operators are of, in words: a mean of which steps.
         recorded: what operators can be grouped by with this data.
         results: folders of result files that are complete.
         unfinished: run directories whose results are not complete.
@@ -36,7 +37,7 @@ class Summary:
     steps: list[dict[str, Any]]
     operators: list[dict[str, Any]]
     operator_count: int
-    self_ns: int
+    self_ns: float
     memory: list[dict[str, Any]]
     health: list[dict[str, Any]]
     recorded: list[str]
@@ -44,5 +45,6 @@ class Summary:
     unfinished: list[str]
     advice: list[dict[str, str]]
     accelerator: bool = False
+    basis: str = ""
     problem: str = ""
     pipeline: list[dict[str, Any]] = dataclasses.field(default_factory=list)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 TRUNCATED = "truncated"
 LIMITED = "expansion_limit"
-STEP_PREFIX = "ProfilerStep"
 #: findings of the advice that a summary has room for
 _ADVICE = 3
 #: calls that are named of a phase
@@ -75,17 +74,14 @@ def summary(
 
 def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
-    import polars as pl
-
     from steplens.advice.prepare import prepare_answers
 
     prepare_answers(run)
     accelerator = any(trace.has_accelerator for trace in run.traces)
     # device work can be told apart without steps; a CPU's trace without them shows operators only
     steps = run.steps(whole_trace_without_steps=accelerator)
-    # with the steps' own time, that of the loop outside all operators: shares are those of the table and of the pages
-    all_operators = run.operators(by=by)
-    operators = all_operators.filter(~pl.col("name").fill_null("").str.starts_with(STEP_PREFIX))
+    # of a step, as in the table and on the pages
+    operators = run.table("operators", by, per_step=True)
     health = run.health().to_dicts()
     pipeline = pipeline_rows(run)
     directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
@@ -98,7 +94,8 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
-        self_ns=int(all_operators["self_ns"].sum()),
+        self_ns=float(operators["self_ns"].sum()),
+        basis=run.step_basis(),
         memory=run.memory().to_dicts(),
         health=health,
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],

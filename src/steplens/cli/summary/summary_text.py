@@ -34,7 +34,7 @@ _NOT_RECORDED = {
     "stack": "No stacks were recorded: with_stack=True or --with-stack records them.",
 }
 _NUMBERS: dict[str, Callable[[dict[str, Any], Summary], str]] = {
-    "calls": lambda row, _: str(row["calls"]),
+    "calls": lambda row, _: f"{row['calls']:.1f}".removesuffix(".0"),
     "self": lambda row, _: duration(row["self_ns"]),
     "share": lambda row, found: share(row["self_ns"], found.self_ns),
     "total": lambda row, _: duration(row["total_ns"]),
@@ -184,7 +184,7 @@ def _show_operators(out: Console, found: Summary, by: str) -> None:
     out.print()
     wide = out.width >= NARROW
     counted = f"{len(found.operators)} of {found.operator_count}, by {by}"
-    out.print(plain(f"Operators by self time, sums over the whole recording: {counted}", "bold"))
+    out.print(plain(f"Operators by self time, {found.basis}: {counted}", "bold"))
     key = next((column for column in _KEYS if column in found.operators[0] and by in found.recorded), None)
     columns = [column for column in _NUMBERS if (wide or column in _NARROW_NUMBERS) and (found.accelerator or column != "device")]
     numbers = [[_NUMBERS[column](row, found) for column in columns] for row in found.operators]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import polars as pl
@@ -46,13 +46,24 @@ class Table:
     aliases: tuple[str, ...] = ()
 
 
-def _table_of_analysis(analysis: Analysis, name: str, by: str | None) -> Table:
+#: behind the names of tables whose rows are of a step instead of the whole recording
+PER_STEP = "_per_step"
+
+
+def _table_of_analysis(analysis: Analysis, name: str, by: str | None, *, per_step: bool = False) -> Table:
+    options = {"per_step": True} if per_step else {}
+
     def of_trace(trace: Trace) -> pl.DataFrame:
-        return analysis.answer(Run(trace.source, [(Source(trace.source), trace)], []), by)
+        return analysis.answer(Run(trace.source, [(Source(trace.source), trace)], []), by, **options)
 
     def of_run(run: Run) -> pl.DataFrame:
-        return analysis.answer(run, by)
+        return analysis.answer(run, by, **options)
 
+    if per_step:
+        table = _table_of_analysis(analysis, name, by)
+        whole = of_run if table.of_run is not None else None
+        title = f"{table.title}, per step"
+        return replace(table, name=name + PER_STEP, title=title, of_trace=of_trace, of_run=whole, aliases=())
     return Table(
         name,
         analysis.title_of(by),
@@ -82,6 +93,12 @@ def _recorded_rows(name: str, trace: Trace) -> pl.DataFrame:
 def every_table() -> dict[str, Table]:
     """Every table by its name."""
     tables = [_table_of_analysis(analysis, name, by) for analysis in analyses() for name, by in analysis.tables()]
+    tables += [
+        _table_of_analysis(analysis, name, by, per_step=True)
+        for analysis in analyses()
+        for name, by in analysis.tables()
+        if analysis.has_step_rows(by)
+    ]
     tables += [Table(STORED_PREFIX + name, title, partial(stored_table, name=name)) for name, title in _STORED.items()]
     tables += [
         Table(
