@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging import Question, ask_rules
-from steplens.advice.order import in_order, together_ns, with_overlaps
+from steplens.advice.order import in_order, together_ns, with_overlaps, without_next_steps
 from steplens.advice.prepare import prepare_answers
 from steplens.advice.pricing import Prices, of_one_rank
 from steplens.advice.registry import all_rules, built_in_rules
@@ -106,7 +106,7 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
     named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
     settled = [finding for named in named_findings if (finding := prices.settle(named)) is not None]
-    ordered = with_overlaps(in_order(settled, run.verdict()))
+    ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()))
     return Advice(tuple(ordered), tuple(silenced), prices.step_ns, together_ns(ordered, prices))
 
 

@@ -301,9 +301,7 @@ class Facts:
     ) -> Finding:
         """A finding about a step of this trace; see ``Finding``.
 
-        Args:
-            rule: its name.
-            calls: the calls of the step's threads that it is about (start_ns, end_ns), which tell the phases that it lies in.
+        ``calls`` of the step's threads that it is about (start_ns, end_ns) tell in which phases it lies.
         """
         lies_in = self.phases_of(calls) if calls is not None else ()
         fields = (rule, confidence, tuple(evidence), saving, self.step_ns, subject, values or {}, urgency)

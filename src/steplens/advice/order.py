@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from steplens.advice.finding import LOW, Finding
 from steplens.advice.pricing import Prices
+from steplens.advice.rules.next_steps import NEXT_STEPS
 from steplens.analysis import verdict as of_verdict
 from steplens.analysis.verdict import Verdict
 
@@ -41,10 +42,10 @@ _DEVICE = frozenset({"computing_ns", "exposed_communication_ns", "exposed_copy_n
 
 def attacks(finding: Finding, verdict: Verdict) -> bool:
     """Whether a finding is about what the verdict says holds the step up."""
-    if verdict.kind == of_verdict.RANK and finding.rule not in _RULES[of_verdict.RANK]:
+    if verdict.kind == of_verdict.RANK and finding.rule not in (*_RULES[of_verdict.RANK], *NEXT_STEPS):
         return finding.ranks == (verdict.rank,)
     parts = _PARTS.get(verdict.kind, frozenset())
-    if finding.rule in _RULES.get(verdict.kind, ()) or parts & parts_of(finding):
+    if finding.rule in NEXT_STEPS or finding.rule in _RULES.get(verdict.kind, ()) or parts & parts_of(finding):
         return True
     # on a CPU the work is the operators', in whatever phase they lie
     return verdict.kind == of_verdict.COMPUTE and not verdict.of_device and bool(parts_of(finding) - _WAITS - {"python_ns"})
@@ -54,6 +55,12 @@ def matters(finding: Finding) -> bool:
     """Whether a finding is likely to save something worth a word, or may save much."""
     may_ns = finding.saving.high_ns if finding.saving is not None else 0.0
     return finding.level != LOW or (finding.step_ns > 0 and may_ns >= _MATTERS * finding.step_ns)
+
+
+def without_next_steps(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
+    """The findings without those that only say what to do next, where another one is about the verdict."""
+    is_explained = any(finding.rule not in NEXT_STEPS and matters(finding) and attacks(finding, verdict) for finding in findings)
+    return [finding for finding in findings if not (is_explained and finding.rule in NEXT_STEPS)]
 
 
 def in_order(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
@@ -79,7 +86,7 @@ def with_overlaps(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _overlap(finding: Finding, other: Finding) -> bool:
-    if finding.id == other.id or not _saves(finding) or not _saves(other):
+    if finding.id == other.id or not _saves(finding) or not _saves(other) or {finding.rule, other.rule} & NEXT_STEPS:
         return False
     if finding.ranks and other.ranks and not set(finding.ranks) & set(other.ranks):
         return False

@@ -78,9 +78,9 @@ class Prices:
             yield _reduce_confidence(_bounded(finding, bounds), facts)
 
     def settle(self, finding: Finding) -> Finding | None:
-        """A finding of the run as it is given: its share is of the run's step, and no more is promised than is shown of its ranks.
+        """A finding of the run as it is given: with shares of the run's step, and no more than is shown of its ranks.
 
-        None of a part that takes nothing there.
+        None where it is about a part that takes nothing there.
         """
         finding = dataclasses.replace(finding, step_ns=self.step_ns or finding.step_ns)
         if finding.saving is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.analysis.tools.once import once_per_run
+from steplens.trace.building.checks.ranks import recorded_ranks
 from steplens.trace.schema import RECEIVE, SEND
 from steplens.trace.trace import Trace
 
@@ -72,7 +73,7 @@ def layout(traces: Sequence[Trace]) -> Layout:
     communicating = [trace for trace in traces if "communication" in trace]
     groups = [trace.required("communication").select(pl.col("ranks").max()).collect().item() for trace in communicating]
     sizes += [count for count in groups if count is not None and 0 < count < 1 << 20]
-    size = max([*sizes, max(ranks, default=-1) + 1], default=0)
+    size = max([*sizes, recorded_ranks(traces)[1], max(ranks, default=-1) + 1], default=0)
     numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
     stages = max([number for number in numbers if 0 < number <= size], default=1)
     parallel_mode = next((str(meta["parallel_mode"]) for meta in metas if meta.get("parallel_mode")), "")
