@@ -49,7 +49,7 @@ class EvidenceShown(BaseModel):
 
 
 class FindingShown(BaseModel):
-    """One cause of lost time; see ``advice.finding.Finding``. ``share`` is the likely saving as a share of the run's step, 0 to 1.
+    """One cause of lost time; see ``advice.finding.Finding``. ``share``: the likely saving as a share of ``step_ns``, 0 to 1.
 
     ``ranks``: on which of several ranks it was seen; empty where on all. ``overlaps``: ids of findings that see the same time.
     """

@@ -937,6 +937,7 @@ export interface components {
             findings: components["schemas"]["FindingShown"][];
             silenced: components["schemas"]["SilencedShown"][];
             step_ns: number;
+            together_ns: number;
         };
         Alive: {
             allocations: number;
@@ -1157,9 +1158,12 @@ export interface components {
             evidence: components["schemas"]["EvidenceShown"][];
             id: string;
             level: string;
+            overlaps: string[];
+            ranks: number[];
             rule: string;
             saving: components["schemas"]["SavingShown"] | null;
             share: number;
+            step_ns: number;
             subject: string;
             texts: {
                 [key: string]: components["schemas"]["FindingText"];
