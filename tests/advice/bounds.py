@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.advice import Advice, Finding, advise
+from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import COLUMNS, step_times
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace
@@ -40,6 +41,30 @@ def check_finding(finding: Finding, traces: Sequence[Trace]) -> None:
     part = most(traces, finding.part) if finding.part else None
     if part is not None:
         assert finding.saving.high_ns <= part + _NS, (finding, part)
+
+
+def check_shown(finding: Finding, run: Run) -> None:
+    """The share is of the run's step, and no saving is above what the pages show of its part on its ranks."""
+    step_ns = run.step_summary().step_time_ns
+    if step_ns:
+        assert finding.step_ns == step_ns
+    if finding.saving is None or not finding.part:
+        return
+    groups = [[trace] for trace in run.traces if trace.rank in finding.ranks] or [run.traces]
+    summaries = [summarize_steps(group) for group in groups]
+    parts = [{**each.host, **each.device, "gradient_sync_ns": each.gradient_sync_ns}.get(finding.part) for each in summaries]
+    known_ns = [part for part in parts if part is not None]
+    assert not known_ns or finding.saving.high_ns <= max(known_ns) + _NS, (finding, known_ns)
+
+
+def check_together(advice: Advice) -> None:
+    """All findings save at least what one of them does together, and no more than all or a step."""
+    most_ns = [finding.saving.high_ns for finding in advice.findings if finding.saving is not None]
+    assert max(most_ns, default=0.0) - _NS <= advice.together_ns <= sum(most_ns) + _NS
+    assert not advice.step_ns or advice.together_ns <= advice.step_ns + _NS
+    ids = {finding.id: finding for finding in advice.findings}
+    for finding in advice.findings:
+        assert all(finding.id in ids[other].overlaps for other in finding.overlaps)
 
 
 def most(traces: Sequence[Trace], column: str) -> float | None:

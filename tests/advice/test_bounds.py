@@ -12,7 +12,9 @@ import pytest
 
 import steplens
 from steplens.advice import Evidence, Finding, Saving, advise
+from steplens.advice.order import attacks
 from steplens.advice.rule import Rule
+from steplens.analysis.verdict import NOTHING, UNKNOWN
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 
@@ -57,8 +59,13 @@ def test_of_recorded_captures(tmp_path: Path, name: str) -> None:
     else:
         shutil.copyfile(source, path)
     run = steplens.open(path)
-    for finding in advise(run).findings:
+    advice = advise(run)
+    for finding in advice.findings:
         bounds.check_finding(finding, run.traces)
+        bounds.check_shown(finding, run)
+    bounds.check_together(advice)
+    if run.verdict().kind not in (NOTHING, UNKNOWN):
+        assert any(attacks(finding, run.verdict()) for finding in advice.findings), run.verdict().sentence()
 
 
 def steps_of(lengths_us: Sequence[float]) -> list[dict[str, Any]]:

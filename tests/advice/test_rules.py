@@ -348,4 +348,6 @@ def test_a_trace_without_anything(rule: Rule) -> None:
             assert list(rule.judge(Facts(trace))) == []
         else:
             run = Run(Path("run"), [(Source(Path("run")), trace)], [])
-            assert list(rule.judge_run(run, [Facts(trace)])) == []
+            findings = list(rule.judge_run(run, [Facts(trace)]))
+            # steps in which nothing but Python runs are bound by the host, and that is said
+            assert [finding.rule for finding in findings] in ([], ["next_host_bound"] if trace.steps is not None else [])

@@ -12,22 +12,19 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging import Question, ask_rules
+from steplens.advice.order import in_order, together_ns, with_overlaps, without_next_steps
 from steplens.advice.prepare import prepare_answers
+from steplens.advice.pricing import Prices, of_one_rank
 from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
-from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.run import Run
 from steplens.trace.building.framework import UNKNOWN, trace_framework
-from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES, WARNING, unsafe
+from steplens.trace.health import WARNING, unsafe
 
 #: a finding that others explain but for this share of its saving, or of a step, is not given
 _LEAST_LEFT = 0.1
 _LEAST_SHARE = 0.01
 _NAMED_RANKS = 8
-#: confidence of a promise about a part of the step whose figures the capture contradicts or health doubts, at most
-_DOUBTED = 0.3
-#: what the columns of step times rest on, in the words of ``trace.health``
-_RESTS_ON = {**dict.fromkeys(DEVICE_PARTS, STEP_DEVICE_TIMES), **dict.fromkeys(HOST_PARTS, STEP_PHASES)}
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,16 @@ class Advice:
     """What ``advise`` says of a run.
 
     Attributes:
-        findings: most important first.
+        findings: what attacks the verdict first, then the most important.
         silenced: rules that did not judge.
         step_ns: the step time, median over the chosen steps of all traces (``Run.step_summary``); 0 without steps.
+        together_ns: what all findings save together at most.
     """
 
     findings: tuple[Finding, ...]
     silenced: tuple[Silenced, ...]
     step_ns: float
+    together_ns: float = 0.0
 
 
 def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
@@ -90,51 +89,25 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
         else:
             questions.append(Question(rule, safe, alone=id(rule) not in ours))
     of_run, of_trace = ask_rules(run, facts, questions)
-    of_run = list(_cap_savings(of_run, facts))
-    of_trace = [list(_cap_savings(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
+    prices = Prices(run, facts)
+    of_run = list(prices.cap(of_run, facts))
+    of_trace = [list(prices.cap(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
-    of_run = _merge_by_id(of_run)
+    of_run = list(map(of_one_rank, _merge_by_id(of_run)))
+    slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
     all_findings = _merge_by_id(finding for mine in of_trace for finding in mine)
     findings = list(_explained_once(of_run, [*of_run, *all_findings], explains))
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
-        left = list(_explained_once(mine, [*mine, *of_run], explains))
+        left = [prices.on_path(finding, part, slow) for finding in _explained_once(mine, [*mine, *of_run], explains)]
         findings += left
         ranks.add(part.trace.rank, left)
-    step_ns = run.step_summary().step_time_ns or 0.0
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
     named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
-    ordered = sorted(named_findings, key=lambda finding: (finding.rank, finding.id))
-    return Advice(tuple(ordered), tuple(silenced), step_ns)
-
-
-def _cap_savings(findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
-    """The findings with savings of at most what their cure shortens: the part of the step that each names, and the step.
-
-    Where the part is not known of any of the traces, as of one without steps, the step alone bounds it. Of a part that takes
-    nothing there is nothing to say, and of one whose figures are in doubt nothing is sure.
-    """
-    step_ns = max((part.step_ns for part in facts), default=0.0)
-    for finding in findings:
-        if finding.saving is None:
-            yield finding
-            continue
-        parts = [part_ns for part in facts if finding.part and (part_ns := part.most_ns(finding.part)) is not None]
-        bounds = [*([max(parts)] if parts else []), *(ns for ns in (finding.step_ns, step_ns) if ns > 0)]
-        if parts and max(parts) <= 0:
-            continue
-        low, likely, high = (min(ns, *bounds) if bounds else ns for ns in dataclasses.astuple(finding.saving))
-        yield _reduce_confidence(dataclasses.replace(finding, saving=Saving(low, likely, high)), facts)
-
-
-def _reduce_confidence(finding: Finding, facts: Sequence[Facts]) -> Finding:
-    """``finding`` with less confidence where the figures of its part are not to be trusted, and with the reason as evidence."""
-    conclusion = _RESTS_ON.get(finding.part)
-    if conclusion is None or all(part.trusts(conclusion) for part in facts):
-        return finding
-    evidence = (*finding.evidence, Evidence("doubted_part", 0, "", per_step=False))
-    return dataclasses.replace(finding, confidence=min(finding.confidence, _DOUBTED), evidence=evidence)
+    settled = [finding for named in named_findings if (finding := prices.settle(named)) is not None]
+    ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()))
+    return Advice(tuple(ordered), tuple(silenced), prices.step_ns, together_ns(ordered, prices))
 
 
 def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, str]) -> Iterator[Finding]:
@@ -203,7 +176,7 @@ class _SeenOn:
             return finding
         ordered = sorted(saved, key=lambda rank: (-saved[rank], rank))[:_NAMED_RANKS]
         ranks = Evidence("on_ranks", len(saved), "count", places=tuple(f"rank {rank}" for rank in ordered), per_step=False)
-        return dataclasses.replace(finding, evidence=(*finding.evidence, ranks))
+        return dataclasses.replace(finding, evidence=(*finding.evidence, ranks), ranks=tuple(sorted(saved)))
 
 
 def _merge_by_id(findings: Iterable[Finding]) -> list[Finding]:
@@ -218,7 +191,8 @@ def _merge_by_id(findings: Iterable[Finding]) -> list[Finding]:
 def _merge_two_findings(finding: Finding, other: Finding) -> Finding:
     first, second = (finding, other) if finding.rank <= other.rank else (other, finding)
     saving = first.saving
-    if saving is not None and second.saving is not None:
+    # what is worth nothing on a rank that waits for another one says nothing of what it is worth on that one
+    if saving is not None and second.saving is not None and (second.saving.likely_ns > 0 or saving.likely_ns <= 0):
         high = max(saving.high_ns, min(second.saving.high_ns, first.step_ns))
         saving = Saving(min(saving.low_ns, second.saving.low_ns), saving.likely_ns, high)
     return dataclasses.replace(first, saving=saving)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from steplens.advice.advise import Advice
 from steplens.advice.finding import Finding
+from steplens.advice.rules.next_steps import NEXT_STEPS
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def compare(before: Advice, after: Advice) -> Change:
 
     Without steps hardly any rule can: where only one of them has steps, nothing is called cured or new.
     """
-    unknown = {silenced.rule for advice in (before, after) for silenced in advice.silenced}
+    # what to do next is no cause that was cured, or came anew
+    unknown = NEXT_STEPS | {silenced.rule for advice in (before, after) for silenced in advice.silenced}
     old = {finding.id: finding for finding in before.findings if finding.rule not in unknown}
     new = {finding.id: finding for finding in after.findings if finding.rule not in unknown}
     remaining = tuple(finding for key, finding in new.items() if key in old)

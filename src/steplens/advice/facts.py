@@ -14,6 +14,7 @@ from steplens.advice.device_profile import DeviceProfile, device_profile
 from steplens.advice.finding import LOW, Evidence, Finding, Saving
 from steplens.analysis.device.core_utilization import core_utilization
 from steplens.analysis.device.idle import idle_causes
+from steplens.analysis.steps.phases import PHASES, phase_intervals
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.steps.times import chosen_step_times, step_times
 from steplens.analysis.stored_figures import find_contradictions
@@ -40,6 +41,8 @@ _OF_DEVICE_AND_HOST = (("device_start_ns", "start_ns"), ("device_period_ns", "du
 #: parts of a step that a few steps have for all: every worker brings a batch when it has made one
 _IN_TURNS = ("data_wait_ns",)
 _NO_TIMES = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
+#: calls lie in a phase that has so much of their time
+_LIES_IN = 0.2
 #: names of so few calls are made text once for all questions
 _FEW_CALLS = 20_000
 #: of more threads a join finds the rows quicker
@@ -303,9 +306,26 @@ class Facts:
         part: str = "",
         values: Mapping[str, str | int | float] | None = None,
         urgency: str = LOW,
+        calls: pl.DataFrame | None = None,
     ) -> Finding:
-        """A finding about a step of this trace; see ``Finding``."""
-        return Finding(rule, confidence, tuple(evidence), saving, self.step_ns, subject, values or {}, urgency, part=part)
+        """A finding about a step of this trace; see ``Finding``.
+
+        ``calls`` of the step's threads that it is about (start_ns, end_ns) tell in which phases it lies.
+        """
+        lies_in = self.phases_of(calls) if calls is not None else ()
+        fields = (rule, confidence, tuple(evidence), saving, self.step_ns, subject, values or {}, urgency)
+        return Finding(*fields, part=part, lies_in=lies_in)
+
+    def phases_of(self, calls: pl.DataFrame) -> tuple[str, ...]:
+        """The phases of the host (columns of ``steps``) in which a fifth of the time of some calls lies, and more."""
+        phases, times = phase_intervals(self.trace), merged(calls.select("start_ns", "end_ns"))
+        if phases is None:
+            return ()
+        sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
+        lengths = {name: _length(intersect(times, phase)) for name, phase in zip(PHASES, sets, strict=False)}
+        whole = _length(times)
+        lengths["python_ns"] = whole - sum(lengths.values())
+        return tuple(name for name, length in lengths.items() if whole and length >= _LIES_IN * whole)
 
     def starting_with(self, prefix: str) -> pl.DataFrame:
         """The calls whose names start with ``prefix``."""
@@ -329,6 +349,10 @@ class Facts:
     @unlocked_cached_property
     def _no_calls(self) -> pl.DataFrame:
         return self.named_calls.clear().with_columns(pl.col("name").cast(pl.String))
+
+
+def _length(intervals: Intervals) -> int:
+    return int(intervals.end.sum() - intervals.start.sum())
 
 
 def _typical_per_step(lengths: npt.NDArray[np.int64], steps: int) -> float:

@@ -59,13 +59,16 @@ class Finding:
         confidence: how sure it is that the cause is named rightly, 0 to 1.
         evidence: what proves it.
         saving: None where no time is at stake.
-        step_ns: how long a step takes, to weigh the saving.
+        step_ns: how long a step takes, to weigh the saving; ``advise`` makes it the step time of the run.
         subject: what it is about where a rule can find several things (a rank, an operator).
         values: figures and names that the texts mention.
         urgency: level of a finding without saving.
         part: the column of step times that a cure shortens, such as "optimizer_ns"; empty where it may shorten all of a step.
             ``advise`` promises no more than the median of that part.
         framework: whose words its remedy is said in (``trace.building.framework``); empty where nothing tells.
+        lies_in: the phases of the host in which the time lies that it is about; empty where that is ``part`` or not known.
+        ranks: on which ranks of several it was seen; empty where on all.
+        overlaps: ids of the findings that see time of the same part of the step: what one saves, another may not save again.
     """
 
     rule: str
@@ -78,6 +81,9 @@ class Finding:
     urgency: str = LOW
     framework: str = ""
     part: str = ""
+    lies_in: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    overlaps: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

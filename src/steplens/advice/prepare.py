@@ -113,7 +113,8 @@ def _restore_finding(fields: dict[str, Any]) -> Finding:
     """A finding from its fields; no number of it becomes one of another type."""
     saving = None if fields["saving"] is None else Saving(**fields["saving"])
     evidence = [{**item, "steps": tuple(item["steps"]), "places": tuple(item["places"])} for item in fields["evidence"]]
-    return Finding(**{**fields, "saving": saving, "evidence": tuple(Evidence(**item) for item in evidence)})
+    lists = {name: tuple(fields[name]) for name in ("lies_in", "ranks", "overlaps")}
+    return Finding(**{**fields, **lists, "saving": saving, "evidence": tuple(Evidence(**item) for item in evidence)})
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ def advise(
             "verdict": verdict_row(run),
             "of": run.step_summary().sentence(),
             "step_ns": advice.step_ns,
+            "together_ns": advice.together_ns,
             "findings": [_finding_row(finding, words) for finding in advice.findings],
             "silenced": [asdict(item) for item in advice.silenced],
         }

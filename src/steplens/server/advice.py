@@ -49,7 +49,10 @@ class EvidenceShown(BaseModel):
 
 
 class FindingShown(BaseModel):
-    """One cause of lost time; see ``advice.finding.Finding``. ``share`` is the likely saving as a share of the step, 0 to 1."""
+    """One cause of lost time; see ``advice.finding.Finding``. ``share``: the likely saving as a share of ``step_ns``, 0 to 1.
+
+    ``ranks``: on which of several ranks it was seen; empty where on all. ``overlaps``: ids of findings that see the same time.
+    """
 
     id: str
     rule: str
@@ -57,6 +60,9 @@ class FindingShown(BaseModel):
     level: str
     confidence: float
     share: float
+    step_ns: float
+    ranks: list[int]
+    overlaps: list[str]
     saving: SavingShown | None
     evidence: list[EvidenceShown]
     texts: dict[str, FindingText]
@@ -71,9 +77,13 @@ class SilencedShown(BaseModel):
 
 
 class AdviceShown(BaseModel):
-    """All findings, most important first, and what could not be judged; ``step_ns`` is the mean length of a step."""
+    """All findings, what attacks the verdict first, and what could not be judged.
+
+    ``step_ns`` is the step time of the run, ``together_ns`` what all findings save of it together at most.
+    """
 
     step_ns: float
+    together_ns: float
     findings: list[FindingShown]
     silenced: list[SilencedShown]
 
@@ -104,6 +114,7 @@ def advice(
     judgement = advise_on_run(chosen) if trace is None else _advise_on_trace(chosen, trace)
     return AdviceShown(
         step_ns=judgement.step_ns,
+        together_ns=judgement.together_ns,
         findings=[finding_shown(item) for item in judgement.findings],
         silenced=[SilencedShown(**vars(item)) for item in judgement.silenced],
     )
@@ -112,7 +123,7 @@ def advice(
 def finding_shown(finding: Finding) -> FindingShown:
     """A finding with its words."""
     words = {language: Words(language) for language in LANGUAGES}
-    shared = ("id", "rule", "subject", "level", "confidence", "share", "saving")
+    shared = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks", "overlaps", "saving")
     evidence = [
         {
             **vars(item),

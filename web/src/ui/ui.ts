@@ -196,14 +196,27 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
     { class: `finding level-${finding.level}` },
     level(finding.level),
     h("a", { href }, text?.title ?? finding.id),
-    finding.saving
-      ? h(
-          "span",
-          { class: "note" },
-          t("saves", { time: format.time(finding.saving.likely_ns), share: format.share(finding.share) }),
-        )
-      : null,
+    finding.saving ? h("span", { class: "note" }, savingText(finding)) : null,
   );
+}
+
+const MOST_RANKS = 8;
+
+/** What a finding saves: a range where it may be nothing, since a single figure would promise too much. */
+export function savingText(finding: Finding): string {
+  const { saving, ranks } = finding;
+  if (!saving) return "";
+  const saves =
+    saving.low_ns > 0
+      ? t("saves", { time: format.time(saving.likely_ns), share: format.share(finding.share) })
+      : t("saves.up_to", {
+          low: "0",
+          high: format.time(saving.high_ns),
+          share: format.share(finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0),
+        });
+  if (!ranks.length) return saves;
+  const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
+  return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });
 }
 
 export function level(name: string): HTMLElement {

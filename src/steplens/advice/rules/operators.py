@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
-from steplens.advice.rules.tools.tasks import steps_of
+from steplens.advice.rules.tools.tasks import costliest_lines, steps_of
 from steplens.analysis.operators.recording_cost import cost_of_call_ns, dispatch_ns
 from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
@@ -110,6 +111,7 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         confidence=0.8,
         part=part,
         values={"operator": common[0], "case": IN_LOADING if phase == DATA else ""},
+        calls=storms,
     )
 
 
@@ -259,13 +261,38 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
     ]
     saving = Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most))
-    yield facts.make_finding(
-        float32_matmul.name, evidence, saving, confidence=0.7, part="computing_ns", values={"feature": feature.upper()}
+    finding = facts.make_finding(
+        float32_matmul.name,
+        evidence,
+        saving,
+        confidence=0.7,
+        part="computing_ns",
+        values={"feature": feature.upper()},
+        calls=products,
     )
+    change = _change_to_bfloat16(facts, products, finding.lies_in)
+    yield replace(finding, values={**finding.values, "change": change})
+
+
+#: phases in which calling the model runs the operators
+_OF_MODEL = frozenset({"forward_ns", "backward_ns"})
+
+
+def _change_to_bfloat16(facts: Facts, products: pl.DataFrame, phases: Sequence[str]) -> str:
+    """Lines of a diff that make the products bfloat16: around the model where it makes them, or else around their own lines."""
+    autocast = "with torch.autocast('cpu', dtype=torch.bfloat16):"
+    if not phases or _OF_MODEL & set(phases):
+        return f"-loss = model(batch)\n+{autocast}\n+    loss = model(batch)"
+    line = next(iter(costliest_lines(products, count=1)), "")
+    where = line or ", ".join(products["name"].cast(pl.String).unique().sort().to_list())
+    return f"+{autocast}   # around what calls it, outside of the model: {where}\n+    ..."
+
+
+_OF_PRODUCT = ("name", "step", "input_shapes", "start_ns", "end_ns", "duration_ns", "stack", "product")
 
 
 def _float32_products(facts: Facts) -> pl.DataFrame:
-    """Calls that multiply large float32 matrices on the step's threads: name, input_shapes, duration_ns, product."""
+    """Calls that multiply large float32 matrices on the step's threads: columns as in ``_OF_PRODUCT``."""
     types = pl.col("input_types").cast(pl.String).str.split(";")
     shapes = pl.col("input_shapes").cast(pl.String).str.split(";")
     # the bias comes first
@@ -279,7 +306,7 @@ def _float32_products(facts: Facts) -> pl.DataFrame:
     columns = pl.col("b").str.split(",").list.last().cast(pl.Int64, strict=False)
     product = sizes.list.eval(pl.element().cast(pl.Float64).product()).list.first() * columns
     calls = calls.filter(pl.col("type") == "float").with_columns(product=product)
-    return calls.filter(pl.col("product") >= _LEAST_PRODUCT).select("name", "step", "input_shapes", "duration_ns", "product")
+    return calls.filter(pl.col("product") >= _LEAST_PRODUCT).select(*_OF_PRODUCT)
 
 
 def _longest_products(products: pl.DataFrame) -> list[str]:

@@ -25,7 +25,7 @@ from steplens.advice.rules.tools.ranks import (
 )
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps, rank_means
-from steplens.analysis.cluster.links import communication_costs
+from steplens.analysis.cluster.measured_communication import communication_times, is_measured
 from steplens.analysis.operators.rank_flops import stage_work, work
 from steplens.analysis.tools import parallel
 from steplens.run import Run
@@ -80,19 +80,20 @@ class Exposed:
 
     @cached_property
     def moving(self) -> float | None:
-        """Share of the time in collectives in which data moved; the rest waited for ranks that came later. None where unknown.
+        """Share of the time in collectives in which data is known to have moved; None where nothing tells.
 
-        By the order of arrival where the ranks can be compared, else by what the communication library measured.
+        By the order of arrival where the ranks can be compared, else by what the communication library measured: of the whole
+        time of its operations. What the library calls neither moving nor waiting, such as idle, moved nothing either.
         """
         traces = traces_of(self.facts)
-        moving = waiting = 0.0
         if self.run.unsafe(RANK_COMPARISON).is_empty() and self.run.unsafe(COMMUNICATION_TIMES).is_empty():
             arrived = of_chosen_steps(analyse_once(arrivals, self.facts, traces), traces)
             moving, waiting = (float(arrived[name].sum()) for name in ("transfer_ns", "wait_ns"))
-        if moving + waiting <= 0:
-            costs = of_chosen_steps(analyse_once(communication_costs, self.facts, traces), traces)
-            moving, waiting = (float(costs[name].sum()) for name in ("transit_ns", "wait_ns"))
-        return moving / (moving + waiting) if moving + waiting > 0 else None
+            if moving + waiting > 0:
+                return moving / (moving + waiting)
+        shares = [part.once(_moving_and_whole_ms) for part in self.facts]
+        whole = sum(whole_ms for _, whole_ms in shares)
+        return sum(moving_ms for moving_ms, _ in shares) / whole if whole > 0 else None
 
     @cached_property
     def room_ns(self) -> float:
@@ -126,6 +127,16 @@ class Exposed:
         ).row(0, named=True)
         excess = mean["part"] - threshold * mean["whole"]
         return Saving(0.0, excess, mean["part"]) if excess > 0 else None
+
+
+def _moving_and_whole_ms(part: Facts) -> tuple[float, float]:
+    """How long the operations that the library measured moved data in the steps, and how long they took."""
+    if not is_measured(part.trace):
+        return 0.0, 0.0
+    times = communication_times(part.trace).filter(pl.col("step").is_in(list(part.numbers)))
+    whole = pl.max_horizontal("elapse_ms", pl.col("transit_ms") + pl.col("wait_ms"))
+    moving_ms, whole_ms = times.select(pl.col("transit_ms").sum(), whole=whole.sum()).row(0)
+    return float(moving_ms or 0), float(whole_ms or 0)
 
 
 def _share_rule(name: str, mode: str) -> Rule:
@@ -166,7 +177,7 @@ def _share_rule(name: str, mode: str) -> Rule:
             saving=saving,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
+            values={"percent": f"{100 * rate * share:.0f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
 
@@ -209,7 +220,7 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
         saving=exposed.saving("receive_alone_ns", threshold, critical),
         step_ns=exposed.step_ns,
         part="exposed_communication_ns",
-        values={"percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
+        values={"percent": f"{100 * rate:.0f}", "threshold": f"{100 * threshold:g}"},
         urgency=LOW if exposed.on_cpu else MEDIUM,
     )
 
@@ -243,7 +254,7 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
             saving=exposed.saving("collective_alone_ns", threshold, mine) if critical else None,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"stage": stage, "percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
+            values={"stage": stage, "percent": f"{100 * rate:.0f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
 
@@ -285,6 +296,6 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
             saving=Saving(0, longest / 2, longest) if longest is not None else None,
             step_ns=exposed.step_ns if exposed.means.height else 0.0,
             part="computing_ns",
-            values={"stage": stage, "percent": f"{100 * excess:.2f}"},
+            values={"stage": stage, "percent": f"{100 * excess:.0f}"},
             urgency=MEDIUM,
         )

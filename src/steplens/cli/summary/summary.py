@@ -172,12 +172,15 @@ def _phase_names(run: Run) -> list[dict[str, str]]:
 def _advice_rows(run: Run) -> list[dict[str, str]]:
     from steplens.advice import advise
     from steplens.advice.finding import LOW
+    from steplens.advice.order import matters
     from steplens.advice.texts import ENGLISH
     from steplens.advice.words import Words
     from steplens.cli.text.advise_text import finding_headline
 
     words = Words(ENGLISH)
-    matter = [finding for finding in advise(run).findings if finding.level != LOW]
+    # the first one is about the verdict where any is
+    findings = advise(run).findings
+    matter = [finding for finding in findings if finding.level != LOW or (finding is findings[0] and matters(finding))]
     return [{"id": one.id, "level": one.level, "text": finding_headline(one, words)} for one in matter[:_ADVICE]]
 
 

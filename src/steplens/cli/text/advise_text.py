@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +17,7 @@ from steplens.cli.text.text import clean, console, duration, plain, share, size
 
 _STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}
 _STEPS = 8
+_RANKS = 8
 
 
 def show_verdict(verdict: Verdict, steps: StepSummary, words: Words) -> None:
@@ -35,8 +36,14 @@ def show_advice(found: Advice, words: Words) -> None:
     # what a data pipeline or a link is like can be known without any step
     step = words.frame("step", step=duration(found.step_ns)) if found.step_ns > 0 else words.frame("no_steps")
     out.print(plain(words.frame(key, count=str(len(found.findings))) + step, "bold"), soft_wrap=True)
+    priced = sum(finding.saving is not None for finding in found.findings)
+    if priced and found.step_ns > 0:
+        whole = {"time": duration(found.together_ns), "share": share(found.together_ns, found.step_ns)}
+        for line in plain(words.frame("together" if priced > 1 else "confidence_means", **whole), "dim").wrap(out, out.width):
+            out.print(line, no_wrap=True)
+    titles = {finding.id: f"{number} ({words.of(finding).title})" for number, finding in enumerate(found.findings, 1)}
     for number, finding in enumerate(found.findings, 1):
-        _show_one(out, number, finding, words)
+        _show_one(out, number, finding, words, titles)
     for silenced in found.silenced:
         out.print()
         reason = words.frame("not_judged", rule=silenced.rule, conclusion=silenced.conclusion, reason=silenced.reason)
@@ -69,7 +76,7 @@ def finding_headline(finding: Finding, words: Words) -> str:
     return f"{words.frame(finding.level)}: {words.of(finding).title}{saves}"
 
 
-def _show_one(out: Console, number: int, finding: Finding, words: Words) -> None:
+def _show_one(out: Console, number: int, finding: Finding, words: Words, titles: Mapping[str, str]) -> None:
     text = words.of(finding)
     out.print()
     head = Text(f"{number}. [{words.frame(finding.level)}] ", _STYLE.get(finding.level, "bold"))
@@ -79,7 +86,10 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words) -> None
         _print_wrapped(out, f"{_saving_text(finding, words)}; {sure}")
     _print_wrapped(out, text.cause)
     for item in finding.evidence:
-        _print_wrapped(out, _evidence_text(item, words), "dim")
+        _print_wrapped(out, _evidence_text(item, words, titles), "dim")
+    if finding.overlaps:
+        others = ", ".join(titles[name] for name in finding.overlaps if name in titles)
+        _print_wrapped(out, words.frame("overlaps", others=others), "dim")
     _print_wrapped(out, text.remedy)
     for line in text.patch.splitlines():
         out.print(Text("     ") + plain(line, "green" if line.startswith("+") else "red"), soft_wrap=True)
@@ -91,18 +101,22 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words) -> None
 def _saving_text(finding: Finding, words: Words) -> str:
     assert finding.saving is not None
     ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
-    return words.frame(
-        "saves", share=share(finding.saving.likely_ns, finding.step_ns), **{name: duration(ns) for name, ns in ends.items()}
-    )
+    # of what may save nothing a single figure would promise too much
+    key, weighed = ("saves", "likely") if finding.saving.low_ns > 0 else ("saves_up_to", "high")
+    text = words.frame(key, share=share(ends[weighed], finding.step_ns), **{name: duration(ns) for name, ns in ends.items()})
+    if not finding.ranks or "rank" in finding.values:
+        return text
+    rank_names = ", ".join(f"rank {rank}" for rank in finding.ranks[:_RANKS]) + (" ..." if finding.ranks[_RANKS:] else "")
+    return f"{text}, {words.frame('on_ranks', ranks=rank_names)}"
 
 
-def _evidence_text(item: Evidence, words: Words) -> str:
+def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> str:
     per_step = words.frame("per_step") if item.per_step and item.unit else ""
     parts = [" ".join(part for part in (words.evidence(item.what), _figure_text(item), per_step) if part)]
     if item.steps:
         parts.append(f"{words.frame('steps')} {_step_ranges(item.steps)}")
     if item.places:
-        parts.append(", ".join(item.places))
+        parts.append(", ".join(titles.get(place, place) for place in item.places))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
 
 

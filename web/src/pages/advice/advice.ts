@@ -5,7 +5,7 @@ import { numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import { conclusion } from "../../ui/health_words";
 import type { Context, Page } from "../../ui/page";
-import { card, level, nothing, rankChoice, smallTable } from "../../ui/ui";
+import { card, level, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -21,13 +21,15 @@ export const advice: Page = {
       context.api.get("advice", { trace: numberOf(context.params, "rank") }),
     ]);
     const wanted = context.params["finding"];
-    const list = found.findings.map((one) => findingCard(context, one, found.findings.length === 1 || one.id === wanted));
+    const list = found.findings.map((one) =>
+      findingCard(context, one, found.findings, found.findings.length === 1 || one.id === wanted),
+    );
     const target = list[found.findings.findIndex((one) => one.id === wanted)];
     if (target) requestAnimationFrame(() => target.scrollIntoView({ block: "center" }));
     return [
       ranks.length > 1 ? h("div", { class: "controls" }, rankChoice(context, ranks, true)) : null,
       found.findings.length
-        ? h("p", { class: "note" }, t("advice.order", { time: format.time(found.step_ns) }))
+        ? h("p", { class: "note" }, listNote(found))
         : nothing(t(found.step_ns > 0 ? "advice.none" : "advice.none.steps")),
       list,
       found.silenced.length
@@ -45,8 +47,20 @@ export const advice: Page = {
   },
 };
 
-function findingCard(context: Context, finding: Finding, open: boolean): HTMLElement {
+/** In which order findings are, what they save together, and what confidence means: once, above all of them. */
+function listNote(found: { step_ns: number; together_ns: number; findings: readonly Finding[] }): string {
+  const priced = found.findings.filter((one) => one.saving).length;
+  const share = found.step_ns > 0 ? found.together_ns / found.step_ns : 0;
+  return [
+    t("advice.order", { time: format.time(found.step_ns) }),
+    priced > 1 ? t("advice.together", { time: format.time(found.together_ns), share: format.share(share) }) : "",
+    priced ? t("advice.confidence.what") : "",
+  ].join(" ");
+}
+
+function findingCard(context: Context, finding: Finding, all: readonly Finding[], open: boolean): HTMLElement {
   const text = inLanguage(finding.texts);
+  const overlapping = all.filter((one) => finding.overlaps.includes(one.id));
   const saving = finding.saving;
   return h(
     "details",
@@ -56,9 +70,7 @@ function findingCard(context: Context, finding: Finding, open: boolean): HTMLEle
       null,
       level(finding.level),
       h("h2", null, text?.title ?? finding.id),
-      saving
-        ? h("span", { class: "saving" }, t("saves", { time: format.time(saving.likely_ns), share: format.share(finding.share) }))
-        : null,
+      saving ? h("span", { class: saving.low_ns > 0 ? "saving" : "saving uncertain" }, savingText(finding)) : null,
     ),
     text?.cause ? [h("h3", null, t("advice.cause")), paragraphs(text.cause)] : null,
     text?.remedy ? [h("h3", null, t("advice.remedy")), paragraphs(text.remedy)] : null,
@@ -73,13 +85,22 @@ function findingCard(context: Context, finding: Finding, open: boolean): HTMLEle
             ),
         )
       : null,
+    overlapping.length
+      ? h(
+          "p",
+          { class: "note" },
+          `${t("advice.overlaps")}: `,
+          overlapping.map((one, place) => [place ? ", " : "", titleLink(context, one)]),
+          `. ${t("advice.overlaps.what")}`,
+        )
+      : null,
     finding.evidence.length
       ? [
           h("h3", null, t("advice.evidence")),
           h(
             "ul",
             { class: "evidence" },
-            finding.evidence.map((one) => evidenceLine(context, one)),
+            finding.evidence.map((one) => evidenceLine(context, one, all)),
           ),
         ]
       : null,
@@ -94,16 +115,17 @@ function findingCard(context: Context, finding: Finding, open: boolean): HTMLEle
           })
         : t("advice.no_saving"),
       ` · ${t("advice.confidence", { share: format.share(finding.confidence) })} · `,
-      h("code", null, finding.id),
-      " · ",
       h("a", { href: context.to("advice", { finding: finding.id }) }, t("link")),
     ),
   );
 }
 
+const titleLink = (context: Context, finding: Finding): HTMLElement =>
+  h("a", { href: context.to("advice", { finding: finding.id }) }, inLanguage(finding.texts)?.title ?? finding.id);
+
 const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h("p", null, one));
 
-function evidenceLine(context: Context, one: Evidence): HTMLElement {
+function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]): HTMLElement {
   const words = inLanguage(one.words) ?? one.what;
   const figure =
     one.unit === "" || one.value === null
@@ -129,17 +151,17 @@ function evidenceLine(context: Context, one: Evidence): HTMLElement {
       ? h(
           "ul",
           { class: "places" },
-          one.places
-            .slice(0, MOST_PLACES)
-            .map((place) =>
-              h(
-                "li",
-                null,
-                h("code", null, format.shorten(place, 300)),
-                " ",
-                h("a", { class: "note", href: context.to("timeline", { find: place }) }, t("timeline.find_short")),
-              ),
-            ),
+          one.places.slice(0, MOST_PLACES).map((place) => {
+            const other = all.find((finding) => finding.id === place);
+            if (other) return h("li", null, titleLink(context, other));
+            return h(
+              "li",
+              null,
+              h("code", null, format.shorten(place, 300)),
+              " ",
+              h("a", { class: "note", href: context.to("timeline", { find: place }) }, t("timeline.find_short")),
+            );
+          }),
         )
       : null,
   );

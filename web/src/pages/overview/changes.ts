@@ -3,7 +3,7 @@
 import type { Finding, Overview } from "../../api/types";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
-import { card, level } from "../../ui/ui";
+import { card, level, savingText } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -40,7 +40,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
     h(
       "ol",
       { class: "changes" },
-      findings.slice(0, MOST).map((one) => change(context, one, found.step_ns)),
+      findings.slice(0, MOST).map((one) => change(context, one)),
     ),
     count > MOST
       ? h("p", null, h("a", { href: context.to("advice") }, t("overview.change.all", { count: format.count(count) })))
@@ -48,11 +48,9 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
   ];
 }
 
-function change(context: Context, finding: Finding, stepNs: number | null): HTMLElement {
+function change(context: Context, finding: Finding): HTMLElement {
   const text = inLanguage(finding.texts);
   const { saving } = finding;
-  // of the step that the card names; a finding's own share is of the step of its rank, which may be longer
-  const share = saving && stepNs && saving.likely_ns <= stepNs ? saving.likely_ns / stepNs : finding.share;
   return h(
     "li",
     { class: `change level-${finding.level}` },
@@ -60,13 +58,7 @@ function change(context: Context, finding: Finding, stepNs: number | null): HTML
       "p",
       { class: "change-head" },
       level(finding.level),
-      saving
-        ? h(
-            "b",
-            { class: "change-saving" },
-            t("overview.saves", { time: format.time(saving.likely_ns), share: format.share(share) }),
-          )
-        : null,
+      saving ? h(saving.low_ns > 0 ? "b" : "span", { class: "change-saving" }, savingText(finding)) : null,
     ),
     h("a", { href: context.to("advice", { finding: finding.id }) }, text?.title ?? finding.id),
     text?.remedy ? h("p", { class: "note" }, text.remedy) : null,

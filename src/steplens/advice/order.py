@@ -1,0 +1,150 @@
+"""In which order findings are given, which of them see the same time, and what they save together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from steplens.advice.finding import LOW, Finding
+from steplens.advice.pricing import Prices
+from steplens.advice.rules.next_steps import NEXT_STEPS
+from steplens.analysis import verdict as of_verdict
+from steplens.analysis.verdict import Verdict
+
+#: the part of the step that a verdict is about
+_PARTS: Mapping[str, frozenset[str]] = {
+    of_verdict.COMPUTE: frozenset({"computing_ns"}),
+    of_verdict.COMMUNICATION: frozenset({"exposed_communication_ns", "gradient_sync_ns"}),
+    of_verdict.COPY: frozenset({"exposed_copy_ns"}),
+    of_verdict.INPUT: frozenset({"data_wait_ns"}),
+    of_verdict.HOST: frozenset({"idle_ns", "python_ns"}),
+    of_verdict.SYNCHRONIZING: frozenset({"device_wait_ns"}),
+}
+#: rules whose findings attack a verdict, whatever part they shorten
+_RULES: Mapping[str, frozenset[str]] = {
+    of_verdict.COMMUNICATION: frozenset({"slow_rank", "slow_link", "slow_group", "exposed_gradients", "stage_waits"}),
+    of_verdict.COPY: frozenset({"exposed_copies", "pageable_copies", "small_copies", "loader_without_pinning"}),
+    of_verdict.INPUT: frozenset({"iteration_interval", "data_processing", "data_transfer", "slow_fetches", "slow_interval"}),
+    of_verdict.SYNCHRONIZING: frozenset({"scalar_reads", "synchronising_calls", "blocking_launches"}),
+    of_verdict.RANK: frozenset({"slow_rank", "slow_card", "slow_interval"}),
+    of_verdict.HOST: frozenset(
+        {
+            *("garbage_collection", "recompilation", "tiny_operators", "scalar_reads", "checkpoint_stalls"),
+            *("python_in_the_loop", "suspected_collections", "changing_shapes"),
+        }
+    ),
+}
+#: of the most that a finding may save, so much of the step matters although nothing is likely
+_MATTERS = 0.03
+_WAITS = frozenset({"data_wait_ns", "device_wait_ns"})
+_DEVICE = frozenset({"computing_ns", "exposed_communication_ns", "exposed_copy_ns"})
+
+
+def attacks(finding: Finding, verdict: Verdict) -> bool:
+    """Whether a finding is about what the verdict says holds the step up."""
+    if verdict.kind == of_verdict.RANK and finding.rule not in (*_RULES[of_verdict.RANK], *NEXT_STEPS):
+        return finding.ranks == (verdict.rank,)
+    parts = _PARTS.get(verdict.kind, frozenset())
+    if finding.rule in NEXT_STEPS or finding.rule in _RULES.get(verdict.kind, ()) or parts & parts_of(finding):
+        return True
+    # on a CPU the work is the operators', in whatever phase they lie
+    return verdict.kind == of_verdict.COMPUTE and not verdict.of_device and bool(parts_of(finding) - _WAITS - {"python_ns"})
+
+
+def matters(finding: Finding) -> bool:
+    """Whether a finding is likely to save something worth a word, or may save much."""
+    may_ns = finding.saving.high_ns if finding.saving is not None else 0.0
+    return finding.level != LOW or (finding.step_ns > 0 and may_ns >= _MATTERS * finding.step_ns)
+
+
+def without_next_steps(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
+    """The findings without those that only say what to do next, where another one is about the verdict."""
+    is_explained = any(finding.rule not in NEXT_STEPS and matters(finding) and attacks(finding, verdict) for finding in findings)
+    return [finding for finding in findings if not (is_explained and finding.rule in NEXT_STEPS)]
+
+
+def in_order(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
+    """What attacks the verdict first, then by level and likely saving."""
+
+    def key(finding: Finding) -> tuple[bool, tuple[int, float], str]:
+        return not (matters(finding) and attacks(finding, verdict)), finding.rank, finding.id
+
+    return sorted(findings, key=key)
+
+
+def parts_of(finding: Finding) -> frozenset[str]:
+    """In which parts of the step the time lies that a finding is about; empty where nothing tells."""
+    return frozenset(finding.lies_in) or frozenset({finding.part} - {""})
+
+
+def with_overlaps(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, each with the others that see time of the same part of the step on the same ranks."""
+    return [
+        dataclasses.replace(finding, overlaps=tuple(other.id for other in findings if _overlap(finding, other)))
+        for finding in findings
+    ]
+
+
+def _overlap(finding: Finding, other: Finding) -> bool:
+    if finding.id == other.id or not _saves(finding) or not _saves(other) or {finding.rule, other.rule} & NEXT_STEPS:
+        return False
+    if finding.ranks and other.ranks and not set(finding.ranks) & set(other.ranks):
+        return False
+    if _takes_off(finding, other) or _takes_off(other, finding):
+        return False
+    for one_rank, beside in ((finding, other), (other, finding)):
+        if one_rank.rule == "slow_rank" and beside.rule != "slow_rank":
+            # what is done sooner on that rank is what the others wait for
+            return beside.ranks == one_rank.ranks
+    if finding.rule == other.rule:
+        # a rule divides what it sees among its findings
+        return False
+    parts, other_parts = parts_of(finding), parts_of(other)
+    return bool(parts & other_parts) or _idles_in(parts, other_parts) or _idles_in(other_parts, parts)
+
+
+def _idles_in(parts: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether one is about idle time of the device, and the other about what the host does meanwhile."""
+    return "idle_ns" in parts and bool(others - _DEVICE - {"idle_ns"})
+
+
+def _takes_off(finding: Finding, other: Finding) -> bool:
+    """Whether the time of ``other`` has been taken off that of ``finding`` already."""
+    return any(item.what == "explained_elsewhere" and other.id in item.places for item in finding.evidence)
+
+
+def _saves(finding: Finding) -> bool:
+    return finding.saving is not None and finding.saving.high_ns > 0
+
+
+def together_ns(findings: Sequence[Finding], prices: Prices) -> float:
+    """What all findings save together at most, ns: of those that overlap no more than the parts take that they are about.
+
+    Args:
+        findings: with their overlaps.
+        prices: what parts take.
+    """
+    saving = {finding.id: finding for finding in findings if _saves(finding)}
+    left, total_ns = dict(saving), 0.0
+    while left:
+        group = [left.pop(next(iter(left)))]
+        for finding in group:
+            group += [left.pop(name) for name in finding.overlaps if name in left]
+        total_ns += _most_of_group(group, prices)
+    return min(total_ns, prices.step_ns) if prices.step_ns else total_ns
+
+
+def _most_of_group(group: Sequence[Finding], prices: Prices) -> float:
+    highs = [finding.saving.high_ns for finding in group if finding.saving is not None]
+    slow = [finding.saving.high_ns for finding in group if finding.rule == "slow_rank" and finding.saving is not None]
+    if slow:
+        # as soon as the slow rank is as quick as the others, these hold the step up
+        return max(*slow, *highs) if len(group) > 1 else slow[0]
+    lengths = [prices.shown_ns(part, finding.ranks) for finding in group for part in parts_of(finding)]
+    by_part: dict[str, float] = {}
+    for finding in group:
+        for part in parts_of(finding):
+            by_part[part] = max(by_part.get(part, 0.0), prices.shown_ns(part, finding.ranks) or 0.0)
+    if not lengths or None in lengths or not all(parts_of(finding) for finding in group):
+        return sum(highs)
+    return min(sum(highs), max(sum(by_part.values()), *highs))

@@ -1,0 +1,169 @@
+"""What a finding may promise: no more than the part of the step that the pages show, and little on a rank that waits anyway."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from steplens.advice.facts import Facts
+from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.rules.tools.ranks import job_of
+from steplens.analysis.cluster.links import communication_costs
+from steplens.analysis.steps.summary import StepSummary, summarize_steps
+from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
+from steplens.run import Run
+from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES
+from steplens.trace.trace import Trace
+
+#: confidence of a promise about a part of the step whose figures the capture contradicts or health doubts, at most
+_DOUBTED = 0.3
+#: what the columns of step times rest on, in the words of ``trace.health``
+_RESTS_ON = {**dict.fromkeys(DEVICE_PARTS, STEP_DEVICE_TIMES), **dict.fromkeys(HOST_PARTS, STEP_PHASES)}
+#: a rank that waits in collectives for this share of a step may do so whatever becomes quicker on it
+_WAITS = 0.10
+_COMMUNICATION = "exposed_communication_ns"
+_NAMED_RANKS = 8
+
+
+class Prices:
+    """What parts of a step the pages show, of the run and of its ranks, and what a cure on a rank is worth.
+
+    Args:
+        run: the run.
+        facts: of all its traces.
+    """
+
+    def __init__(self, run: Run, facts: Sequence[Facts]) -> None:
+        self._run = run
+        self._facts = facts
+
+    @property
+    def step_ns(self) -> float:
+        """The step time of the run, which all shares are of; 0 without steps."""
+        return self._run.step_summary().step_time_ns or 0.0
+
+    def shown_ns(self, part: str, ranks: Sequence[int] = ()) -> float | None:
+        """What a part of a step takes as the pages show it; None where they do not show it.
+
+        Args:
+            part: a column of step times.
+            ranks: of which of these ranks takes longest; of the run where there are none.
+        """
+        if not ranks:
+            return shown_part(self._run.step_summary(), part)
+        summaries = [part.trace.once(_summary) for part in self._facts if part.trace.rank in ranks]
+        lengths = [length for summary in summaries if (length := shown_part(summary, part)) is not None]
+        return max(lengths, default=None)
+
+    def cap(self, findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
+        """The findings with savings of at most what their cure shortens: the part of the step that each names, and the step.
+
+        The part as the pages show it of these traces, and where that is less its median over their steps. Where the part is
+        not known of any of them, as of one without steps, the step alone bounds it. Of a part that takes nothing there is
+        nothing to say, and of one whose figures are in doubt nothing is sure.
+        """
+        longest_ns = max((part.step_ns for part in facts), default=0.0)
+        for finding in findings:
+            if finding.saving is None:
+                yield finding
+                continue
+            parts = [part_ns for part in facts if finding.part and (part_ns := part.most_ns(finding.part)) is not None]
+            if parts and max(parts) <= 0:
+                continue
+            bounds = [*([max(parts)] if parts else []), *(ns for ns in (finding.step_ns, longest_ns) if ns > 0)]
+            if finding.part:
+                shown = (shown_part(part.trace.once(_summary), finding.part) for part in facts)
+                bounds += [max(lengths)] if (lengths := [length for length in shown if length is not None]) else []
+            yield _reduce_confidence(_bounded(finding, bounds), facts)
+
+    def settle(self, finding: Finding) -> Finding | None:
+        """A finding of the run as it is given: with shares of the run's step, and no more than is shown of its ranks.
+
+        None where it is about a part that takes nothing there.
+        """
+        finding = dataclasses.replace(finding, step_ns=self.step_ns or finding.step_ns)
+        if finding.saving is None:
+            return finding
+        shown = self.shown_ns(finding.part, finding.ranks) if finding.part else None
+        if shown is not None and shown <= 0:
+            return None
+        return _bounded(finding, [ns for ns in (shown, finding.step_ns) if ns])
+
+    def on_path(self, finding: Finding, part: Facts, slow: Finding | None) -> Finding:
+        """A finding about one rank with what it is worth where the rank waits for others: perhaps nothing.
+
+        What a rank does sooner while the others wait for another one only lengthens its own wait. Where ranks are missing,
+        nobody knows for whom it waits.
+
+        Args:
+            finding: what was found on the rank.
+            part: the rank.
+            slow: what says which rank the others wait for.
+        """
+        if finding.saving is None or finding.part == _COMMUNICATION:
+            return finding
+        if slow is not None and slow.saving is not None and slow.ranks:
+            if part.trace.rank in slow.ranks:
+                return finding
+            rank_names = tuple(f"rank {rank}" for rank in slow.ranks)
+            evidence = Evidence("waits_for_slow_rank", slow.saving.likely_ns, "ns", places=rank_names)
+            return _worth(finding, Saving(0.0, 0.0, finding.saving.high_ns), evidence)
+        waits_ns = self._waits_for_nobody_knows_whom.get(id(part), 0.0)
+        if waits_ns < _WAITS * part.step_ns or not waits_ns:
+            return finding
+        missing = Evidence("waits_for_missing_ranks", waits_ns, "ns", places=_names(job_of(self._facts).missing))
+        return _worth(finding, Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns), missing)
+
+    @cached_property
+    def _waits_for_nobody_knows_whom(self) -> dict[int, float]:
+        """How long a step of each of our traces sits in collectives without moving data, where ranks of the job are missing."""
+        if not job_of(self._facts).missing:
+            return {}
+        waits = {}
+        for part in self._facts:
+            alone_ns = max(part.median(_COMMUNICATION), part.median("gradient_sync_ns"))
+            costs = communication_costs([part.trace]) if alone_ns else None
+            moving = costs.filter(costs["step"].is_in(list(part.numbers)))["transit_ns"].mean() if costs is not None else None
+            waits[id(part)] = max(alone_ns - float(moving), 0.0) if isinstance(moving, (int, float)) else alone_ns
+        return waits
+
+
+def shown_part(summary: StepSummary, part: str) -> float | None:
+    """What a column of step times is in a summary; None where it holds none."""
+    if part == "gradient_sync_ns":
+        return summary.gradient_sync_ns if summary.host else None
+    return {**summary.host, **summary.device}.get(part)
+
+
+def of_one_rank(finding: Finding) -> Finding:
+    """A finding about a run with its rank, where it is about one."""
+    rank = finding.values.get("rank")
+    return dataclasses.replace(finding, ranks=(rank,)) if isinstance(rank, int) and not finding.ranks else finding
+
+
+def _summary(trace: Trace) -> StepSummary:
+    return summarize_steps([trace])
+
+
+def _bounded(finding: Finding, bounds: Sequence[float]) -> Finding:
+    assert finding.saving is not None
+    low, likely, high = (min(ns, *bounds) if bounds else ns for ns in dataclasses.astuple(finding.saving))
+    return dataclasses.replace(finding, saving=Saving(low, likely, high))
+
+
+def _worth(finding: Finding, saving: Saving, evidence: Evidence) -> Finding:
+    return dataclasses.replace(finding, saving=saving, evidence=(*finding.evidence, evidence))
+
+
+def _names(ranks: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"rank {rank}" for rank in ranks[:_NAMED_RANKS])
+
+
+def _reduce_confidence(finding: Finding, facts: Sequence[Facts]) -> Finding:
+    """``finding`` with less confidence where the figures of its part are not to be trusted, and with the reason as evidence."""
+    conclusion = _RESTS_ON.get(finding.part)
+    if conclusion is None or all(part.trusts(conclusion) for part in facts):
+        return finding
+    evidence = (*finding.evidence, Evidence("doubted_part", 0, "", per_step=False))
+    return dataclasses.replace(finding, confidence=min(finding.confidence, _DOUBTED), evidence=evidence)
