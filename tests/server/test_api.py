@@ -27,7 +27,6 @@ from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
 from steplens.run import Run
-from steplens.server.runs import file_states
 from steplens.trace.not_recorded import PARTS
 from steplens.trace.schema import SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace

@@ -13,7 +13,7 @@ from steplens.server.captures import is_watched
 from steplens.server.http.errors import Problem, path_text
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Living, Runs
-from steplens.server.runs import Opened, OpenedRun, State, file_states
+from steplens.server.runs import OpenedRun, State, file_states
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__

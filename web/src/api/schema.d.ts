@@ -1214,6 +1214,9 @@ export interface components {
             message: string;
             severity: string;
             source: string;
+            texts: {
+                [key: string]: string;
+            };
             unsafe: string[];
         };
         Heat: {
@@ -1594,6 +1597,7 @@ export interface components {
             devices: string[];
             figures: components["schemas"]["StepFigures"];
             format: string;
+            framework: string;
             origin_ns: string;
             parts: {
                 [key: string]: number;
@@ -1601,6 +1605,7 @@ export interface components {
             path: string;
             peak_bytes: number | null;
             rank: number | null;
+            recorder: string;
             step_ns: number | null;
             steps: number;
             streams: number;

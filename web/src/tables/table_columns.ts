@@ -47,7 +47,7 @@ export const wide = (column: Column, state: TableState, needed: Widths = {}): nu
 
 type Widths = Readonly<Record<string, number>>;
 /** a letter of a text in a table, and what stands around it, rem */
-const LETTER = 0.53;
+const LETTER = 0.58;
 const AROUND = 1.6;
 
 /** Columns of long texts that have more to show than fits: how wide they would have to be, rem. */

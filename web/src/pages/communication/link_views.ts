@@ -51,7 +51,7 @@ export async function linkCards(context: Context): Promise<Child> {
       [
         h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)),
         costRows(context, costs, all),
-        all.rows.length ? null : h("p", { class: "note" }, t("links.none")),
+        all.rows.length ? null : h("p", { class: "note" }, t("links.none"), " ", t("links.none.why")),
       ],
       { wide: true, note: t(costs.rows[0]?.measured_by === "arrival" ? "costs.arrival" : "costs.library") },
     ),
@@ -67,7 +67,7 @@ export async function linkCards(context: Context): Promise<Child> {
           wide: true,
           note: drawn ? note : t("links.waits.row"),
         })
-      : card(t("links"), nothing(t("links.none"), t("links.none.why")), { wide: true }),
+      : null,
   ];
 }
 
