@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -23,6 +24,9 @@ pytestmark = pytest.mark.slow
 
 SEGMENTS = "return [...document.querySelectorAll('.step-figure title')].map(one => one.textContent)"
 FLOW = "return [...document.querySelectorAll('main .flow-box')].map(one => one.innerText.split('\\n'))"
+#: how high each line of the menu is, px: one that wraps is twice as high
+MENU_LINES = """
+return JSON.stringify([...document.querySelectorAll('.menu a, .menu summary')].map(one => one.getBoundingClientRect().height))"""
 PRESS_ON = "document.querySelector(arguments[0]).dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))"
 CARD = """
 return [...document.querySelectorAll('main .card')].find(one => one.querySelector('h2')?.innerText.startsWith(arguments[0]))
@@ -208,16 +212,14 @@ def test_a_chart_fills_the_screen(site: Site) -> None:
     site.until("return document.fullscreenElement === null", "it is taken back")
 
 
-def test_advice_stands_beside_every_page(site: Site) -> None:
-    for page in ("steps", "tables"):
+def test_the_menu_counts_the_advice_and_is_the_same_beside_every_page(site: Site) -> None:
+    menus = set()
+    for page in ("overview", "steps", "tables"):
         site.open(f"#/0/{page}")
-        site.until("return document.querySelectorAll('.assistant .finding a').length > 0", "advice is there")
-    every = site.text(".assistant")
-    site.script(
-        "const list = document.querySelector('.assistant select'); list.value = '1'; list.dispatchEvent(new Event('change'))"
-    )
-    assert every
-    site.until("return document.querySelector('.assistant .finding a')?.getAttribute('href').includes('rank=1')", "of one rank")
+        site.until("return document.querySelector('.menu .count:not([hidden])')?.innerText", "the number of findings is there")
+        menus.add(site.script(MENU_LINES))
+    assert len(menus) == 1 and all(height < 34 for height in json.loads(menus.pop()))
+    assert int(site.text(".menu .count")) == len(site.script(scripts.ASK, "advice")["findings"])
 
 
 TRAIN = """

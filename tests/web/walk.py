@@ -76,7 +76,7 @@ def page_faults(site: conftest.Site, page: str) -> list[str]:
 
 def axe_faults(site: conftest.Site, rules: Sequence[str] | None) -> list[str]:
     """What axe-core finds by some rules, or all of them."""
-    return [f"axe: {fault}" for fault in site.driver.execute_async_script(scripts.AXE, rules)]
+    return [f"axe: {fault}" for fault in site.driver.execute_async_script(scripts.AXE, rules, None)]
 
 
 def walk_pages(

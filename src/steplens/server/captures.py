@@ -21,6 +21,8 @@ router = create_router("/api/runs/{run}/captures", "live")
 
 #: requests of one process that are told, the newest
 _MOST_REQUESTS = 20
+#: states of a process that records nothing more
+_ENDED = ("exited", "killed")
 #: processes that are told
 _MOST_PROCESSES = 1024
 
@@ -170,6 +172,12 @@ def ask_for_capture(chosen: Chosen, request: Request, wanted: Wanted) -> Asked:
     if wanted.ranks is not None:
         changes |= {"is_rank": True, "rank_list": wanted.ranks}
     return Asked(request=control.ask(folder, changes), folder=path_text(folder))
+
+
+def is_watched(chosen: OpenedRun, request: Request) -> bool:
+    """Whether a process that runs now watches this run's folder; the configuration of a job that ended may still lie there."""
+    watched = watched_folder(chosen, request)
+    return watched is not None and any(process["state"] not in _ENDED for process in watched[0].processes(watched[1]))
 
 
 def watched_folder(chosen: OpenedRun, request: Request) -> tuple[Control, Path] | None:

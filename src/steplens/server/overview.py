@@ -27,7 +27,10 @@ from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen, json_response
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
+from steplens.trace import health_words
 from steplens.trace.building.devices import device_kind, device_names
+from steplens.trace.building.framework import framework_version, trace_framework, trace_recorder
+from steplens.trace.health_words import translate_message
 from steplens.trace.schema import KIND_COMMUNICATION
 
 router = create_router("/api/runs/{run}", "overview")
@@ -117,6 +120,8 @@ class Rank(BaseModel):
         rank: of its process in the job; None where the source does not say.
         path: of the run directory or file.
         format: how it was read.
+        framework: "PyTorch", "MindSpore" or empty where nothing tells, with its version where that is known.
+        recorder: the profiler: "steplens", "torch.profiler", "torch_npu.profiler", "MindSpore", or empty.
         device_kind: "CPU", "CUDA", "ROCM" or "NPU".
         origin_ns: Unix time from which its moments count, as text; the same for all traces on one clock.
         devices: what ran its tasks, with the product's name where that is known.
@@ -133,6 +138,8 @@ class Rank(BaseModel):
     rank: int | None
     path: str
     format: str
+    framework: str
+    recorder: str
     origin_ns: str
     device_kind: str
     devices: list[str]
@@ -234,12 +241,13 @@ class Overview(BaseModel):
 
 
 class HealthFinding(BaseModel):
-    """One finding about the data itself; see ``trace.health``."""
+    """One finding about the data itself; see ``trace.health``. ``texts``: the message in other languages than English."""
 
     check: str
     severity: str
     count: int
     message: str
+    texts: dict[str, str]
     unsafe: list[str]
     source: str
 
@@ -293,7 +301,16 @@ def steps(chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31, d
 def health(chosen: Chosen) -> list[HealthFinding]:
     """What is doubtful about the data, and what not to trust because of it."""
     rows = tables.table_frame(chosen, "health").to_dicts()
-    return [HealthFinding(**{**row, "unsafe": [word for word in (row["unsafe"] or "").split(", ") if word]}) for row in rows]
+    return [
+        HealthFinding(
+            **{
+                **row,
+                "unsafe": [word for word in (row["unsafe"] or "").split(", ") if word],
+                "texts": {language: translate_message(row["message"], language) for language in health_words.LANGUAGES},
+            }
+        )
+        for row in rows
+    ]
 
 
 def step_parts(summary: StepSummary) -> dict[str, float]:
@@ -317,6 +334,8 @@ def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
         rank=trace.rank if trace.rank >= 0 else None,
         path=path_text(source.path),
         format=source.format,
+        framework=" ".join(filter(None, (trace_framework(trace), framework_version(trace)))),
+        recorder=trace_recorder(trace, source.format),
         origin_ns=str(chosen.origins[number]),
         device_kind=device_kind(trace),
         devices=device_names(trace),

@@ -9,17 +9,14 @@ from fastapi import Request
 from pydantic import BaseModel
 
 from steplens.advice.texts import LANGUAGES
-from steplens.server.captures import watched_folder
+from steplens.server.captures import is_watched
 from steplens.server.http.errors import Problem, path_text
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Living, Runs
-from steplens.server.runs import Opened, OpenedRun, State, file_states
+from steplens.server.runs import OpenedRun, State, file_states
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__
-
-#: age of a file whose training may still run
-_NEW_NS = 3600 * 10**9
 
 router = create_router("/api", "session")
 
@@ -86,7 +83,7 @@ class RunState(BaseModel):
         strategy: whether it says how its network is spread over devices.
         not_recorded: the parts of a recording that it has nothing of, names as ``trace.not_recorded.PARTS`` has them: pages about
             them are not offered.
-        growing: whether a training may write more of it: one watches its folder, or a file in it is new.
+        growing: whether a training writes more of it: one that runs watches its folder, or files came since it was read.
         progress: see ``Progress``.
         draft: what can be looked at until its timeline is laid out, where that takes long; None otherwise.
     """
@@ -176,17 +173,16 @@ def state_of_run(chosen: OpenedRun, request: Request) -> RunState:
         ],
         strategy=opened is not None and opened.has_strategy,
         not_recorded=list(opened.not_recorded) if opened is not None else [],
-        growing=chosen.path.is_dir()
-        and (watched_folder(chosen, request) is not None or (opened is not None and _has_new_files(opened))),
+        growing=chosen.path.is_dir() and (is_watched(chosen, request) or _has_more_files(chosen)),
         progress=Progress(**{**vars(opening), "seconds": running if opening.seconds is None else opening.seconds}),
         draft=_draft_of_run(chosen),
     )
 
 
-def _has_new_files(opened: Opened) -> bool:
-    """Whether any file that lay there when a run was read was written a short time ago; those of a clock ahead count too."""
-    newest_ns = max((written_ns for _, written_ns in opened.files.values()), default=0)
-    return time.time_ns() - newest_ns < _NEW_NS
+def _has_more_files(chosen: OpenedRun) -> bool:
+    """Whether files were added or written since a run was read; while it is being read nobody can tell."""
+    opened = chosen.opened
+    return opened is not None and chosen.opening.state == "ready" and file_states(chosen.path) != opened.files
 
 
 def _draft_of_run(chosen: OpenedRun) -> Draft | None:

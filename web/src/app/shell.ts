@@ -13,18 +13,16 @@ import type { Page } from "../ui/page";
 import { reportBadge } from "../ui/report_note";
 import * as format from "../words/format";
 import { LANGUAGES, type Language, current, named, setLanguage, t } from "../words/i18n";
-import { Assistant } from "./assistant";
+import { AdviceCount } from "./advice_count";
 import { Doubt } from "./doubt";
 
 const TYPING_MS = 200;
-/** pages that hold the advice themselves: it stands once on a screen */
-const WITH_ADVICE: readonly string[] = ["overview", "advice"];
 
 export class Shell {
   readonly main = h("main", { id: "main" });
   private readonly header = h("header", { class: "top" });
   private readonly menu = h("nav", { class: "menu" });
-  private readonly assistant = new Assistant();
+  private readonly adviceCount = new AdviceCount();
   private readonly doubt = new Doubt();
   private readonly skip = h("a", { class: "skip", href: "#main" });
 
@@ -37,12 +35,7 @@ export class Shell {
       event.preventDefault();
       (this.main.querySelector("h1") ?? this.main).focus();
     });
-    replace(
-      root,
-      this.skip,
-      this.header,
-      h("div", { class: "body" }, h("div", { class: "side" }, this.menu, h("aside", null, this.assistant.element)), this.main),
-    );
+    replace(root, this.skip, this.header, h("div", { class: "body" }, h("div", { class: "side" }, this.menu), this.main));
   }
 
   /** The frame of a page. */
@@ -51,7 +44,7 @@ export class Shell {
     this.skip.textContent = t("skip");
     this.menu.setAttribute("aria-label", t("menu"));
     this.main.dataset["page"] = page;
-    this.assistant.element.hidden = !session.runs[run]?.generation || WITH_ADVICE.includes(page);
+    this.adviceCount.begin(keyOf(session, run));
     this.doubt.begin(keyOf(session, run));
     replace(
       this.menu,
@@ -78,12 +71,12 @@ export class Shell {
     );
   }
 
-  /** Show the advice about a run, and whether it is damaged; after the page, whose answers come first. */
+  /** Say how much advice there is about a run, and whether it is damaged; after the page, whose answers come first. */
   advise(session: Session, run: number): void {
     if (!session.runs[run]?.generation) return;
     const key = keyOf(session, run);
     void this.doubt.show(run, key);
-    if (!this.assistant.element.hidden) void this.assistant.show(run, key);
+    void this.adviceCount.show(run, key);
   }
 
   /** The pages of a group that the run has something for; a heading over one page would say the same twice. */
@@ -91,7 +84,12 @@ export class Shell {
     const pages = group.pages.filter((page) => isOffered(page, session, run));
     if (!pages.length) return null;
     const links = pages.map((page) =>
-      h("a", { href: formatRoute(run, page.id), "aria-current": page.id === current ? "page" : null }, t(page.title)),
+      h(
+        "a",
+        { href: formatRoute(run, page.id), "aria-current": page.id === current ? "page" : null },
+        t(page.title),
+        page.id === "advice" ? this.adviceCount.element : null,
+      ),
     );
     if (group.title === null || pages.length === 1) return h("li", null, links);
     const name = `${MENU}.${group.id}`;

@@ -1,5 +1,6 @@
 /** The largest of something as a pie or as bars: twenty names and the sum of the rest. */
 
+import { hash } from "../timeline/colours";
 import { h } from "../ui/dom";
 import type { Context } from "../ui/page";
 import { tabs } from "../ui/ui";
@@ -23,6 +24,28 @@ export function largest(slices: readonly Slice[], most: number, rest: (count: nu
   return shown;
 }
 
+/** series come as so many hues, each of them twice: light and dark; the last hue is grey, and that of the rest */
+const HUES = 10;
+/** slices that are so near to each other differ in hue */
+const NEAR = 3;
+
+/** Places of colours: each name's own as far as it is free, so that it is the same wherever it is shown; neighbours differ. */
+export function sliceColours(names: readonly string[]): number[] {
+  const every = Array.from({ length: 2 * HUES }, (_, place) => place).filter((one) => one % HUES !== HUES - 1);
+  const chosen: number[] = [];
+  for (const [place, name] of names.entries()) {
+    const near = chosen.slice(Math.max(0, place - NEAR));
+    // the last one touches the first
+    if (place === names.length - 1 && place) near.push(chosen[0]!);
+    const apart = every.filter((one) => near.every((other) => other % HUES !== one % HUES));
+    const free = apart.filter((one) => !chosen.includes(one));
+    const among = free.length ? free : apart;
+    const wanted = every[hash(name) % every.length]!;
+    chosen.push(among.includes(wanted) ? wanted : among[hash(name) % among.length]!);
+  }
+  return chosen;
+}
+
 /** The values of `slices` are sums over so many `steps`, of all ranks that they are of; none where that is not known. */
 export function shareChart(
   context: Context,
@@ -33,6 +56,7 @@ export function shareChart(
 ): HTMLElement {
   const whole = slices.reduce((sum, one) => sum + one.value, 0);
   const shown = largest(slices, MOST_SHOWN, (count) => t("rest", { count: format.count(count) }));
+  const places = sliceColours(shown.slice(0, MOST_SHOWN).map((one) => one.name));
   const bars = context.params["chart"] === "bar";
   const each = (value: number): string => `${format.time(value / steps)} ${t("per_step")}`;
   const said = (value: number): string => `${format.time(value)} (${format.share(value / Math.max(whole, 1))})`;
@@ -93,7 +117,9 @@ export function shareChart(
                   itemStyle: { borderColor: colours.surface, borderWidth: 1 },
                   data: shown.map((one, place) => ({
                     ...one,
-                    ...(place === MOST_SHOWN ? { itemStyle: { color: colours.parts["other"] } } : {}),
+                    itemStyle: {
+                      color: place === MOST_SHOWN ? colours.series[HUES - 1] : colours.series[places[place]!],
+                    },
                   })),
                 },
               ],

@@ -38,7 +38,8 @@ const WIDE_CHARACTER = 13.5;
 const BOLD = 1.1;
 const NARROWEST = 420;
 const GAP = 10;
-/** a marked part below this share is told in the legend alone */
+/** a part below this share is told in the legend alone, a marked one below the other */
+const LEAST_TOLD = 0.04;
 const LEAST_MARKED = 0.01;
 
 const widthOf = (text: string): number =>
@@ -136,9 +137,9 @@ function drawnBar(bar: ScaleBar, top: number, names: number, perNs: number, scal
     const marked = part.exposed ? "marked" : null;
     const inside = readings(part).find((text) => widthOf(text) * (part.exposed ? BOLD : 1) <= long - GAP / 2);
     if (inside !== undefined) labels.push(svg("text", { class: marked, x: x + 1, y: y - 5 * scale }, inside));
-    else if (part.exposed && part.share >= LEAST_MARKED) {
+    else if (!part.rest && part.share >= (part.exposed ? LEAST_MARKED : LEAST_TOLD)) {
       const text = readings(part)[1]!;
-      const wide = widthOf(text) * BOLD;
+      const wide = widthOf(text) * (part.exposed ? BOLD : 1);
       const at = Math.min(Math.max(x, below), width - wide);
       if (at >= below) {
         below = at + wide + GAP;

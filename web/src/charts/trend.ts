@@ -22,6 +22,8 @@ const NARROWEST = 180;
 const LABEL = 18;
 /** bars with less room than this have no number below them */
 const LABEL_APART = 44;
+/** bars with more have their length above them */
+const VALUE_APART = 62;
 const WIDEST_BAR = 72;
 /** bars may be so many times as long as the longest of those that figures are of */
 const BEYOND = 1.8;
@@ -43,8 +45,10 @@ export function trendBars(
     const scale = textScale();
     const high = heightOf();
     const base = high - LABEL * scale;
-    const top = LABEL * scale;
     const room = width / bars.length;
+    const valued = room >= VALUE_APART * scale;
+    // above the bars there is what the line is called, and below that their lengths
+    const top = (valued ? 2 : 1) * LABEL * scale;
     const wide = Math.min(Math.max(room * 0.72, 0.6), WIDEST_BAR * scale);
     const every = Math.ceil((LABEL_APART * scale) / room);
     const yOf = (value: number): number => base - (Math.min(value, most) / most) * (base - top);
@@ -79,6 +83,13 @@ export function trendBars(
                 `↑ ${say(sum(bar))}`,
               )
             : null,
+          valued && sum(bar) <= most
+            ? svg(
+                "text",
+                { class: "tick value", x: x + wide / 2, y: yOf(sum(bar)) - 4 * scale, "text-anchor": "middle" },
+                say(sum(bar)),
+              )
+            : null,
           place % every === 0
             ? svg("text", { class: "tick", x: x + wide / 2, y: high - 4 * scale, "text-anchor": "middle" }, bar.label)
             : null,
@@ -89,7 +100,7 @@ export function trendBars(
             svg("line", { class: "trend-line", x1: 0, x2: width, y1: yOf(line.value), y2: yOf(line.value) }),
             svg("text", { class: "tick strong", x: width, y: 12 * scale, "text-anchor": "end" }, line.name),
           ]
-        : longest > most
+        : longest > most || valued
           ? null
           : svg("text", { class: "tick", x: 0, y: 12 * scale }, say(most)),
     );

@@ -43,10 +43,14 @@ function ofTrace(table: Table, trace: number): Pick<Table, "columns" | "rows" | 
   // of some rows of a table nobody knows what the others hold
   const empty =
     table.kept === "all" && rows.length
-      ? columns.filter((_, at) => rows.every((row) => row[at] === null)).map((one) => one.name)
+      ? columns.filter((one, at) => rows.every((row) => saysNothing(row[at], one))).map((one) => one.name)
       : table.empty;
   return { columns, rows, total: rows.length, empty };
 }
+
+/** As the server tells it: no value, or an amount of 0. */
+const saysNothing = (value: unknown, column: Column): boolean =>
+  value === null || (value === 0 && column.unit !== null && column.unit !== "moment");
 
 function placeOf(columns: readonly Column[], name: string): number {
   const at = columns.findIndex((one) => one.name === name);

@@ -10,7 +10,7 @@ import type { Context } from "../ui/page";
 import { keptNote } from "../ui/report_note";
 import * as format from "../words/format";
 import { named, t } from "../words/i18n";
-import { columnChoice, offered, pinned, resizable, wide, type Placed } from "./table_columns";
+import { columnChoice, neededWidths, offered, pinned, resizable, sharedRoom, wide, type Placed } from "./table_columns";
 import { filterBar } from "./table_filter";
 import { bodyRow, headRow, rowDialog, tsv } from "./table_row";
 import { PAGE, TableSource } from "./table_source";
@@ -34,6 +34,7 @@ class Grid {
   private state: TableState;
   private readonly source: TableSource;
   private marked = -1;
+  private needed: Readonly<Record<string, number>> = {};
   private printing = false;
   private readonly printed = h("p", { class: "note", hidden: true });
   private readonly bar: HTMLElement;
@@ -104,6 +105,7 @@ class Grid {
 
   private taken(found: TablePage, first: boolean): void {
     if (first) {
+      this.needed = neededWidths(found.columns, found.rows);
       this.drawBar();
       const card = this.element.closest<HTMLElement>(".card");
       if (this.options.optional && card && found.total === 0) card.hidden = true;
@@ -182,9 +184,17 @@ class Grid {
     const last = Math.min(this.printing ? PAGE : Math.ceil((scrollTop + clientHeight) / ROW_PX) + BESIDE, shown);
     for (let page = Math.floor(first / PAGE); page * PAGE < last; page++) void this.source.load(page);
     const columns = this.visible();
-    const whole = columns.reduce((sum, [column]) => sum + wide(column, this.state), 0);
-    // columns that somebody made so wide stay so; others share what room there is
-    this.grid.style.width = Object.keys(this.state.widths).length ? `${whole}rem` : `max(100%, ${whole}rem)`;
+    const least = columns.reduce((sum, [column]) => sum + wide(column, this.state), 0);
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const widths = sharedRoom(
+      columns.map(([column]) => column),
+      this.needed,
+      this.state,
+      this.scroller.clientWidth / rem - least,
+    );
+    const whole = columns.reduce((sum, [column]) => sum + wide(column, this.state, widths), 0);
+    // texts get the room that they need; figures stay beside them, however much is left
+    this.grid.style.width = `${whole}rem`;
     this.grid.dataset["pinned"] = String(pinned(columns));
     const spacer = (rows: number): Child =>
       rows > 0 ? h("tr", { "aria-hidden": "true", class: "spacer", style: { height: `${rows * ROW_PX}px` } }) : null;
@@ -197,7 +207,7 @@ class Grid {
       headRow(
         columns,
         this.state.sort[0],
-        (column) => wide(column, this.state),
+        (column) => wide(column, this.state, widths),
         (sort) => this.change({ sort: [sort] }),
       ),
       h("tbody", null, spacer(first), rows, spacer(shown - last)),

@@ -42,7 +42,33 @@ export function pinned(columns: readonly Placed[]): number {
     : Math.min(columns.length, 1);
 }
 
-export const wide = (column: Column, state: TableState): number => state.widths[column.name] ?? widthOf(column);
+export const wide = (column: Column, state: TableState, needed: Widths = {}): number =>
+  state.widths[column.name] ?? Math.max(widthOf(column), needed[column.name] ?? 0);
+
+type Widths = Readonly<Record<string, number>>;
+/** a letter of a text in a table, and what stands around it, rem */
+const LETTER = 0.58;
+const AROUND = 1.6;
+
+/** Columns of long texts that have more to show than fits: how wide they would have to be, rem. */
+export function neededWidths(columns: readonly Column[], rows: readonly unknown[][]): Widths {
+  const longest = (at: number): number => rows.reduce((most, row) => Math.max(most, String(row[at] ?? "").length), 0);
+  return Object.fromEntries(
+    columns.flatMap((column, at) =>
+      column.type === "text" ? [[column.name, Math.min(longest(at) * LETTER + AROUND, WIDEST)]] : [],
+    ),
+  );
+}
+
+/** Widths of columns that share what room there is among those whose texts need more; `room` is in rem. */
+export function sharedRoom(columns: readonly Column[], needed: Widths, state: TableState, room: number): Widths {
+  const lacking = columns
+    .map((column) => ({ column, lacks: (needed[column.name] ?? 0) - wide(column, state) }))
+    .filter((one) => one.lacks > 0 && state.widths[one.column.name] === undefined);
+  const sum = lacking.reduce((total, one) => total + one.lacks, 0);
+  const share = sum > 0 ? Math.min(Math.max(room, 0) / sum, 1) : 0;
+  return Object.fromEntries(lacking.map((one) => [one.column.name, wide(one.column, state) + one.lacks * share]));
+}
 
 const bounded = (width: number): number => Math.round(Math.min(Math.max(width, NARROWEST), WIDEST) * 10) / 10;
 

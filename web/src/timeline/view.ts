@@ -76,7 +76,7 @@ export class TimelineView implements Moved {
   private readonly scroller: HTMLElement;
   private readonly tip = h("div", { class: "tip timeline-tip", role: "status" });
   private readonly status = h("p", { class: "timeline-status", role: "status" });
-  private readonly legend = h("p", { class: "timeline-legend", "aria-label": t("timeline.phases") });
+  private readonly legend = h("p", { class: "timeline-legend", role: "group", "aria-label": t("timeline.phases") });
 
   constructor(
     private readonly context: Context,

@@ -63,18 +63,46 @@ export function missingPage(run: RunState, parts: readonly Part[]): Child {
   ];
 }
 
-/** Everything that was not recorded of a run; a strategy is missed by those alone who have one. */
-export function missingCard(run: RunState): Child {
-  const parts = run.not_recorded.filter((part): part is Part => part in OPTIONS);
-  return parts.length ? partsCard(parts, t("recorded.title")) : null;
+/** parts that a job of one process cannot have */
+const OF_SEVERAL: readonly Part[] = ["ranks", "communication"];
+
+/**
+ * What was not recorded of a run; a strategy is missed by those alone who have one.
+ *
+ * @param recorders what recorded its traces, empty where nothing tells
+ * @param several whether its job has several processes
+ */
+export function missingCard(run: RunState, recorders: readonly string[], several: boolean): Child {
+  const parts = run.not_recorded.filter(
+    (part): part is Part => part in OPTIONS && (several || !OF_SEVERAL.includes(part as Part)),
+  );
+  return parts.length ? partsCard(parts, t("recorded.title"), recorders) : null;
 }
 
-function partsCard(parts: readonly Part[], title: string): HTMLElement {
+/** profiler -> its options */
+const PROFILERS: Readonly<Record<string, keyof Options>> = {
+  steplens: "steplens",
+  "torch.profiler": "torch",
+  "torch_npu.profiler": "ascend",
+  MindSpore: "mindspore",
+};
+
+function partsCard(parts: readonly Part[], title: string, recorders: readonly string[] = []): HTMLElement {
+  const every = Object.keys(PROFILERS);
+  const used = every.filter((name) => recorders.includes(name));
+  const named = used.length ? used : every;
   const rows = parts.map((part): Child[] => [
     h("strong", { class: "check" }, t(`recorded.${part}` as Key)),
     h("span", null, t(`recorded.${part}.what` as Key)),
-    ...Object.values(OPTIONS[part]).map((option) => (option ? h("code", null, option) : t("recorded.no_option"))),
+    ...named.map((name) => {
+      const option = OPTIONS[part][PROFILERS[name]!];
+      return option ? h("code", null, option) : t("recorded.no_option");
+    }),
   ]);
-  const heads = [t("recorded.part"), t("recorded.needed"), "steplens", "torch.profiler", "torch_npu.profiler", "MindSpore"];
+  const heads = [
+    t("recorded.part"),
+    t("recorded.needed"),
+    ...(named.length === 1 ? [t("recorded.option", { profiler: named[0]! })] : named),
+  ];
   return card(title, h("div", { class: "options" }, smallTable(title, heads, rows)), { wide: true, note: t("recorded.what") });
 }

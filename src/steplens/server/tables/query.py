@@ -109,7 +109,8 @@ class TablePage(BaseModel):
         rows: the cells of each row, in the order of ``columns``.
         matching: how many rows satisfy the conditions.
         total: how many rows the table has.
-        empty: names of the columns that have no value in any row, whatever the conditions; only the page at offset 0 says them.
+        empty: names of the columns that say nothing, whatever the conditions: no row has a value, or every amount is 0; only the
+            page at offset 0 says them.
     """
 
     name: str
@@ -125,7 +126,7 @@ def table_page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]
     """One page of a table, as ``TablePage`` has it; ``rows`` are told from an origin."""
     told, found = _matching_rows(rows, table, query)
     # every column is read for it: once per table, not for each page that somebody scrolls to
-    counted = rows.select(pl.len(), *([] if query.offset else [pl.col(column.name).null_count() for column in told]))
+    counted = rows.select(pl.len(), *([] if query.offset else [_count_empty(column, table) for column in told]))
     total, *nulls = counted.collect().row(0)
     matching = found.select(pl.len()).collect().item() if query.where else total
     # polars counts rows in 32 bits and panics over a larger place
@@ -139,6 +140,13 @@ def table_page(rows: pl.LazyFrame, table: Table, query: Query) -> dict[str, Any]
         "total": total,
         "empty": [column.name for column, count in zip(told, nulls, strict=False) if 0 < total == count],
     }
+
+
+def _count_empty(column: Column, table: Table) -> pl.Expr:
+    """How many rows say nothing in a column; what was recorded may be millions of rows, whose amounts are not looked at."""
+    value = pl.col(column.name)
+    is_amount = column.unit not in (None, "moment") and column.type in ("integer", "number") and not table.recorded
+    return (value.is_null() | (value == 0)).sum() if is_amount else value.null_count()
 
 
 def csv_pieces(rows: pl.LazyFrame, table: Table, query: Query) -> Iterator[bytes]:

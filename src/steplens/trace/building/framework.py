@@ -21,6 +21,31 @@ def trace_framework(trace: Trace) -> str:
     return trace.once(_detect_framework)
 
 
+#: what recorded a trace
+STEPLENS, TORCH_PROFILER, TORCH_NPU_PROFILER, MINDSPORE_PROFILER = "steplens", "torch.profiler", "torch_npu.profiler", "MindSpore"
+#: framework -> where the recording says its version
+_VERSIONS = {PYTORCH: "torch_version", MINDSPORE: "ms_version"}
+_KINETO = "Kineto trace"
+
+
+def framework_version(trace: Trace) -> str:
+    """The version of the framework, where the recording says it; what was built for which device is no part of it."""
+    version = trace.meta_values().get(_VERSIONS.get(trace_framework(trace), ""))
+    return version.partition("+")[0] if isinstance(version, str) else ""
+
+
+def trace_recorder(trace: Trace, source_format: str) -> str:
+    """Which profiler recorded a trace, or ``UNKNOWN``; ``source_format`` is what the source was read as."""
+    meta = trace.meta_values()
+    if "steplens_version" in meta:
+        return STEPLENS
+    if trace_framework(trace) == MINDSPORE:
+        return MINDSPORE_PROFILER
+    if str(meta.get("source_format", "")).startswith("ascend"):
+        return TORCH_NPU_PROFILER
+    return TORCH_PROFILER if source_format == _KINETO else UNKNOWN
+
+
 def _detect_framework(trace: Trace) -> str:
     meta = trace.meta_values()
     if str(meta.get("source_format", "")).startswith("mindspore") or "ms_version" in meta:

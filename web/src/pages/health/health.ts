@@ -1,43 +1,79 @@
 /** What is doubtful about the data, and what not to trust because of it. */
 
+import type { HealthFinding } from "../../api/types";
 import { report } from "../../report/embedded";
 import { type Child, h, replace } from "../../ui/dom";
-import { conclusion, findingWords } from "../../ui/health_words";
-import { type Context, type Page, reopen } from "../../ui/page";
+import { effectOf, findingWords, messageOf } from "../../ui/health_words";
 import { missingCard } from "../../ui/not_recorded";
+import { type Context, type Page, reopen } from "../../ui/page";
 import { card, level, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
+
+/** worst first; of the same severity ranks that are not there, then what touches a figure */
+const ORDER: readonly string[] = ["error", "warning", "info"];
+/** checks that say of a recording that other ranks took part in the job */
+const OF_SEVERAL_RANKS: readonly string[] = ["missing_ranks", "duplicated_ranks", "rank_unknown", "different_steps"];
 
 export const health: Page = {
   id: "health",
   title: "page.health",
   async show(context) {
-    const found = await context.api.get("health");
-    const missing = missingCard(context.run);
+    const [found, ranks] = await Promise.all([context.api.get("health"), context.api.get("ranks")]);
+    const several = new Set(ranks.map((one) => one.rank)).size > 1 || found.some((one) => OF_SEVERAL_RANKS.includes(one.check));
+    const missing = missingCard(
+      context.run,
+      ranks.map((one) => one.recorder),
+      several,
+    );
     if (!found.length) return [h("p", null, t("health.good")), missing];
-    return [
-      newer(context),
-      card(
-        t("health.findings"),
-        smallTable(
-          t("health.findings"),
-          [t("health.severity"), t("health.message"), t("health.number"), t("health.unsafe"), t("path")],
-          found.map((one) => [
-            level(one.severity),
-            findingWords(one),
-            format.count(one.count),
-            one.unsafe.map(conclusion).join(", "),
-            h("code", { title: one.source }, format.shorten(one.source.split("/").slice(-2).join("/"), 80)),
-          ]),
-          [2],
-        ),
-        { wide: true, note: t("health.what") },
-      ),
-      missing,
-    ];
+    return [newer(context), findingsCard(found), missing];
   },
 };
+
+function findingsCard(found: readonly HealthFinding[]): HTMLElement {
+  const serious = found.some((one) => one.severity !== "info");
+  const title = t(serious ? "health.findings" : "health.notes");
+  const groups = [...alike(found)].sort(([one], [other]) => weight(one!) - weight(other!));
+  // of one trace its path would say the same in every row
+  const places = new Set(found.map((one) => one.source)).size > 1;
+  return card(
+    title,
+    smallTable(
+      title,
+      [t("health.severity"), t("health.message"), t("health.effect"), ...(places ? [t("path")] : [])],
+      groups.map((group): Child[] => [
+        level(group[0]!.severity),
+        [counted(group[0]!), findingWords(group[0]!)],
+        effectOf(group[0]!),
+        ...(places ? [group.map((one) => h("code", { class: "path-name", title: one.source }, nameOf(one.source)))] : []),
+      ]),
+    ),
+    { wide: true, note: t(serious ? "health.what" : "health.notes.what") },
+  );
+}
+
+const weight = (one: HealthFinding): number =>
+  ORDER.indexOf(one.severity) * 3 + (OF_SEVERAL_RANKS.includes(one.check) ? 0 : one.unsafe.length ? 1 : 2);
+
+/** Findings of several traces that say the same, together. */
+function alike(found: readonly HealthFinding[]): Iterable<HealthFinding[]> {
+  const groups = new Map<string, HealthFinding[]>();
+  for (const one of found) {
+    const key = JSON.stringify([one.severity, one.check, messageOf(one)]);
+    groups.set(key, [...(groups.get(key) ?? []), one]);
+  }
+  return groups.values();
+}
+
+/** How often a finding occurs, where its sentence does not say it. */
+function counted(one: HealthFinding): Child {
+  return one.count > 1 && !one.message.includes(String(one.count))
+    ? h("span", { class: "count-of" }, `${format.count(one.count)} ×`)
+    : null;
+}
+
+const nameOf = (path: string): string => format.shorten(path.split("/").at(-1) ?? path, 60);
 
 /** Data that lacks something may have been read while it was still being written or copied: say so where there is more now. */
 function newer(context: Context): Child {

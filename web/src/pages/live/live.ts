@@ -18,8 +18,11 @@ export const live: Page = {
   // a training may be asked for its first capture before there is anything to show
   unopened: true,
   live: true,
-  // of a training that ended long ago nothing more comes
-  listed: (session, run) => session.runs[run]?.growing === true || session.runs[run]?.generation === 0,
+  // of a training that ended nothing more comes; a folder without anything to show may be the one of a training about to start
+  listed: (session, run) => {
+    const one = session.runs[run];
+    return one?.growing === true || (one?.generation === 0 && one.progress.state === "failed");
+  },
   async show(context) {
     const said = h("p", { role: "status" });
     const automatic = h("input", {

@@ -6,8 +6,9 @@ import { shareChart } from "../../charts/share_chart";
 import { instancesCard } from "../../tables/instances";
 import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
-import { h } from "../../ui/dom";
+import { type Child, h } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
+import { type Part } from "../../ui/not_recorded";
 import { card, choice, has, nothing, rankChoice, recordedSteps, sumsNote, tabs } from "../../ui/ui";
 import * as format from "../../words/format";
 import { type Key, named, t } from "../../words/i18n";
@@ -45,12 +46,22 @@ const HOST_AND_GPU = [
 const STORED = [...HOST_AND_GPU, "core_types", "core_operators", "ai_cpu_types", "dynamic_shapes", "dynamic_shapes_by_kernel"];
 type View = keyof typeof VIEWS;
 
+/** tables that are empty without a part of a recording */
+const OF_PART: Readonly<Record<string, Part>> = {
+  flops_by_shape: "shapes",
+  flops_by_module: "modules",
+  flops_by_line: "stacks",
+  shapes: "shapes",
+  shapes_by_step: "shapes",
+  dynamic_shapes: "shapes",
+};
+
 /** what groups need that is recorded only when somebody asks for it: by the column that has no value without it */
-const MISSING: Readonly<Partial<Record<View, { column: string; words: Key }>>> = {
-  shape: { column: "input_shapes", words: "operators.no_shapes" },
-  stack: { column: "stack", words: "operators.no_stacks" },
-  line: { column: "line", words: "operators.no_stacks" },
-  module: { column: "name", words: "operators.no_modules" },
+const MISSING: Readonly<Partial<Record<View, { column: string; words: Key; part: Part }>>> = {
+  shape: { column: "input_shapes", words: "operators.no_shapes", part: "shapes" },
+  stack: { column: "stack", words: "operators.no_stacks", part: "stacks" },
+  line: { column: "line", words: "operators.no_stacks", part: "stacks" },
+  module: { column: "name", words: "operators.no_modules", part: "modules" },
 };
 
 const METRICS = ["self_ns", "total_ns", "device_self_ns", "device_total_ns"] as const;
@@ -104,13 +115,14 @@ export const operators: Page = {
     return [
       tabs(
         t("operators.by"),
-        (Object.keys(VIEWS) as View[]).map((id) => ({
+        recordedViews(context, by).map((id) => ({
           id,
           title: t(`operators.by.${id}` as Key),
           href: context.to("operators", { ...kept(context), by: id === "name" ? null : id }),
         })),
         by,
       ),
+      untold ? null : notRecorded(context),
       h(
         "div",
         { class: "controls" },
@@ -177,10 +189,26 @@ export const operators: Page = {
           ),
       flopsPlace(context, trace ?? 0),
       // the device's time against the host's is no share, and Limited by says what it means
-      topicTables(context, t("operators.more"), listed, [...MORE, ...HOST_AND_GPU], trace, ["device_percent"]),
+      topicTables(context, t("operators.more"), listed, [...recordedTables(context), ...HOST_AND_GPU], trace, ["device_percent"]),
     ];
   },
 };
+
+const lacks = (context: Context, id: View): boolean => context.run.not_recorded.includes(MISSING[id]?.part ?? "");
+
+/** The groups that the recording has something for, and the one that the address asks for. */
+const recordedViews = (context: Context, by: View): View[] =>
+  (Object.keys(VIEWS) as View[]).filter((id) => id === by || !lacks(context, id));
+
+/** The tables below that the recording has something for. */
+const recordedTables = (context: Context): string[] =>
+  MORE.filter((name) => !context.run.not_recorded.includes(OF_PART[name] ?? ""));
+
+/** Which groups there would be with more options; nothing where all were recorded. */
+function notRecorded(context: Context): Child {
+  const words = new Set((Object.keys(VIEWS) as View[]).flatMap((id) => (lacks(context, id) ? [MISSING[id]!.words] : [])));
+  return words.size ? h("p", { class: "note" }, [...words].map((one) => t(one)).join(" ")) : null;
+}
 
 /** The parameters that stay when the view changes: the rank and the metric. */
 function kept(context: Context): Record<string, string | undefined> {

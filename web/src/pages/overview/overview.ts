@@ -79,6 +79,8 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
 function summary(context: Context, found: Overview): Child {
   const devices = [...new Set(found.ranks.flatMap((one) => one.devices))];
   const formats = [...new Set(found.ranks.map((one) => one.format))];
+  const frameworks = [...new Set(found.ranks.map((one) => one.framework).filter(Boolean))];
+  const recorders = [...new Set(found.ranks.map((one) => one.recorder).filter(Boolean))];
   const distinct = new Set(found.ranks.map((one) => one.rank).filter((rank) => rank !== null)).size;
   const doubts = Object.values(found.health).reduce((sum, one) => sum + one, 0);
   const serious = doubts - (found.health["info"] ?? 0);
@@ -104,7 +106,10 @@ function summary(context: Context, found: Overview): Child {
           context.to("health"),
         )
       : null,
-    figure(t("format"), formats.join(", "), context.run.path),
+    figure(t("recorded.with"), recorders.join(", ") || formats.join(", "), [
+      ...(frameworks.length ? [frameworks.join(", "), " · "] : []),
+      t("recorded.read", { format: formats.join(", ") }),
+    ]),
   );
 }
 

@@ -55,7 +55,11 @@ function stepsCard(context: Context, found: Overview, trends: Trends, which: str
   return card(t("overview.steps"), trendBars(t("overview.steps"), bars, line, format.time, context.signal), {
     narrow: true,
     more: context.to("steps"),
-    note: [which, which && out ? " · " : null, out ? t("overview.steps.out") : null],
+    note: [
+      which === null ? null : t("overview.steps.rank", { rank: which }),
+      which && out ? " · " : null,
+      out ? t("overview.steps.out") : null,
+    ],
   });
 }
 

@@ -286,7 +286,10 @@ def _launch_points(events: DeviceEvents, health: HealthLog) -> pl.DataFrame:
         missing = starts.height + ends.height - 2 * pairs.height
         if missing:
             severity = INFO if missing < _FEW_SHARE * max(starts.height, ends.height) else WARNING
-            message = "ends of arrows from launches to device tasks have no other end, or a second one"
+            ends_in_all = starts.height + ends.height
+            message = (
+                f"{missing} of {ends_in_all} ends of arrows from launches to device tasks have no other end, or a second one"
+            )
             health.add("unmatched_launches", severity, missing, message, OPERATOR_DEVICE_TIMES)
         if pairs.height:
             points.append(

@@ -1,0 +1,1 @@
+"""What findings about the data say in other languages than English."""
