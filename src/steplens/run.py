@@ -108,7 +108,8 @@ class Run:
         for trace in self.traces:
             if trace.rank == rank:
                 return trace
-        raise InputError(self.path, f"holds no rank {rank}; its ranks are {sorted({trace.rank for trace in self.traces})}")
+        ranks_present = sorted({trace.rank for trace in self.traces})
+        raise InputError(self.path, f"holds no rank {rank}; its ranks are {', '.join(map(str, ranks_present))}")
 
     def table(self, name: str, by: str | None = None, *, per_step: bool = False) -> pl.DataFrame:
         """The table of any name that ``steplens table`` lists, those of installed packages among them.

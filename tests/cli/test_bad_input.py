@@ -46,6 +46,13 @@ BAD: tuple[tuple[tuple[str, ...], str], ...] = (
     (("summary", "nothing.json"), "is empty. Record the trace again"),
     (("summary", "nothing"), "is not a trace steplens knows"),
     (("summary", "folder"), "is an empty folder"),
+    (("summary", "foreign"), "holds no run and no trace, only a.json (a JSON file without events of a profiler); b.log"),
+    (("summary", "object.json"), 'holds no "traceEvents", so it is not a trace'),
+    (("summary", "list.json"), "holds no events. Record at least one step"),
+    (("summary", "number.json"), "is not a JSON trace"),
+    (("summary", "cut.json"), "holds no events. Record at least one step"),
+    (("summary", "blank.json"), "is empty. Record the trace again"),
+    (("summary", "damaged.json.gz"), "is not a readable gzip file"),
     (("summary", "/dev/null"), "is a device, and neither a file nor a folder"),
     (("summary", "pipe"), "is a pipe, and neither a file nor a folder"),
     (("summary", "text.txt/inside"), "does not exist"),
@@ -64,6 +71,7 @@ BAD: tuple[tuple[tuple[str, ...], str], ...] = (
     (("analyse", "text.txt", "--out="), "the value of --out is empty"),
     (("analyse", "text.txt", "--output", ""), "the value of --output is empty"),
     (("export", "text.txt"), "'--to'"),
+    (("export", "trace.json", "--to", "nosuch"), "'nosuch' is not one of 'kineto', 'chrome'"),
     (("export", "missing", "--to", "chrome"), "does not exist"),
     (("export", "text.txt", "--to", "stacks", "--metric", "joules"), "'joules' is not one of"),
     (("table", "missing", "operators"), "does not exist"),
@@ -84,6 +92,7 @@ BAD: tuple[tuple[tuple[str, ...], str], ...] = (
     (("view",), "Missing argument"),
     (("view", "missing"), "does not exist"),
     (("view", "text.txt"), "is not a trace steplens knows"),
+    (("view", "object.json"), 'holds no "traceEvents", so it is not a trace'),
     (("view", "trace.json", "--port", "99999"), "'--port'"),
     (("report", "missing"), "does not exist"),
     (("report", "trace.json", "--out", "gone/report.html"), "is not a folder that is there"),
@@ -113,14 +122,23 @@ FOREIGN = re.compile(r"Traceback|pydantic|Value error|Input should be|validation
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Any]:
     """What each command answers: in one process, which must not import anything heavy for any of them."""
     folder = tmp_path_factory.mktemp("bad")
+    (folder / "foreign").mkdir()
     for name, content in (
         ("text.txt", b"hello\n"),
         ("picture.png", b"\x89PNG\r\n\x1a\n"),
         ("nothing.json", b""),
         ("nothing", b""),
+        ("object.json", b"{}"),
+        ("list.json", b"[]"),
+        ("number.json", b"3"),
+        ("cut.json", b'{"traceEvents": [{"ph": "X", "name": "aten'),
+        ("blank.json", b" \n"),
+        ("damaged.json.gz", b"\x1f\x8bnothing that zlib knows"),
+        ("foreign/a.json", b'{"steps": 3}'),
+        ("foreign/b.log", b"hello\n"),
     ):
         (folder / name).write_bytes(content)
-    (folder / "trace.json").write_text('{"traceEvents": []}')
+    (folder / "trace.json").write_text('{"traceEvents": [{"ph": "X"}]}')
     (folder / "script.py").write_text("")
     (folder / "folder").mkdir()
     (folder / "dead").symlink_to("nowhere")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from steplens.cli.line.arguments import InputPath, Json, Rank
 from steplens.cli.opening import open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
+from steplens.common import extensions
 from steplens.common.errors import SteplensError
 from steplens.readers.glance import refuse_hopeless
 
@@ -32,12 +34,15 @@ class Metric(str, enum.Enum):
 
 def _format_name(text: str) -> str:
     """A format of steplens, or of an installed package; those are loaded only where somebody asks for one."""
-    if text not in OFFERED:
+    if text in OFFERED:
+        return text
+    formats: Iterable[str] = OFFERED
+    if extensions.are_installed(extensions.WRITERS):
         from steplens.writers.exports.formats import all_formats
 
         formats = all_formats()
-        if text not in formats:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, formats))}.")
+    if text not in formats:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, formats))}.")
     return text
 
 

@@ -64,10 +64,10 @@ def show_progress() -> Iterator[None]:
         return
     bar = _Bar()
     try:
-        with reading.told_to(bar.show):
+        with reading.told_to(bar.show_file):
             yield
     finally:
-        bar.close()
+        bar.take_away()
 
 
 @contextlib.contextmanager
@@ -115,7 +115,7 @@ class _Bar:
         self._progress: Progress | None = None
         self._tasks: dict[Path, TaskID] = {}
 
-    def show(self, path: Path, done: int, total: int) -> None:
+    def show_file(self, path: Path, done: int, total: int) -> None:
         """A listener of ``reading``."""
         if self._progress is None:
             if time.monotonic() - self._began < _QUIET_S:
@@ -127,7 +127,7 @@ class _Bar:
             self._tasks = {path: self._progress.add_task(f"reading {clean(path.name)}", total=total)}
         self._progress.update(self._tasks[path], completed=done)
 
-    def close(self) -> None:
+    def take_away(self) -> None:
         """Take the line away."""
         if self._progress is not None:
             self._progress.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import logging
 from typing import Any
 
@@ -30,6 +29,8 @@ def load_extensions(group: str, kind: type) -> tuple[Any, ...]:
         group: one of the groups above.
         kind: the class whose instances are asked for.
     """
+    import importlib.metadata  # it takes 30 ms to load
+
     loaded = []
     for entry in sorted(importlib.metadata.entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
         package = entry.dist.name if entry.dist is not None else "an installed package"
@@ -55,3 +56,10 @@ def load_extensions(group: str, kind: type) -> tuple[Any, ...]:
 def package_of(extension: object) -> str:
     """The installed package with its version that something came with, "steplens-more 1.0"; empty for what is built in."""
     return next((package for value, package in _LOADED if value is extension), "")
+
+
+def are_installed(group: str) -> bool:
+    """Whether any installed package adds something to ``group``; nothing is loaded."""
+    import importlib.metadata
+
+    return bool(importlib.metadata.entry_points(group=group))

@@ -11,13 +11,13 @@ from steplens.readers.ascend.capture import ascend_raw
 from steplens.readers.ascend.database import ascend_db
 from steplens.readers.ascend.text import ascend_text
 from steplens.readers.contents import Contents
-from steplens.readers.glance import REMEDY, unknown_file
+from steplens.readers.glance import nothing_found, unknown_file
 from steplens.readers.kineto import kineto
 from steplens.readers.mindspore import mindspore_find
 from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guard_reader
 from steplens.readers.search import Search
 from steplens.readers.steplens_run import run_directory
-from steplens.readers.unread import Unread, abbreviate_names, group_by_reason
+from steplens.readers.unread import Unread
 from steplens.trace.cache import store
 from steplens.trace.trace import Trace
 
@@ -36,9 +36,6 @@ READERS: tuple[AnyReader, ...] = (
     kineto.READER,
 )
 
-#: of so many files that are not read a message says why
-_NAMED_UNREAD = 200
-
 
 def find_traces(path: Path, unread: list[Unread] | None = None) -> list[AnyCapture]:
     """Every trace at or below ``path``, with the way it will be read.
@@ -55,8 +52,7 @@ def find_traces(path: Path, unread: list[Unread] | None = None) -> list[AnyCaptu
     if not captures and path.is_file():
         raise unknown_file(path)
     if not captures:
-        groups = [f"{abbreviate_names(names)} ({reason})" for _, reason, names in group_by_reason(search.unread[:_NAMED_UNREAD])]
-        raise InputError(path, f"holds no run and no trace{', only ' if groups else ''}{'; '.join(groups)}", REMEDY)
+        raise nothing_found(path, search.unread)
     return captures
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from steplens.common.errors import DefectError, SteplensError
 from steplens.common.extensions import package_of
 from steplens.readers.contents import Contents
-from steplens.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from steplens.trace.trace import Trace
 
 _LOG = logging.getLogger("steplens.readers")
 
@@ -140,7 +141,13 @@ def guard_reader(path: Path, reader: AnyReader) -> Iterator[None]:
         yield
     except (SteplensError, OSError, MemoryError):
         raise
-    except (Exception, pl.exceptions.PanicException) as error:  # the boundary between files, and to installed packages
+    except _unforeseen() as error:  # the boundary between files, and to installed packages
         # where nobody set up logging nothing below a warning is shown: a command prints one sentence, no traceback
         _LOG.info("%s could not be read", path, exc_info=True)
         raise DefectError(path, error, package_of(reader)) from error
+
+
+def _unforeseen() -> tuple[type[BaseException], ...]:
+    """Any error, and what polars raises where it fails inside; asked for only when something was raised: then it is loaded."""
+    polars = sys.modules.get("polars")
+    return (Exception,) if polars is None else (Exception, polars.exceptions.PanicException)

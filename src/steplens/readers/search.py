@@ -31,12 +31,14 @@ class Search:
         built_in: the readers of steplens, in order of precedence.
         installed: those of installed packages, which are asked behind them.
         unread: what was found there and is no part of any capture.
+        most_entries: so many files and folders are walked through.
     """
 
     top: Path
     built_in: Sequence[AnyReader]
     installed: Sequence[AnyReader] = ()
     unread: list[Unread] = field(default_factory=list)
+    most_entries: int = field(default_factory=lambda: _ENTRIES)
     _entries: int = 0
 
     def captures(self) -> Iterator[AnyCapture]:
@@ -73,8 +75,10 @@ class Search:
             self.unread.append(Unread(folder, CLOSED))
             return
         self._entries += len(entries)
-        if self._entries > _ENTRIES:
-            raise InputError(self.top, f"holds more than {_ENTRIES} files and folders", "Give a folder nearer to the runs")
+        if self._entries > self.most_entries:
+            raise InputError(
+                self.top, f"holds more than {self.most_entries} files and folders", "Give a folder nearer to the runs"
+            )
         claimed: set[str] = set()
         yield from self._in_folder(self.built_in, folder, claimed)
         yield from self._run_captures(folder, claimed)

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,15 @@ import numpy.typing as npt
 from steplens.common.errors import InputError
 from steplens.common.expansion import DamagedGzipError, ExpandingStream, is_compressed
 from steplens.readers.common import json_decoder
+from steplens.readers.common.json_start import (
+    BEFORE,
+    BETWEEN,
+    EVENTS_KEY,
+    HEADER_LIMIT_BYTES,
+    Source,
+    damaged_gzip,
+    find_events,
+)
 from steplens.readers.common.reading import tell
 from steplens.trace.health import ERROR, EVERYTHING, HealthFinding, finding
 
@@ -26,7 +35,6 @@ from steplens.trace.health import ERROR, EVERYTHING, HealthFinding, finding
 PIECE_BYTES = 2 << 20
 #: an event larger than this is none: a quote that is gone makes the rest of a file look like one text
 EVENT_LIMIT_BYTES = 32 << 20
-HEADER_LIMIT_BYTES = 64 << 20
 
 #: how many commas of a damaged footer are tried as the end of its last whole member
 _MEMBER_LIMIT = 64
@@ -37,11 +45,6 @@ _MEMBER_LIMIT = 64
 KINETO_BOUNDARY = b"},\n  {"
 #: where a file is cut for two processes: the one for the first part also has to start, and gets the longer events
 _SPLIT = 0.42
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BETWEEN = b", \t\r\n"
-
-#: what may stand in front of a document: a mark of its encoding, and white space
-_BEFORE = b"\xef\xbb\xbf \t\r\n"
 #: where an event seems to begin, inside damage and behind a bracket that closes the list too early
 _NEXT_EVENT = re.compile(rb'[}\]]\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"')
 _EVENT_FOLLOWS = re.compile(rb'\s*,?\s*\{\s*"')
@@ -56,13 +59,6 @@ _VALUE_BEGINS = b"{[0123456789"
 _OPENING_BRACKET, _CLOSING_BRACKET = ord("["), ord("]")
 Piece = bytes | memoryview
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
-
-
-class Source(Protocol):
-    """Anything bytes can be read from, up to a size, empty at the end."""
-
-    def read(self, size: int, /) -> bytes:
-        """Up to ``size`` bytes; empty at the end."""
 
 
 class JsonEventFile:
@@ -129,32 +125,21 @@ class JsonEventFile:
                     check = "expansion_limit" if expanding.limited else "truncated_file"
                     self.stopped = finding(check, ERROR, 1, f"{self.path.name} {expanding.stopped}", EVERYTHING)
         except DamagedGzipError as error:
-            raise InputError(self.path, f"is not a readable gzip file ({error})", "Copy or export it again") from error
+            raise damaged_gzip(self.path, error) from error
         except OSError as error:
             raise InputError(self.path, f"cannot be read ({error.strerror or error})") from error
 
     def _start(self, handle: Source) -> bytes:
         """Read and decode the header; return what was read behind the opening bracket of the events."""
         # with a start offset only the header is wanted here, so a small first read does
-        text = b""
-        while not text and (data := handle.read(1 << 20 if self._from else self._piece_bytes)):
-            text = data.lstrip(_BEFORE)
-        if not text:
-            raise InputError(self.path, "is empty", "Record the trace again")
-        if text[:1] == b"[":
+        text, members_end, begin = find_events(self.path, handle, 1 << 20 if self._from else self._piece_bytes)
+        if not members_end:
             self._in_object = False
-            return text[1:]
-        if text[:1] != b"{":
-            raise InputError(self.path, "is not a JSON trace", "steplens reads Kineto and Chrome trace JSON, plain or .gz")
-        while (matched := _EVENTS_KEY.search(text)) is None:
-            more = handle.read(self._piece_bytes)
-            if not more or len(text) > HEADER_LIMIT_BYTES:
-                raise InputError(self.path, 'holds no "traceEvents", so it is not a trace', "Give a Kineto or Chrome trace")
-            text += more
-        members = text[: matched.start()].rstrip(_BETWEEN)
+            return text[begin:]
+        members = text[:members_end].rstrip(BETWEEN)
         self.header = _decode_members(members + b"}")
         self.header_damaged = not self.header and members != b"{"
-        return text[matched.end() :]
+        return text[begin:]
 
     def _read_pieces(self, handle: Source, first: bytes, *, line_layout: bool, partial: bool) -> Iterator[Piece]:
         # a piece is a view of the buffer: the bracket before it is put there first, the comma behind it becomes the other one
@@ -195,7 +180,7 @@ class JsonEventFile:
             buffer = bytearray(b"[") + remainder
         data = bytes(buffer[1:])
         if partial:
-            if data.strip(_BETWEEN):
+            if data.strip(BETWEEN):
                 yield _to_json_array(data)
             return
         remainder, tail = yield from self._split_events(data, last=True)
@@ -219,18 +204,18 @@ class JsonEventFile:
             What is left of it, and what follows the list of events, or None while that is open.
         """
         while self.damaged < _DAMAGE_LIMIT:
-            data = data.lstrip(_BETWEEN)
+            data = data.lstrip(BETWEEN)
             if not data and not last:
                 return b"", None
             ends, closed, damaged = _followed_event_ends(data)
             cut = closed if closed is not None else ends[-1] if ends else 0
-            if data[:cut].strip(_BETWEEN):
+            if data[:cut].strip(BETWEEN):
                 yield _to_json_array(data[:cut])
             if closed is not None:
                 return b"", data[closed + 1 :]
             data = data[cut:]
             if not damaged and not last and len(data) <= EVENT_LIMIT_BYTES:
-                return data.lstrip(_BETWEEN), None
+                return data.lstrip(BETWEEN), None
             begin = next_event(data)
             if begin is None:
                 break
@@ -242,7 +227,7 @@ class JsonEventFile:
 
     def _finish(self, tail: bytes) -> None:
         """Decode the footer."""
-        tail = tail.strip(_BETWEEN)
+        tail = tail.strip(BETWEEN)
         if tail == b"}" if self._in_object else not tail:
             return
         if not self._in_object:
@@ -331,10 +316,10 @@ def events_of(data: bytes) -> Iterator[bytes | None]:
         ends, _, _ = _followed_event_ends(data)
         start = 0
         for end in ends:
-            yield data[start:end].lstrip(_BETWEEN)
+            yield data[start:end].lstrip(BETWEEN)
             start = end
         data = data[start:]
-        if not data.strip(_BETWEEN):
+        if not data.strip(BETWEEN):
             return
         yield None
         begin = next_event(data)
@@ -352,7 +337,7 @@ def _followed_event_ends(data: bytes) -> tuple[list[int], int | None, bool]:
     if closed is not None:
         # nothing stands between the last event and the end of the list, and no event behind it
         between = data[ends[-1] if ends else 0 : closed]
-        if between.strip(_BETWEEN) or _EVENT_FOLLOWS.match(data, closed + 1):
+        if between.strip(BETWEEN) or _EVENT_FOLLOWS.match(data, closed + 1):
             return ends, None, True
     return ends, closed, False
 
@@ -382,10 +367,10 @@ def behind_damage(text: bytes) -> bytes | None:
 
 def events_begin(start: bytes) -> int | None:
     """Where the list of events begins in the first bytes of a file, behind its bracket; None where it is not among them."""
-    text = start.lstrip(_BEFORE)
+    text = start.lstrip(BEFORE)
     if text[:1] == b"[":
         return len(start) - len(text) + 1
-    matched = _EVENTS_KEY.search(start) if text[:1] == b"{" else None
+    matched = EVENTS_KEY.search(start) if text[:1] == b"{" else None
     return None if matched is None else matched.end()
 
 
@@ -405,7 +390,7 @@ def _read_into(handle: Source, chunk: bytearray | memoryview) -> int:
 
 
 def _to_json_array(events: bytes) -> bytes:
-    return b"[" + events.strip(_BETWEEN) + b"]"
+    return b"[" + events.strip(BETWEEN) + b"]"
 
 
 def _decode_members(text: bytes) -> dict[str, Any]:

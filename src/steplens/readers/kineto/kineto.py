@@ -10,6 +10,7 @@ import polars as pl
 from steplens.common.errors import InputError
 from steplens.formats.kineto import SUFFIXES
 from steplens.readers.common.json_events import JsonEventFile
+from steplens.readers.common.json_start import without_events
 from steplens.readers.common.trace_rows import merged_meta
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
 from steplens.readers.kineto.kineto_events import EventColumns
@@ -71,7 +72,7 @@ def read(
     log = health or HealthLog()
     columns, file = read_columns(path)
     if columns.count == 0:
-        raise InputError(path, "holds no events", "Record at least one step, then open it again")
+        raise without_events(path)
     columns.convert()
     if columns.beyond > _MOST_BEYOND * (columns.timed + columns.beyond):
         problem = f"the times of {columns.beyond} events are not microseconds: they would lie behind the year 2096"

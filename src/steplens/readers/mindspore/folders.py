@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steplens.common.errors import InputError
-from steplens.trace.health import HealthLog
+
+if TYPE_CHECKING:
+    from steplens.trace.health import HealthLog
+
+#: names that make a closer look worth its time; most folders of a disk have none
+_PROMISING = re.compile(
+    r"^(?:PROF_\d|FRAMEWORK$|data$|container$|host_info$|training_trace\.|hwts\.|ts_track\.|Framework\.host|DATA_PREPROCESS\.)"
+    r"|_\d{1,9}(?:_detail_time|_detail|_type)?\.(?:csv|json|txt|pb)$|^step_trace_point_info\.json$"
+)
+
+
+def is_promising(path: Path) -> bool:
+    """Whether the names in a folder make a closer look worth its time: without any of these it holds nothing of MindSpore."""
+    try:
+        with os.scandir(path) as entries:
+            return bool(_PROMISING.search(path.name)) or any(_PROMISING.search(entry.name) for entry in entries)
+    except OSError:
+        return False
 
 
 def list_children(folder: Path, limit: int | None = None) -> list[Path]:

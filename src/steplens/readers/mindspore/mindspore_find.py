@@ -6,8 +6,6 @@ recorded wins over what was computed from it; a flat directory completes the ``P
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from steplens.readers.common.side_files import read_json
 from steplens.readers.contents import contents_of
 from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.device_logs import legacy_device
+from steplens.readers.mindspore.folders import is_promising
 from steplens.readers.mindspore.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS, find_logs
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
@@ -39,11 +38,6 @@ FLAT = "flat"
 #: what each kind is called in front of users
 FORMATS = {WINDOWS: "MindSpore run", LEGACY: "MindSpore device logs", PROF: "MindSpore device data", FLAT: "MindSpore results"}
 
-#: names that make a closer look worth its time; most folders of a disk have none
-_PROMISING = re.compile(
-    r"^(?:PROF_\d|FRAMEWORK$|data$|container$|host_info$|training_trace\.|hwts\.|ts_track\.|Framework\.host|DATA_PREPROCESS\.)"
-    r"|_\d{1,9}(?:_detail_time|_detail|_type)?\.(?:csv|json|txt|pb)$|^step_trace_point_info\.json$"
-)
 #: tables of a flat directory that a PROF directory does not have
 _COMPLETING = ("pipeline_ops", "pipeline_samples", "pipeline_batches", "source_tables", "allocations")
 
@@ -193,7 +187,7 @@ class MindSporeSource:
 
 def find_sources(path: Path) -> list[MindSporeSource]:
     """Every source of MindSpore in a folder itself, by rank; none where it holds something else."""
-    if path.name == rundir.OUTPUT_DIRECTORY or not _is_promising(path):
+    if path.name == rundir.OUTPUT_DIRECTORY or not is_promising(path):
         return []
     if path.name == HOST_INFO and open_folder(path).host_ranks:
         # a part of the folder above
@@ -254,14 +248,6 @@ def _made_of_logs(folder: Path) -> set[int]:
     files = open_folder(folder).files if folder.is_dir() and not folder.is_symlink() else {}
     infos = [(rank, file) for (family, rank), file in files.items() if family == "profiler_info"]
     return {rank for rank, file in infos if read_json(file).get("source") == MADE_FROM_LOGS}
-
-
-def _is_promising(path: Path) -> bool:
-    try:
-        with os.scandir(path) as entries:
-            return bool(_PROMISING.search(path.name)) or any(_PROMISING.search(entry.name) for entry in entries)
-    except OSError:
-        return False
 
 
 def _combine_traces(device: Trace, flat: Trace) -> Trace:
