@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from steplens.advice.finding import LOW, Finding
 from steplens.advice.pricing import Prices
 from steplens.advice.rules.next_steps import NEXT_STEPS
-from steplens.analysis import verdict as of_verdict
-from steplens.analysis.verdict import Verdict
+from steplens.analysis import verdict_words as of_verdict
+from steplens.analysis.verdict_words import Verdict
 
 #: the part of the step that a verdict is about
 _PARTS: Mapping[str, frozenset[str]] = {

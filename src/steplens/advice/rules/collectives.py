@@ -12,7 +12,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import run_rule
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, several_ranks, traces_of
 from steplens.analysis.cluster.collectives import unexplained_by_step, unexplained_collectives
-from steplens.analysis.verdict import collective_name
+from steplens.analysis.verdict_words import collective_name
 from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, STEP_DEVICE_TIMES
 

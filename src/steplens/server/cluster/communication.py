@@ -14,7 +14,7 @@ from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication_operations import ARRIVAL
 from steplens.analysis.cluster.rank_communication import rank_costs
 from steplens.analysis.tools.overlap import merge_intervals
-from steplens.analysis.verdict import collective_name
+from steplens.analysis.verdict_words import collective_name
 from steplens.server.cluster.cluster import trace_of
 from steplens.server.http import documented
 from steplens.server.http.routing import create_router
