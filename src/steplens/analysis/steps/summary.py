@@ -58,8 +58,8 @@ class StepSummary:
         behind: whether the device runs behind the host, so that the step time is the device period.
         chosen: per trace, which steps figures are of.
         ranks: how many ranks have chosen steps; ``distinct``: how many steps these are, where a step of several ranks is one.
-        queue_wait: phase of the host (``HOST_PARTS``) -> how long of it the host waits for a place in the device's queue, ns, in the
-            same way; a part of these phases, and none of its own (``queue_waits``).
+        queue_wait: phase of the host (``HOST_PARTS``) -> how long of it the host waits for a place in the device's queue, ns, in
+            the same way; a part of these phases, and none of its own (``queue_waits``).
         long_steps: chosen steps that take much longer than the others, the longest first.
     """
 
