@@ -131,7 +131,7 @@ ENGLISH: Mapping[str, str] = {
     ),
     "idle_dependency": (
         "Bound by waits on the device: the {device} idles {share} of the step although its next task was launched in time; "
-        "mostly it waits for another stream, an event or a rank."
+        "mostly it waits for another stream or an event."
     ),
     "idle_unknown": "The {device} idles {share} of the step; why is not known, since launches were not recorded.",
     "rank": "Waiting for rank {rank}: it holds the others up by {share} of a step.",

@@ -71,11 +71,11 @@ export function stepScale(bars: readonly ScaleBar[], whole_ns: number, signal: A
             h(
               "li",
               null,
-              h("span", { class: `swatch part-${part.look}${part.exposed ? " exposed" : ""}` }),
+              h("span", { class: `swatch part-${part.rest ? "rest" : part.look}${part.exposed ? " exposed" : ""}` }),
               part.href ? h("a", { href: part.href }, part.name) : part.name,
               " ",
               h("b", null, `${format.time(part.ns)} (${format.share(part.share)})`),
-              part.note ? ` ${part.note}` : "",
+              part.note ? h("span", { class: "note" }, part.note) : null,
             ),
           ),
         ),

@@ -192,10 +192,10 @@ export function partsBar(
           named("part", one.name),
           " ",
           h("b", null, said(one.ns)),
-          one.name === "host_rest" ? h("span", { class: "note" }, ` ${t("parts.host_rest.why")}`) : null,
         ),
       ),
     ),
+    shown.some((one) => one.name === "host_rest") ? h("p", { class: "note" }, t("parts.host_rest.why")) : null,
   );
 }
 

@@ -24,7 +24,8 @@ def queue_waits(trace: Trace) -> Intervals:
     """When a thread of the host is in a launching call that waits until the queue of a stream has a place again.
 
     Such a call begins while the stream has at least 99 % of the most tasks that ever were launched and not started (256 or more),
-    and lasts at least three times as long as the median call of its name; what it lasts longer than that median is the wait.
+    and lasts at least three times as long as calls of its name usually do: their median while no queue is full, or their first
+    decile where there are none. What it lasts longer than usual is the wait.
     Source: ``kernels`` (``launch_ns``, ``start_ns``) and ``api``, by correlation; needs a common clock of host and device.
     """
     empty = np.empty(0, dtype=np.int64)
@@ -41,16 +42,17 @@ def queue_waits(trace: Trace) -> Intervals:
         return merge_intervals(empty, empty)
     columns = ["name", "start_ns", "end_ns"]
     calls = trace.required("api").filter(pl.col("correlation") > 0).unique("correlation", keep="first").drop_nulls(columns)
-    usual = pl.col("length").median().over("name")
+    is_full = pl.col("correlation").is_in(np.concatenate(full).tolist())
+    free = pl.col("length").filter(~pl.col("is_full")).median()
     launches = (
         calls.select("correlation", *columns, length=pl.col("end_ns") - pl.col("start_ns"))
         .join(tasks.lazy().select("correlation").unique(), on="correlation", how="semi")
-        .with_columns(usual=usual)
+        .with_columns(is_full=is_full)
+        .with_columns(usual=pl.coalesce(free, pl.col("length").quantile(0.1)).over("name"))
+        .filter(pl.col("is_full"))
         .collect()
     )
-    waits = launches.filter(
-        pl.col("correlation").is_in(np.concatenate(full).tolist()) & (pl.col("length") >= _TIMES_USUAL * pl.col("usual"))
-    )
+    waits = launches.filter(pl.col("length") >= _TIMES_USUAL * pl.col("usual"))
     begins = waits.select((pl.col("start_ns") + pl.col("usual")).cast(pl.Int64)).to_series()
     return merge_intervals(begins.to_numpy(), waits["end_ns"].to_numpy())
 

@@ -56,6 +56,7 @@ export function stepFigureOf(context: Context, found: Overview): Child {
           }),
         )
       : null,
+    partOf(source.parts, "host_rest") === null ? null : h("p", { class: "note" }, t("parts.host_rest.why")),
     longSteps(source.figures),
     queueWaits(source.figures),
     whyDifferent(source.figures),
@@ -119,12 +120,11 @@ function partsOf(
       exposed: EXPOSED.includes(name),
       href: context.to(PAGES[name] ?? "steps"),
       rest: name === "host_rest",
-      note: noteOf(name, waits[`${name}_ns`] ?? 0, base),
+      note: noteOf(waits[`${name}_ns`] ?? 0, base),
     }));
 }
 
-function noteOf(name: string, wait: number, base: number): string | undefined {
-  if (name === "host_rest") return t("parts.host_rest.why");
+function noteOf(wait: number, base: number): string | undefined {
   return wait > LEAST_REST * base ? t("parts.queue_wait", { time: format.time(wait) }) : undefined;
 }
 

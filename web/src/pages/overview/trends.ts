@@ -23,7 +23,7 @@ const CAUSES: Readonly<Record<string, string>> = {
   python: "python",
   "not recorded": "host-rest",
   launch: "optimizer",
-  "between kernels": "computing",
+  "between kernels": "exposed-copy",
   dependency: "gradient-sync",
   unknown: "idle",
 };
