@@ -258,7 +258,7 @@ def test_few_steps_are_said(tmp_path: Path) -> None:
 def test_a_cause_that_is_nearly_as_large_is_said(tmp_path: Path) -> None:
     near = verdict([gpu(tmp_path, [(GEMM, 100, 3400), (REDUCE, 3500, 3400), (COPIED, 6900, 3100)])])
     assert (near.kind, near.confidence) == (COMMUNICATION, LIKELY)
-    assert near.doubts == (CLOSE,) and near.other == COPY
+    assert near.doubts == (CLOSE,) and near.close_cause == COPY
     assert near.sentence().endswith(" Less certain: copying takes nearly as much (31 %).")
     far = verdict([gpu(tmp_path, [(GEMM, 100, 4400), (REDUCE, 4500, 3400), (COPIED, 7900, 2000)])])
     assert (far.kind, far.confidence) == (COMMUNICATION, SURE) and "Less certain" not in far.sentence()

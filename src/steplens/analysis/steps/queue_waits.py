@@ -67,8 +67,8 @@ def queue_waits_by_phase(trace: Trace, start: Int64Array, end: Int64Array) -> di
         return {}
     sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
     lengths = [int(length_inside(intersect(waits, intervals), start, end).sum()) for intervals in sets]
-    whole = int(length_inside(waits, start, end).sum())
-    all_ns = dict(zip(PHASES, [*lengths, whole - sum(lengths)], strict=True))
+    waits_ns = int(length_inside(waits, start, end).sum())
+    all_ns = dict(zip(PHASES, [*lengths, waits_ns - sum(lengths)], strict=True))
     return {phase: length for phase, length in all_ns.items() if length > 0}
 
 

@@ -121,9 +121,11 @@ def _queue_text(step: dict[str, Any]) -> str:
     labels = {segment.column: segment.label for segment in PHASES} | {"backward_ns": "backward"}
     parts = [f"{duration(length)} of {labels[name]}" for name, length in waits.items() if length >= LEAST_WAIT * step["host_ns"]]
     waits_ns = sum(waits.values())
-    own = duration(step["host_ns"] - waits_ns)
-    inside = f" ({', '.join(parts)})" if parts else ""
-    return f"of that {duration(waits_ns)} waiting for the device, whose queue is full{inside}; the host's own work is {own}"
+    own_work = duration(step["host_ns"] - waits_ns)
+    in_phases = f" ({', '.join(parts)})" if parts else ""
+    return (
+        f"of that {duration(waits_ns)} waiting for the device, whose queue is full{in_phases}; the host's own work is {own_work}"
+    )
 
 
 def _show_step_time(out: Console, found: Summary, shown: int) -> None:
