@@ -399,7 +399,7 @@ def test_what_was_not_recorded_of_the_host_is_said(tmp_path: Path) -> None:
 def test_missing_ranks_and_unlike_steps_are_said(tmp_path: Path) -> None:
     one_of_two = verdict([gpu(tmp_path, ON_GPU[COMMUNICATION][0], rank=0)])
     assert (one_of_two.confidence, one_of_two.told_apart) == (LIKELY, False)
-    assert "is exposed all-reduce; waiting or transfer is not known: 1 of 2 ranks were recorded." in one_of_two.sentence()
+    assert "is exposed all-reduce; waiting or transfer is not known: 1 of 2 ranks recorded." in one_of_two.sentence()
     both = verdict(ranks(tmp_path, 500))
     assert both.told_apart and RANKS not in both.doubts
     events, begin = [], 0.0

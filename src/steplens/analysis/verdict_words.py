@@ -96,7 +96,7 @@ ENGLISH: Mapping[str, str] = {
     "communication": "Communication bound: {share} of the step is {subject}{untold}.",
     "communication_all": "exposed communication",
     "communication_leading": "exposed {leading}",
-    "communication_untold": "; waiting or transfer is not known: {recorded} of {size} ranks were recorded",
+    "communication_untold": "; waiting or transfer is not known: {recorded} of {size} ranks recorded",
     "copy": "Copy bound: {share} of the step the {device} copies and does nothing else.",
     "input": "Input bound: the {device} idles {share} of the step while the loop waits for the data loader.",
     "input_cpu": "Input bound: {share} of the step the loop waits for the data loader.",
