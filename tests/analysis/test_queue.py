@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.analysis.device.queue import launch_statistics, launches, queue_length, queue_summary
+from steplens.analysis.steps.summary import summarize_steps
 
 from ..writers.builder import BASE_NS, build, kernel
 
@@ -107,3 +109,54 @@ def test_launches_and_their_statistics() -> None:
     assert launch_statistics(trace, long_launch_ns=us, long_delay_ns=us)["long_delays"].to_list() == [2, 1]
     assert launches(build()).is_empty()
     assert launch_statistics(build()).is_empty()
+
+
+def throttled(places: int, tasks: int = 600) -> tuple[Any, dict[str, int]]:
+    """One step of a host that launches every 100 ns (10 of them in the call) onto a queue with so many places; tasks take 1 us.
+
+    The first half is launched in forward, the second one in backward.
+
+    Returns:
+        the trace, and how long the host waits in each phase, ns.
+    """
+    kernels, calls, starts, time, free = [], [], [], 0, 0
+    waits = {"forward_ns": 0, "backward_ns": 0}
+    borders = []
+    for number in range(1, tasks + 1):
+        if number in (1, tasks // 2 + 1):
+            borders.append(time)
+        begin = time
+        queued = sum(start > begin for start in starts[-places - 1 :])
+        # a place is free when the task starts that was launched so many tasks ago
+        until = max(begin, starts[-places]) if queued >= places else begin
+        waits["forward_ns" if number <= tasks // 2 else "backward_ns"] += until - begin
+        start = max(free, until + 50)
+        free = start + 1000
+        starts.append(start)
+        kernels.append(task(number, start, free, begin, step=0))
+        calls.append(call(number, begin, until + 10))
+        time = until + 100
+    borders.append(time)
+    host = {"pid": 1, "tid": 2, "depth": 0, "parent": -1}
+    spans = [{"start_ns": BASE_NS + begin, "end_ns": BASE_NS + end} for begin, end in itertools.pairwise(borders)]
+    ops = [
+        {"name": name, "scope": 7, **host, **span} for name, span in zip(("## forward ##", "## backward ##"), spans, strict=True)
+    ]
+    ops += [{"name": "aten::mm", "scope": 0, **host, **span, "depth": 1} for span in spans]
+    step = {"id": 0, "start_ns": BASE_NS, "end_ns": BASE_NS + time, "pid": 1, "tid": 2}
+    return build(kernels=kernels, api=calls, ops=ops, steps=[step]), waits
+
+
+def test_the_host_waits_for_a_place_in_the_queue() -> None:
+    """Against the simulation that made the trace: with 300 places it waits for all but the first; with 700 it never does."""
+    trace, truth = throttled(300)
+    summary = summarize_steps([trace])
+    assert truth["backward_ns"] > 200_000 and set(summary.queue_wait) <= set(truth)
+    for phase, length in truth.items():
+        # of each call what it usually takes is no wait; the last places of the queue count as full
+        assert summary.queue_wait.get(phase, 0) == pytest.approx(length, rel=0.03, abs=1000)
+        assert summary.queue_wait.get(phase, 0) <= summary.host[phase]
+    trace, truth = throttled(700)
+    assert not any(truth.values()) and summarize_steps([trace]).queue_wait == {}
+    # a queue that never held many tasks was not full
+    assert summarize_steps([throttled(100)[0]]).queue_wait == {}

@@ -258,7 +258,7 @@ def test_few_steps_are_said(tmp_path: Path) -> None:
 def test_a_cause_that_is_nearly_as_large_is_said(tmp_path: Path) -> None:
     near = verdict([gpu(tmp_path, [(GEMM, 100, 3400), (REDUCE, 3500, 3400), (COPIED, 6900, 3100)])])
     assert (near.kind, near.confidence) == (COMMUNICATION, LIKELY)
-    assert near.doubts == (CLOSE,) and near.other == COPY
+    assert near.doubts == (CLOSE,) and near.close_cause == COPY
     assert near.sentence().endswith(" Less certain: copying takes nearly as much (31 %).")
     far = verdict([gpu(tmp_path, [(GEMM, 100, 4400), (REDUCE, 4500, 3400), (COPIED, 7900, 2000)])])
     assert (far.kind, far.confidence) == (COMMUNICATION, SURE) and "Less certain" not in far.sentence()
@@ -343,7 +343,8 @@ def test_the_phase_in_which_the_host_is_late_is_named(tmp_path: Path) -> None:
     assert (found.kind, found.cause, found.phase) == (HOST, PYTHON, "optimizer_ns")
     assert found.phase_share == pytest.approx(3500 / 3990, abs=0.03)
     assert found.sentence().startswith(
-        f"Host bound: the GPU idles {100 * found.share:.0f} % of the step waiting for the host, mostly while Python runs between its launches; "
+        f"Host bound: the GPU idles {100 * found.share:.0f} % of the step waiting for the host, "
+        "mostly while Python runs between its launches; "
         f"{100 * found.phase_share:.0f} % of that is in the optimizer."
     )
 
@@ -398,7 +399,7 @@ def test_what_was_not_recorded_of_the_host_is_said(tmp_path: Path) -> None:
 def test_missing_ranks_and_unlike_steps_are_said(tmp_path: Path) -> None:
     one_of_two = verdict([gpu(tmp_path, ON_GPU[COMMUNICATION][0], rank=0)])
     assert (one_of_two.confidence, one_of_two.told_apart) == (LIKELY, False)
-    assert "is exposed all-reduce; waiting or transfer is not known: 1 of 2 ranks were recorded." in one_of_two.sentence()
+    assert "is exposed all-reduce; waiting or transfer is not known: 1 of 2 ranks recorded." in one_of_two.sentence()
     both = verdict(ranks(tmp_path, 500))
     assert both.told_apart and RANKS not in both.doubts
     events, begin = [], 0.0

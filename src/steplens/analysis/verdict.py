@@ -106,7 +106,7 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     elif shares[first] >= _MATTERS:
         judged = replace(judged, kind=first)
         if shares[second] > _CLOSE * shares[first]:
-            judged = replace(judged, other=second, other_share=shares[second])
+            judged = replace(judged, close_cause=second, close_share=shares[second])
         if first == COMMUNICATION:
             judged = _with_communication(judged, traces)
         elif first in _CAUSES:
@@ -238,7 +238,7 @@ def _with_confidence(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
     reasons = {
         FEW: few,
         RANKS: judged.kind in (COMMUNICATION, RANK) and len(ranks) < size and judged.told_apart,
-        CLOSE: bool(judged.other),
+        CLOSE: bool(judged.close_cause),
         SPREAD: not few and spread > _WIDE,
     }
     doubts = tuple(doubt for doubt, holds in reasons.items() if holds)

@@ -42,7 +42,7 @@ class Verdict:
         confidence: SURE, LIKELY (with the reasons in ``doubts``, or since what the sentence names was not recorded) or GUESS
             (health calls the figures unsafe).
         doubts: FEW (fewer than three complete steps), RANKS (ranks are missing whose part in the communication is not known),
-            CLOSE (another cause, ``other`` with ``other_share``, is nearly as large) and SPREAD (the quartiles of
+            CLOSE (another cause, ``close_cause`` with ``close_share``, is nearly as large) and SPREAD (the quartiles of
             the step time are far apart, ``spread`` of the median).
         ranks_recorded: how many ranks were; ``world_size``: how many the job has, 0 where that is not known.
         told_apart: whether waiting and transfer of the communication are known.
@@ -68,8 +68,8 @@ class Verdict:
     rank: int | None = None
     confidence: str = SURE
     doubts: tuple[str, ...] = ()
-    other: str = ""
-    other_share: float = 0.0
+    close_cause: str = ""
+    close_share: float = 0.0
     spread: float = 0.0
     ranks_recorded: int = 0
     world_size: int = 0
@@ -96,7 +96,7 @@ ENGLISH: Mapping[str, str] = {
     "communication": "Communication bound: {share} of the step is {subject}{untold}.",
     "communication_all": "exposed communication",
     "communication_leading": "exposed {leading}",
-    "communication_untold": "; waiting or transfer is not known: {recorded} of {size} ranks were recorded",
+    "communication_untold": "; waiting or transfer is not known: {recorded} of {size} ranks recorded",
     "copy": "Copy bound: {share} of the step the {device} copies and does nothing else.",
     "input": "Input bound: the {device} idles {share} of the step while the loop waits for the data loader.",
     "input_cpu": "Input bound: {share} of the step the loop waits for the data loader.",
@@ -131,7 +131,7 @@ ENGLISH: Mapping[str, str] = {
     ),
     "idle_dependency": (
         "Bound by waits on the device: the {device} idles {share} of the step although its next task was launched in time; "
-        "mostly it waits for another stream, an event or a rank."
+        "mostly it waits for another stream or an event."
     ),
     "idle_unknown": "The {device} idles {share} of the step; why is not known, since launches were not recorded.",
     "rank": "Waiting for rank {rank}: it holds the others up by {share} of a step.",
@@ -224,7 +224,7 @@ def _doubt_words(verdict: Verdict, doubt: str, words: Mapping[str, str]) -> str:
     return words[doubt].format(
         missing=verdict.world_size - verdict.ranks_recorded,
         size=verdict.world_size,
-        other=words.get(f"other_{verdict.other}", verdict.other),
-        other_share=whole_percent(verdict.other_share),
+        other=words.get(f"other_{verdict.close_cause}", verdict.close_cause),
+        other_share=whole_percent(verdict.close_share),
         spread=whole_percent(verdict.spread),
     )

@@ -16,7 +16,9 @@ const CAUSES = [
   "allocation",
   "calls",
   "python",
+  "not recorded",
   "launch",
+  "between kernels",
   "dependency",
   "unknown",
 ] as const;

@@ -17,6 +17,8 @@ export interface ScalePart {
   /** the rest of the step, in which nothing was recorded: outlined */
   rest?: boolean;
   href?: string | undefined;
+  /** what else is said of it in the legend */
+  note?: string | undefined;
 }
 
 export interface ScaleBar {
@@ -70,10 +72,11 @@ export function stepScale(bars: readonly ScaleBar[], whole_ns: number, signal: A
             h(
               "li",
               null,
-              h("span", { class: `swatch part-${part.look}${part.exposed ? " exposed" : ""}` }),
+              h("span", { class: `swatch part-${part.rest ? "rest" : part.look}${part.exposed ? " exposed" : ""}` }),
               part.href ? h("a", { href: part.href }, part.name) : part.name,
               " ",
               h("b", null, `${format.time(part.ns)} (${format.share(part.share)})`),
+              part.note ? h("span", { class: "note" }, part.note) : null,
             ),
           ),
         ),

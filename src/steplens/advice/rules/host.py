@@ -21,7 +21,9 @@ from steplens.trace.building.framework import PYTORCH
 from steplens.trace.schema import CHECKPOINT_BYTES, CORE_CPU, DATALOADER_PREFIX, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
 #: what the host does that a device need not wait for, and its words
-_HOST = {idle.CALLS: "idle_calls", idle.PYTHON: "idle_python", idle.LAUNCH: "idle_launch"}
+_HOST = {
+    idle.CALLS: "idle_calls", idle.PYTHON: "idle_python", idle.NOT_RECORDED: "idle_not_recorded", idle.LAUNCH: "idle_launch",
+}  # fmt: skip
 
 
 @rule(rests_on=(health.HOST_AGAINST_DEVICE, health.KERNEL_TIMES, health.STEP_DEVICE_TIMES), devices=EVERY_ACCELERATOR)
