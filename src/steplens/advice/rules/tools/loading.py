@@ -9,8 +9,8 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Saving
-from steplens.analysis.steps.phases import DATA, phase_of_calls
-from steplens.trace.schema import CORE_CPU, SCOPE_FUNCTION
+from steplens.analysis.data_loading.data_wait import operators_of_loading
+from steplens.trace.schema import CORE_CPU
 
 #: what taking over a batch that a worker has ready leaves in the loop
 TAKING_OVER_NS = 200_000
@@ -84,7 +84,7 @@ def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> 
         used_ns = (recorded_ns, recorded_ns, recorded_ns)
     else:
         further = (processors or 1) - 1 if facts.device == CORE_CPU else 0
-        certain_ns = min(operators_of_loading_ns(facts), loading_ns)
+        certain_ns = min(facts.typical_ns(operators_of_loading(facts.trace), "self_ns"), loading_ns)
         used_ns = (
             certain_ns + rest_ns,
             certain_ns + rest_ns * (1 + _FURTHER_PROCESSORS * further),
@@ -102,11 +102,3 @@ def _recorded_processor_ns(facts: Facts) -> float | None:
     # of several batches in a step the sum
     median = used.drop_nulls().group_by("step").agg(pl.col("cpu_ns").sum()).select("cpu_ns").median().collect().item()
     return float(median) if isinstance(median, (int, float)) else None
-
-
-def operators_of_loading_ns(facts: Facts) -> float:
-    """Self time of the operators that a step's thread calls while it loads data, ns."""
-    trace = facts.trace
-    calls = trace.required("ops").select("step", "scope", "self_ns", "pid", "tid").with_columns(phase_of_calls(trace))
-    loading = calls.filter((pl.col("phase") == DATA) & (pl.col("scope") == SCOPE_FUNCTION))
-    return facts.typical_ns(facts.on_threads(loading).select("step", "self_ns").drop_nulls().collect(), "self_ns")
