@@ -358,7 +358,8 @@ def test_the_phase_in_which_the_host_is_late_is_named(tmp_path: Path) -> None:
     assert (found.kind, found.cause, found.phase) == (HOST, PYTHON, "optimizer_ns")
     assert found.phase_share == pytest.approx(3500 / 3990, abs=0.03)
     assert found.sentence().startswith(
-        f"Host bound: the GPU idles {100 * found.share:.0f} % of the step waiting for the host, mostly while Python runs between its launches; "
+        f"Host bound: the GPU idles {100 * found.share:.0f} % of the step waiting for the host, "
+        "mostly while Python runs between its launches; "
         f"{100 * found.phase_share:.0f} % of that is in the optimizer."
     )
 

@@ -80,6 +80,7 @@ class StepFigures(BaseModel):
     ranks: int
     distinct: int
     long_steps: list[LongStepShown]
+    queue_wait: dict[str, float]
 
 
 class VerdictShown(BaseModel):
@@ -299,7 +300,10 @@ def health(chosen: Chosen) -> list[HealthFinding]:
 def step_parts(summary: StepSummary) -> dict[str, float]:
     """Phases of the host and parts of the device of a step, ns; without those of a device that was not recorded."""
     host_parts = dict(summary.host)
-    if summary.host:
+    if summary.host and not summary.host_complete:
+        # what the known phases leave is not told apart
+        host_parts["host_ns"] = summary.host_ns or 0.0
+    if "backward_ns" in summary.host:
         host_parts["gradient_sync_ns"] = summary.gradient_sync_ns
     host_parts.update(summary.device)
     if summary.device:

@@ -1764,6 +1764,9 @@ export interface components {
                 number,
                 number
             ] | null;
+            queue_wait: {
+                [key: string]: number;
+            };
             ranks: number;
             sentence: string;
             step_time_ns: number | null;

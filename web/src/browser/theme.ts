@@ -64,6 +64,7 @@ export const PARTS = [
   "device_wait",
   "between",
   "python",
+  "host_rest",
   "computing",
   "exposed_communication",
   "overlapped_communication",

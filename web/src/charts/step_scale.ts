@@ -17,6 +17,8 @@ export interface ScalePart {
   /** the rest of the step, in which nothing was recorded: outlined */
   rest?: boolean;
   href?: string | undefined;
+  /** what else is said of it in the legend */
+  note?: string | undefined;
 }
 
 export interface ScaleBar {
@@ -73,6 +75,7 @@ export function stepScale(bars: readonly ScaleBar[], whole_ns: number, signal: A
               part.href ? h("a", { href: part.href }, part.name) : part.name,
               " ",
               h("b", null, `${format.time(part.ns)} (${format.share(part.share)})`),
+              part.note ? ` ${part.note}` : "",
             ),
           ),
         ),

@@ -112,7 +112,7 @@ export function rankChoice(context: Context, ranks: readonly TraceState[], every
   );
 }
 
-/** The phases of the host, which add up to its duration. */
+/** The phases of the host, which add up to its duration; the last is what nothing was recorded of, and no column of its own. */
 export const HOST_PARTS = [
   "data_wait",
   "forward",
@@ -122,6 +122,7 @@ export const HOST_PARTS = [
   "device_wait",
   "between",
   "python",
+  "host_rest",
 ] as const;
 
 /** The parts of the device period, which add up to it. */
@@ -129,9 +130,18 @@ export const DEVICE_PARTS = ["computing", "exposed_communication", "exposed_copy
 
 /** How long a part is; the synchronisation of gradients stands beside the rest of backward. Null where it was not recorded. */
 export function partOf(parts: Readonly<Record<string, unknown>>, name: string): number | null {
+  if (name === "host_rest") return restOf(parts);
   const value = parts[`${name}_ns`];
   if (typeof value !== "number") return null;
   return name === "backward" ? value - Number(parts["gradient_sync_ns"] ?? 0) : value;
+}
+
+/** What of a step nobody can tell apart: some phases are known and not whether Python ran. */
+function restOf(parts: Readonly<Record<string, unknown>>): number | null {
+  const phases = HOST_PARTS.filter((name) => name !== "host_rest").map((name) => partOf(parts, name));
+  const whole = parts["duration_ns"] ?? parts["host_ns"];
+  if (typeof whole !== "number" || phases.at(-1) !== null || phases.every((ns) => ns === null)) return null;
+  return whole - phases.reduce<number>((sum, ns) => sum + (ns ?? 0), 0);
 }
 
 const sumOf = (parts: Readonly<Record<string, unknown>>, names: readonly string[]): number =>
@@ -182,6 +192,7 @@ export function partsBar(
           named("part", one.name),
           " ",
           h("b", null, said(one.ns)),
+          one.name === "host_rest" ? h("span", { class: "note" }, ` ${t("parts.host_rest.why")}`) : null,
         ),
       ),
     ),

@@ -2,49 +2,19 @@
 
 import type { StepFigures, Verdict } from "../api/types";
 import * as format from "../words/format";
-import { type Key, current, named, t } from "../words/i18n";
+import { type Key, current, inLanguage, named, t } from "../words/i18n";
 import { h, type Child } from "./dom";
 
-const KINDS: Readonly<Record<string, Key>> = {
-  compute: "verdict.compute",
-  communication: "verdict.communication",
-  copy: "verdict.copy",
-  input: "verdict.input",
-  host: "verdict.host",
-  synchronizing: "verdict.synchronizing",
-  rank: "verdict.rank",
-  nothing: "verdict.nothing",
-};
 /** host and device are told apart where they differ by more */
 const DIFFER = 0.05;
 
-/** The sentence of the server in English; in other languages the same figures in their words. */
-export function verdictWords(verdict: Verdict, few: boolean): string {
-  if (current() === "en") return verdict.sentence;
-  const most =
-    verdict.kind === "compute" && verdict.leading
-      ? t("verdict.most", {
-          share: format.share(verdict.leading_share),
-          leading: named("value", verdict.leading, verdict.leading),
-        })
-      : verdict.kind === "communication" && verdict.leading
-        ? t("verdict.collective", { leading: verdict.leading })
-        : verdict.kind === "host" && verdict.of_device && verdict.cause
-          ? t("verdict.cause", { cause: named("value", `idle.${verdict.cause.replaceAll(" ", "_")}`, verdict.cause) })
-          : "";
-  const words = t(KINDS[verdict.kind] ?? "verdict.unknown", {
-    share: format.share(verdict.share),
-    device: verdict.device,
-    rank: verdict.rank ?? "",
-    leading: verdict.leading,
-  });
-  const doubt =
-    verdict.confidence === "guess"
-      ? t("verdict.guess")
-      : verdict.confidence === "likely"
-        ? t(few ? "verdict.few" : "verdict.close")
-        : "";
-  return words + most + doubt;
+/** The verdict in the language of the pages; the server says it in each. */
+export const verdictWords = (verdict: Verdict): string => inLanguage(verdict.sentences) ?? verdict.sentence;
+
+/** How many steps figures are of, and on how many ranks; a step of several ranks is one. */
+export function stepCount(figures: StepFigures): string {
+  const count = format.count(figures.distinct);
+  return figures.ranks > 1 ? t("median.of.ranks", { count, ranks: figures.ranks }) : t("median.of", { count });
 }
 
 /** Which steps figures are of, and which are left out and why. */
@@ -52,10 +22,33 @@ export function whichSteps(figures: StepFigures): string {
   if (current() === "en" || !figures.chosen.length) return figures.sentence;
   const left = figures.left_out.map((one) => `${one.step} (${named("value", one.reason)})`);
   return (
-    t("median.of", { count: format.count(figures.steps) })
+    stepCount(figures)
     + (left.length ? t("steps.left_out", { steps: left.join(", ") }) : "")
     + (figures.few ? t("steps.few_left") : "")
   );
+}
+
+/** Chosen steps that take much longer than the others. */
+export function longSteps(figures: StepFigures): Child {
+  if (!figures.long_steps.length) return null;
+  const several = new Set(figures.long_steps.map((one) => one.rank)).size > 1;
+  const words = figures.long_steps.map((one) =>
+    t(several && one.rank !== null ? "steps.long.rank" : "steps.long", {
+      step: one.step,
+      rank: one.rank ?? "",
+      time: format.time(one.step_time_ns),
+      factor: one.factor.toFixed(1),
+    }),
+  );
+  return h("p", { class: "note" }, words.join(" "));
+}
+
+/** How long the host waits for a place in the queue of the device, and how long it works itself. */
+export function queueWaits(figures: StepFigures): Child {
+  const wait = Object.values(figures.queue_wait).reduce((sum, ns) => sum + ns, 0);
+  if (!wait || figures.host_ns === null) return null;
+  const values = { wait: format.time(wait), host: format.time(figures.host_ns), own: format.time(figures.host_ns - wait) };
+  return h("p", { class: "note" }, t("overview.queue", values));
 }
 
 /** Both medians and the reason, where they differ. */

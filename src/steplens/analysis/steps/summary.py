@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from steplens.analysis.steps.choice import LEAST_STEPS, ChosenSteps, choose_steps
+from steplens.analysis.steps.queue_waits import queue_waits_by_phase
 from steplens.analysis.steps.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
 from steplens.analysis.tools.once import once_per_trace
@@ -57,6 +58,8 @@ class StepSummary:
         behind: whether the device runs behind the host, so that the step time is the device period.
         chosen: per trace, which steps figures are of.
         ranks: how many ranks have chosen steps; ``distinct``: how many steps these are, where a step of several ranks is one.
+        queue_wait: phase of the host (``HOST_PARTS``) -> how long of it the host waits for a place in the device's queue, ns, in
+            the same way; a part of these phases, and none of its own (``queue_waits``).
         long_steps: chosen steps that take much longer than the others, the longest first.
     """
 
@@ -76,6 +79,7 @@ class StepSummary:
     ranks: int = 1
     distinct: int = 0
     long_steps: tuple[LongStep, ...] = ()
+    queue_wait: dict[str, float] = field(default_factory=dict)
 
     @property
     def host_complete(self) -> bool:
@@ -136,7 +140,20 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         ranks=len(ranks),
         distinct=len({step for choice in choices for step in choice.steps}) if len(ranks) > 1 else steps.height,
         long_steps=_long_steps(traces, len(ranks) > 1),
+        queue_wait=_queue_wait(traces, host_ns or 0.0),
     )
+
+
+def _queue_wait(traces: Sequence[Trace], host_ns: float) -> dict[str, float]:
+    sums: dict[str, int] = {}
+    whole_ns = 0
+    for trace in traces:
+        steps = usual_step_times(trace).drop_nulls(["start_ns", "duration_ns"])
+        start = steps["start_ns"].to_numpy()
+        whole_ns += int(steps["duration_ns"].sum())
+        for phase, length in queue_waits_by_phase(trace, start, start + steps["duration_ns"].to_numpy()).items():
+            sums[phase] = sums.get(phase, 0) + length
+    return {phase: sums[phase] / whole_ns * host_ns for phase in HOST_PARTS if phase in sums} if whole_ns else {}
 
 
 def _long_steps(traces: Sequence[Trace], several: bool) -> tuple[LongStep, ...]:

@@ -123,27 +123,11 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
     summary = run.step_summary()
     if not summary.steps and steps.height:
         row = steps.row(0, named=True)
-        return {
-            **row,
-            "host_ns": row["duration_ns"],
-            "device_ns": row["device_period_ns"],
-            "steps": 0,
-            "of": "the whole trace",
-            "long_steps": [],
-        }
-    names = (
-        "steps",
-        "distinct",
-        "ranks",
-        "device_steps",
-        "step_time_ns",
-        "quartiles_ns",
-        "host_ns",
-        "device_ns",
-        "differs",
-        "gradient_sync_ns",
-    )
-    figures = {name: getattr(summary, name) for name in (*names, "overlapped_communication_ns", "behind")}
+        whole = {"host_ns": row["duration_ns"], "device_ns": row["device_period_ns"], "steps": 0, "of": "the whole trace"}
+        return {**row, **whole, "long_steps": [], "queue_wait": {}}
+    names = ("steps", "distinct", "ranks", "device_steps", "step_time_ns", "quartiles_ns", "host_ns", "device_ns", "differs")
+    more = ("gradient_sync_ns", "overlapped_communication_ns", "behind", "queue_wait")
+    figures = {name: getattr(summary, name) for name in (*names, *more)}
     figures["long_steps"] = [dataclasses.asdict(entry) for entry in summary.long_steps]
     return {**figures, "of": summary.sentence(), **summary.host, **summary.device}
 

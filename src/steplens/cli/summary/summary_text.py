@@ -23,6 +23,8 @@ from steplens.cli.summary.rows import Summary
 MAX_STEPS = 16
 MIN_BAR = 8
 NARROW = 70
+#: a wait that is a smaller share of the host's time is not named
+LEAST_WAIT = 0.005
 
 HOST_NOT_RECORDED = (
     "the operators that the training thread calls were not recorded: forward, backward, optimizer and Python are not told apart"
@@ -97,6 +99,8 @@ def _show_steps(out: Console, found: Summary) -> None:
         if used and mean_step.get(total):
             shares = [share(mean_step[segment.column] or 0, mean_step[total] or 0) for segment in used]
             _print_hanging(out, name.ljust(8), legend_lines(used, shares, out.width - 8, colour=colour))
+            if name == "host" and mean_step.get("queue_wait"):
+                _print_wrapped(out, plain(_queue_text(mean_step)), 8)
             if name == "host" and mean_step.get("host_rest_ns"):
                 _print_wrapped(out, plain(HOST_NOT_RECORDED, "dim"), 8)
         else:
@@ -109,6 +113,17 @@ def _show_steps(out: Console, found: Summary) -> None:
         _print_wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
     for phase in found.phase_names:
         _print_wrapped(out, plain(f"{phase['phase']}: {phase['names']}"), 8)
+
+
+def _queue_text(step: dict[str, Any]) -> str:
+    """How long the host waits for a place in the queue of the device, in which phases, and how long it works itself."""
+    waits: dict[str, float] = step["queue_wait"]
+    labels = {segment.column: segment.label for segment in PHASES} | {"backward_ns": "backward"}
+    parts = [f"{duration(length)} of {labels[name]}" for name, length in waits.items() if length >= LEAST_WAIT * step["host_ns"]]
+    waits_ns = sum(waits.values())
+    own = duration(step["host_ns"] - waits_ns)
+    inside = f" ({', '.join(parts)})" if parts else ""
+    return f"of that {duration(waits_ns)} waiting for the device, whose queue is full{inside}; the host's own work is {own}"
 
 
 def _show_step_time(out: Console, found: Summary, shown: int) -> None:

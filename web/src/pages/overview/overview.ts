@@ -5,7 +5,7 @@ import { type Child, h } from "../../ui/dom";
 import { type Part, parts } from "../../ui/later";
 import type { Context, Page } from "../../ui/page";
 import { card, figure, figures, grid, rankName } from "../../ui/ui";
-import { verdictWords } from "../../ui/verdict_words";
+import { stepCount, verdictWords } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { type Key, t } from "../../words/i18n";
 import { adviceCard } from "./changes";
@@ -64,7 +64,7 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
     ]);
   if (found.verdict.confidence === "guess" && page !== "health") links.push([context.to("health"), t("page.health")]);
   return card(t("overview.step"), [
-    h("p", { class: "verdict" }, verdictWords(found.verdict, found.figures.few)),
+    h("p", { class: "verdict" }, verdictWords(found.verdict)),
     h(
       "p",
       { class: "evidence-links" },
@@ -86,12 +86,7 @@ function summary(context: Context, found: Overview): Child {
   return figures(
     found.step_ns === null
       ? null
-      : figure(
-          t("step.time"),
-          format.time(found.step_ns),
-          t("median.of", { count: format.count(found.steps) }),
-          context.to("steps"),
-        ),
+      : figure(t("step.time"), format.time(found.step_ns), stepCount(found.figures), context.to("steps")),
     // windows of one process, traces of several that know nothing of each other, or files that do not tell their ranks, are no ranks
     distinct < 2 && found.ranks.length > 1
       ? figure(t("traces"), format.count(found.ranks.length), many.join(", "))

@@ -5,14 +5,12 @@ import { type ScaleBar, type ScalePart, stepScale } from "../../charts/step_scal
 import { type Child, h } from "../../ui/dom";
 import type { Context } from "../../ui/page";
 import { DEVICE_PARTS, HOST_PARTS, partOf, rankName } from "../../ui/ui";
-import { whichSteps, whyDifferent } from "../../ui/verdict_words";
+import { longSteps, queueWaits, whichSteps, whyDifferent } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
 /** what a bar lacks to its base is told from here on */
 const LEAST_REST = 0.005;
-/** bases that differ by less are the same for the reader */
-const SAME = 0.005;
 /** the longest step of a rank is so many times the shortest: they do not train together */
 const UNLIKE = 1.5;
 
@@ -58,6 +56,8 @@ export function stepFigureOf(context: Context, found: Overview): Child {
           }),
         )
       : null,
+    longSteps(source.figures),
+    queueWaits(source.figures),
     whyDifferent(source.figures),
   ];
 }
@@ -75,14 +75,16 @@ function figureOf(context: Context, found: Overview, { figures, parts, step_ns, 
   const [bars, bases]: [ScaleBar[], number[]] = [[], []];
   const add = (name: string, ns: number, names: readonly string[], base: number, left: string): void => {
     if (names.every((one) => partOf(parts, one) === null)) return;
-    bars.push({ name, ns, parts: [...partsOf(context, parts, names, base), ...rest(base, ns, left)] });
+    const waits = names === HOST_PARTS ? figures.queue_wait : {};
+    bars.push({ name, ns, parts: [...partsOf(context, parts, names, base, waits), ...rest(base, ns, left)] });
     bases.push(base);
   };
   add(t("overview.host"), host_ns, HOST_PARTS, host_base, t("overview.rest.host"));
   add(found.verdict.device, device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
   if (!bars.length) return h("p", { class: "note" }, t("overview.step.none"));
   const whole = Math.max(...bases);
-  const alike = !alone && whole - Math.min(...bases) <= SAME * whole;
+  // what reads the same is the same
+  const alike = !alone && new Set(bases.map(format.time)).size === 1;
   return [
     stepScale(bars, whole, context.signal),
     h(
@@ -90,14 +92,22 @@ function figureOf(context: Context, found: Overview, { figures, parts, step_ns, 
       { class: "note sentence" },
       t("overview.which", { steps: whichSteps(figures) }),
       " ",
-      alike ? t("overview.base", { time: format.time(bases.at(-1)!) }) : t("overview.base.each"),
+      alike
+        ? t("overview.base", { time: format.time(bases.at(-1)!) })
+        : t("overview.base.each", { bases: bars.map((bar, row) => `${bar.name} ${format.time(bases[row]!)}`).join(", ") }),
       bars.some((bar) => bar.parts.some((part) => part.exposed)) ? ` ${t("overview.hatched")}` : "",
       found.verdict.of_device || bars.length < 2 ? "" : ` ${t("overview.base.cpu")}`,
     ),
   ];
 }
 
-function partsOf(context: Context, parts: Overview["parts"], names: readonly string[], base: number): ScalePart[] {
+function partsOf(
+  context: Context,
+  parts: Overview["parts"],
+  names: readonly string[],
+  base: number,
+  waits: Readonly<Record<string, number>>,
+): ScalePart[] {
   return names
     .map((name) => ({ name, ns: partOf(parts, name) ?? 0 }))
     .filter((one) => one.ns > 0)
@@ -108,7 +118,14 @@ function partsOf(context: Context, parts: Overview["parts"], names: readonly str
       share: ns / Math.max(base, 1),
       exposed: EXPOSED.includes(name),
       href: context.to(PAGES[name] ?? "steps"),
+      rest: name === "host_rest",
+      note: noteOf(name, waits[`${name}_ns`] ?? 0, base),
     }));
+}
+
+function noteOf(name: string, wait: number, base: number): string | undefined {
+  if (name === "host_rest") return t("parts.host_rest.why");
+  return wait > LEAST_REST * base ? t("parts.queue_wait", { time: format.time(wait) }) : undefined;
 }
 
 function rest(base: number, ns: number, name: string): ScalePart[] {

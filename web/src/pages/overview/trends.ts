@@ -21,7 +21,9 @@ const CAUSES: Readonly<Record<string, string>> = {
   allocation: "between",
   calls: "forward",
   python: "python",
+  "not recorded": "host-rest",
   launch: "optimizer",
+  "between kernels": "computing",
   dependency: "gradient-sync",
   unknown: "idle",
 };

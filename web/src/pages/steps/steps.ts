@@ -28,7 +28,7 @@ import { named, t } from "../../words/i18n";
 const COLUMNS = [
   "step",
   "step_time_ns",
-  ...HOST_PARTS.map((name) => `${name}_ns`),
+  ...HOST_PARTS.filter((name) => name !== "host_rest").map((name) => `${name}_ns`),
   ...DEVICE_PARTS.map((name) => `${name}_ns`),
   "complete",
 ];
