@@ -214,16 +214,16 @@ def test_what_holds_a_cpu_up(kind: str, tmp_path: Path) -> None:
 def test_who_loads_is_said(tmp_path: Path) -> None:
     """Without workers the loop loads: its operators are computing. With workers it waits."""
     inside = [(LOADER, 0, 5000), ("aten::avg_pool2d", 100, 4000), ("aten::mm", 5000, 4900)]
-    found = verdict([cpu(tmp_path, inside)])
-    assert (found.kind, found.loads_itself, found.operators_share) == (INPUT, True, pytest.approx(0.8))
-    assert found.sentence().startswith(
+    judged = verdict([cpu(tmp_path, inside)])
+    assert (judged.kind, judged.loads_itself, judged.operators_share) == (INPUT, True, pytest.approx(0.8))
+    assert judged.sentence().startswith(
         "Input bound: 50 % of the step the loop loads its data itself, without loader workers; "
         "80 % of that is operators, which count as computing."
     )
     loader = LOADER.replace("SingleProcess", "MultiProcessing")
-    found = verdict([cpu(tmp_path, [(loader, 0, 5000), ("aten::mm", 5000, 4900)])])
-    assert not found.loads_itself
-    assert found.sentence().startswith("Input bound: 50 % of the step the loop waits for the data loader.")
+    judged = verdict([cpu(tmp_path, [(loader, 0, 5000), ("aten::mm", 5000, 4900)])])
+    assert not judged.loads_itself
+    assert judged.sentence().startswith("Input bound: 50 % of the step the loop waits for the data loader.")
 
 
 def test_waiting_for_a_collective_is_not_the_hosts_doing(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from steplens.analysis.verdict_words import (
     COMMUNICATION,
     COMPUTE,
     COPY,
+    FASTER,
     FEW,
     GUESS,
     HOST,
@@ -37,6 +38,7 @@ from steplens.analysis.verdict_words import (
     Verdict,
 )
 from steplens.trace.building.checks.ranks import recorded_ranks
+from steplens.trace.building.checks.trend import STEPS_GET_FASTER
 from steplens.trace.building.devices import device_kind
 from steplens.trace.health import (
     EVERYTHING,
@@ -253,11 +255,13 @@ def _with_confidence(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
     low, high = summary.quartiles_ns or (0.0, 0.0)
     spread = (high - low) / summary.step_time_ns if summary.step_time_ns else 0.0
     few = any(choice.few for choice in summary.chosen)
+    gets_faster = any(trace.health is not None and STEPS_GET_FASTER in trace.health["check"].to_list() for trace in traces)
     reasons = {
         FEW: few,
         RANKS: judged.kind in (COMMUNICATION, RANK) and len(ranks) < size and judged.told_apart,
         CLOSE: bool(judged.other),
-        SPREAD: not few and spread > _WIDE,
+        FASTER: gets_faster,
+        SPREAD: not few and not gets_faster and spread > _WIDE,
     }
     doubts = tuple(doubt for doubt, holds in reasons.items() if holds)
     is_known = judged.told_apart and judged.cause not in (NOT_RECORDED, IDLE_UNKNOWN)

@@ -14,7 +14,7 @@ KINDS = (COMPUTE, COMMUNICATION, COPY, INPUT, HOST, SYNCHRONIZING, IDLE, RANK, N
 SURE, LIKELY, GUESS = "sure", "likely", "guess"
 
 #: why a verdict is less certain
-FEW, RANKS, CLOSE, SPREAD = "few", "ranks", "close", "spread"
+FEW, RANKS, CLOSE, SPREAD, FASTER = "few", "ranks", "close", "spread", "faster"
 
 #: one cause, phase or name that is most of the time that the host takes
 _LEADS = 0.5
@@ -42,8 +42,8 @@ class Verdict:
         confidence: SURE, LIKELY (with the reasons in ``doubts``, or since what the sentence names was not recorded) or GUESS
             (health calls the figures unsafe).
         doubts: FEW (fewer than three complete steps), RANKS (ranks are missing whose part in the communication is not known),
-            CLOSE (another cause, ``other`` with ``other_share``, is nearly as large) and SPREAD (the quartiles of
-            the step time are far apart, ``spread`` of the median).
+            CLOSE (another cause, ``other`` with ``other_share``, is nearly as large), FASTER (later steps are faster than earlier
+            ones) and SPREAD (the quartiles of the step time are far apart, ``spread`` of the median).
         ranks_recorded: how many ranks were; ``world_size``: how many the job has, 0 where that is not known.
         told_apart: whether waiting and transfer of the communication are known.
         loads_itself: of an input-bound step, whether the loop has no loader workers and loads its data itself;
@@ -155,6 +155,7 @@ ENGLISH: Mapping[str, str] = {
     "ranks": "{missing} of {size} ranks were not recorded",
     "close": "{other} takes nearly as much ({other_share})",
     "spread": "steps differ in length, their quartiles by {spread} of the median",
+    "faster": "steps still got faster while they were recorded, see the data health",
     "other_communication": "exposed communication",
     "other_copy": "copying",
     "other_input": "waiting for the data loader",
