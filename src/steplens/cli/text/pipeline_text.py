@@ -101,8 +101,8 @@ def _loader_lines(row: dict[str, Any]) -> list[str]:
         used = f", {100 * row['cpu_share']:.0f} % of a processor each" if row["cpu_share"] is not None else ""
         how = f"{_workers_text(row['workers'])[2:]}{busy}{used}{full}; the loop waits {100 * row['wait_share']:.1f} % of its time"
     else:
-        share, whole = (row["step_share"], "a step") if row["step_share"] is not None else (row["next_share"], "its time")
-        how = f"no workers; the loop spends {100 * share:.1f} % of {whole} on loading"
+        share, period = (row["step_share"], "a step") if row["step_share"] is not None else (row["next_share"], "its time")
+        how = f"no workers; the loop spends {100 * share:.1f} % of {period} on loading"
     lines = [f"DataLoader({row['dataset']}, id={row['loader']}): {how}"]
     for stage in row["stages"]:
         times = f"{duration(stage['mean_ns'])} a batch, 90 % below {duration(stage['p90_ns'])}, {100 * stage['share']:.0f} %"

@@ -37,6 +37,11 @@ class LoadingInLoop:
     used_ns: tuple[float, float, float]
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether the processor time was recorded."""
+        return self.used_ns[0] == self.used_ns[2]
+
+    @property
     def rest_ns(self) -> float:
         """The step without loading."""
         return max(self.step_ns - self.loading_ns, 0.0)
@@ -74,14 +79,17 @@ class LoadingInLoop:
 def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> LoadingInLoop:
     """A step of a trace whose loop loads its data itself.
 
-    The processor time of a step is that of the process from one batch to the next, where it was recorded. Elsewhere loading
+    The processor time of a step is that of the process from one batch to the next, where it was recorded; on a CPU that others
+    use as well at least the time of its operators. Elsewhere loading
     takes at least its operators, and at most one processor all the time; training one processor, and on a CPU, whose operators
     have a thread per processor, all of them at most.
     """
     recorded_ns = _recorded_processor_ns(facts)
     rest_ns = max(facts.step_ns - loading_ns, 0.0)
     if recorded_ns is not None:
-        used_ns = (recorded_ns, recorded_ns, recorded_ns)
+        # operators work: as long as they take longer than their processor time, other processes had the processor
+        wanted_ns = max(recorded_ns, facts.median("computing_ns") if facts.device == CORE_CPU else 0.0)
+        used_ns = (recorded_ns, wanted_ns, wanted_ns)
     else:
         further = (processors or 1) - 1 if facts.device == CORE_CPU else 0
         certain_ns = min(facts.typical_ns(operators_of_loading(facts.trace), "self_ns"), loading_ns)
