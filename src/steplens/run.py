@@ -428,11 +428,13 @@ class Run:
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
+        from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 
         found = []
         for source, trace in zip(self.sources, self.traces, strict=True):
-            found += [(source.path, trace.health), (source.path, frame_of(find_contradictions(trace)))]
+            computed = (*find_contradictions(trace), *find_recording_cost(trace))
+            found += [(source.path, trace.health), (source.path, frame_of(computed))]
         for error in self.unreadable:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             found.append((error.path, frame_of([lost])))

@@ -26,6 +26,7 @@ from steplens.advice.rules.loaders import (
     loader_without_workers,
     waiting_ns,
 )
+from steplens.advice.rules.tools.loading import TAKING_OVER_NS
 from steplens.readers.steplens_run import loaders as reader
 from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import HealthLog
@@ -264,6 +265,20 @@ def run(folder: Path, job: dict[str, Any]) -> tuple[list[int], list[int], list[F
     assert len(waits) == job["batches"] * len(begun)
     starts = [waits[at * job["batches"]][1] - begin for at, begin in enumerate(begun)]
     return [had - asked for asked, had in waits], starts, list(advise(steplens.open(folder)).findings)
+
+
+@pytest.mark.parametrize(("processors", "short", "workers"), [(8, False, 2), (2, False, 2), (1, True, 1)])
+def test_processor_time_of_a_loop_that_loads(tmp_path: Path, processors: int, short: bool, workers: int) -> None:
+    """9 ms of processor time from batch to batch, in steps of 10 ms: one processor has no time for two things at once."""
+    trace = trace_of(tmp_path, lambda row: {**row, "cpu_ns": 9 * MS}, workers=0, processors=processors)
+    finding = only(loader_without_workers.judge(Facts(trace)))
+    figures = evidence(finding)
+    assert (finding.values["case"], finding.values["workers"]) == ("few_processors" if short else "", workers)
+    assert figures["loader_processors"] == processors
+    assert figures.get("loader_processor_time") == (9 * MS if short else None)
+    assert finding.saving is not None
+    loading = figures["loading_in_the_loop"]
+    assert finding.saving.likely_ns == pytest.approx(1 * MS if short else loading - TAKING_OVER_NS)
 
 
 @pytest.mark.slow

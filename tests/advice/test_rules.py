@@ -20,6 +20,7 @@ from steplens.advice.rules.operators import tiny_operators
 from steplens.advice.rules.optimizers import single_tensor_optimizer
 from steplens.advice.rules.synchronization import scalar_reads
 from steplens.advice.rules.tools.loading import TAKING_OVER_NS, LoadingInLoop
+from steplens.analysis.operators.recording_cost import find_recording_cost
 from steplens.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -233,7 +234,8 @@ def test_a_storm_while_the_loop_loads_data() -> None:
     for number in range(300):
         at = 10 + number * 15
         loop += [op("aten::avg_pool2d", at, at + 12, self_us=12), op("aten::as_strided", at + 13, at + 13.2, self_us=0.2)]
-    finding = only(tiny_operators.judge(Facts(training([loop] * 6))))
+    trace = training([loop] * 6)
+    finding = only(tiny_operators.judge(Facts(trace)))
     figures = {item.what: item.value for item in finding.evidence}
     assert (finding.part, finding.values["case"]) == ("data_wait_ns", "loading")
     # of a call of 0.2 us that does nothing: a call without work takes 16 times as long, and recording one 2.5 times
@@ -242,6 +244,11 @@ def test_a_storm_while_the_loop_loads_data() -> None:
     assert finding.saving is not None
     assert finding.saving.high_ns == pytest.approx(figures["storms"] - figures["storm_work"])
     assert finding.saving.likely_ns == pytest.approx(finding.saving.high_ns - figures["storm_recording"])
+    # 0.3 ms of a step of 10 ms are not worth a word
+    assert find_recording_cost(trace) == ()
+    (cost,) = find_recording_cost(training([[*loop, *(op("aten::as_strided", 9000 + n, 9000.4 + n) for n in range(900))]] * 6))
+    assert (cost.count, cost.severity) == (1, "info")
+    assert cost.message.startswith("recording itself is about 1.5 ms of a step here (15 % of its 10 ms on the host;")
 
 
 def test_reads_on_a_cpu() -> None:

@@ -145,7 +145,7 @@ ON_GPU: dict[str, tuple[list[Part], list[Part], float, str]] = {
         [(GEMM, 100, 4000), (GEMM, 9100, 1000)],
         [(LOADER, 4100, 4900)],
         0.49,
-        "Input bound: the GPU idles 49 % of the step while the loop waits for the data loader.",
+        "Input bound: the GPU idles 49 % of the step while the loop loads its data itself, without loader workers.",
     ),
     SYNCHRONIZING: (
         [(GEMM, 100, 4000), (GEMM, 8100, 2000)],
@@ -191,7 +191,7 @@ ON_CPU: dict[str, tuple[list[Part], float, str]] = {
     INPUT: (
         [(LOADER, 0, 5000), ("aten::mm", 5000, 4900)],
         0.5,
-        "Input bound: 50 % of the step the loop waits for the data loader.",
+        "Input bound: 50 % of the step the loop loads its data itself, without loader workers.",
     ),
     HOST: ([("aten::mm", 100, 5000)], 0.5, "Host bound: Python runs and no operator does for 50 % of the step."),
     COMMUNICATION: (
@@ -209,6 +209,21 @@ def test_what_holds_a_cpu_up(kind: str, tmp_path: Path) -> None:
     assert (found.kind, found.of_device, found.device) == (kind, False, "CPU")
     assert found.share == pytest.approx(share, abs=0.02)
     assert found.sentence().startswith(sentence.replace(f"{100 * share:.0f} %", f"{100 * found.share:.0f} %"))
+
+
+def test_who_loads_is_said(tmp_path: Path) -> None:
+    """Without workers the loop loads: its operators are computing. With workers it waits."""
+    inside = [(LOADER, 0, 5000), ("aten::avg_pool2d", 100, 4000), ("aten::mm", 5000, 4900)]
+    judged = verdict([cpu(tmp_path, inside)])
+    assert (judged.kind, judged.loads_itself, judged.operators_share) == (INPUT, True, pytest.approx(0.8))
+    assert judged.sentence().startswith(
+        "Input bound: 50 % of the step the loop loads its data itself, without loader workers; "
+        "80 % of that is operators, which count as computing."
+    )
+    loader = LOADER.replace("SingleProcess", "MultiProcessing")
+    judged = verdict([cpu(tmp_path, [(loader, 0, 5000), ("aten::mm", 5000, 4900)])])
+    assert not judged.loads_itself
+    assert judged.sentence().startswith("Input bound: 50 % of the step the loop waits for the data loader.")
 
 
 def test_waiting_for_a_collective_is_not_the_hosts_doing(tmp_path: Path) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steplens.analysis.steps.times import step_times
 from steplens.run import Run, Source
 from steplens.trace import health
 from steplens.trace.building import checks
+from steplens.trace.building.checks.trend import does_shrink
 from steplens.trace.health import CONCLUSIONS, ERROR, INFO, SEVERITIES, WARNING, HealthFinding, HealthLog, finding, unsafe
 from steplens.trace.trace import Trace
 
@@ -334,6 +338,41 @@ def test_first_and_last_step(lengths: tuple[float, ...], expected: list[str]) ->
     assert all(one.message.endswith(words[one.check]) for one in log.findings)
     complete = step_times(Trace(Path("x"), tables))["complete"].to_list()
     assert complete == [True] * (len(lengths) - 1) + ["incomplete_last_step" not in expected]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        # of a real window
+        ((33.27, 27.87, 30.44, 25.7, 23.59), True),
+        ((90, 33, 30, 28, 26, 24), True),  # the first one is a finding of its own, and the trend goes on behind it
+        ((30, 29, 28, 27, 26), False),  # too little
+        ((30, 20, 30, 20, 30, 20), False),
+        ((20, 22, 24, 26, 28, 30), False),
+        ((30, 25, 22, 20), False),  # too few
+        ((*range(40, 20, -1), *[20] * 200), False),  # they have settled
+        (tuple(range(300, 100, -1)), True),
+    ],
+)
+def test_steps_that_get_faster(lengths: tuple[float, ...], expected: bool) -> None:
+    log = HealthLog()
+    checks.check_tables({"steps": steps_of(*lengths)}, log)
+    trends = [item for item in log.findings if item.check == "steps_get_faster"]
+    assert [item.unsafe for item in trends] == (["averages over steps"] if expected else [])
+    assert all("record later ones" in item.message for item in trends)
+
+
+@given(st.lists(st.floats(0.93, 1.07), min_size=5, max_size=60))
+def test_steps_of_about_one_length_do_not_get_faster(lengths: list[float]) -> None:
+    assert not does_shrink([int(length * MS) for length in lengths])
+
+
+def test_steps_in_no_order_rarely_look_as_if_they_got_faster() -> None:
+    """Steps whose lengths differ by a third, in a random order."""
+    random = np.random.default_rng(1)
+    for count, most in ((5, 0.05), (7, 0.05), (12, 0.01), (50, 0.01)):
+        alarms = sum(does_shrink(list(map(int, random.lognormal(17, 0.33, count)))) for _ in range(400))
+        assert alarms <= 1.5 * most * 400
 
 
 def test_a_recorder_that_stopped_between_steps_knows_that_a_short_step_is_one() -> None:

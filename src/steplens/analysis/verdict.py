@@ -9,16 +9,19 @@ import polars as pl
 
 from steplens.analysis.cluster.arrivals import name_slow_rank
 from steplens.analysis.cluster.measured_communication import is_measured
+from steplens.analysis.data_loading.data_wait import loads_in_loop, operators_of_loading
 from steplens.analysis.device.idle import DATA, DEVICE_CAUSES, HOST_CAUSES, NOT_RECORDED, PYTHON, SYNCHRONIZATION, idle_of_step
 from steplens.analysis.device.idle import UNKNOWN as IDLE_UNKNOWN
 from steplens.analysis.device.idle_activity import idle_activity
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
+from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.verdict_words import (
     CLOSE,
     COMMUNICATION,
     COMPUTE,
     COPY,
+    FASTER,
     FEW,
     GUESS,
     HOST,
@@ -35,6 +38,7 @@ from steplens.analysis.verdict_words import (
     Verdict,
 )
 from steplens.trace.building.checks.ranks import recorded_ranks
+from steplens.trace.building.checks.trend import STEPS_GET_FASTER
 from steplens.trace.building.devices import device_kind
 from steplens.trace.health import (
     EVERYTHING,
@@ -109,6 +113,8 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
             judged = replace(judged, close_cause=second, close_share=shares[second])
         if first == COMMUNICATION:
             judged = _with_communication(judged, traces)
+        elif first == INPUT:
+            judged = _with_loading(judged, traces)
         elif first in _CAUSES:
             judged = _with_cause(judged, traces, idle)
     elif busy is not None and busy >= _MOSTLY:
@@ -154,6 +160,20 @@ def _with_cause(judged: Verdict, traces: Sequence[Trace], idle: Mapping[str, flo
         judged,
         phase=activity.phase, phase_share=activity.phase_share, name=activity.name, name_share=activity.name_share,
     )  # fmt: skip
+
+
+def _with_loading(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
+    """The verdict with whether the loop loads its data itself, and how much of that is operators."""
+    if not all(map(loads_in_loop, traces)):
+        return judged
+    loading_ns = operators_ns = 0
+    for trace in traces:
+        steps = chosen_step_times(trace)
+        loading_ns += int(steps["data_wait_ns"].sum() or 0)
+        mine = operators_of_loading(trace).join(steps.select("step"), on="step", how="semi")
+        operators_ns += int(mine["self_ns"].sum() or 0)
+    share = min(operators_ns / loading_ns, 1.0) if loading_ns else 0.0
+    return replace(judged, loads_itself=True, operators_share=share)
 
 
 def _with_communication(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
@@ -235,11 +255,13 @@ def _with_confidence(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
     low, high = summary.quartiles_ns or (0.0, 0.0)
     spread = (high - low) / summary.step_time_ns if summary.step_time_ns else 0.0
     few = any(choice.few for choice in summary.chosen)
+    gets_faster = any(trace.health is not None and STEPS_GET_FASTER in trace.health["check"].to_list() for trace in traces)
     reasons = {
         FEW: few,
         RANKS: judged.kind in (COMMUNICATION, RANK) and len(ranks) < size and judged.told_apart,
         CLOSE: bool(judged.close_cause),
-        SPREAD: not few and spread > _WIDE,
+        FASTER: gets_faster,
+        SPREAD: not few and not gets_faster and spread > _WIDE,
     }
     doubts = tuple(doubt for doubt, holds in reasons.items() if holds)
     is_known = judged.told_apart and judged.cause not in (NOT_RECORDED, IDLE_UNKNOWN)

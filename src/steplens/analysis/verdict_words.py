@@ -14,7 +14,7 @@ KINDS = (COMPUTE, COMMUNICATION, COPY, INPUT, HOST, SYNCHRONIZING, IDLE, RANK, N
 SURE, LIKELY, GUESS = "sure", "likely", "guess"
 
 #: why a verdict is less certain
-FEW, RANKS, CLOSE, SPREAD = "few", "ranks", "close", "spread"
+FEW, RANKS, CLOSE, SPREAD, FASTER = "few", "ranks", "close", "spread", "faster"
 
 #: one cause, phase or name that is most of the time that the host takes
 _LEADS = 0.5
@@ -42,10 +42,12 @@ class Verdict:
         confidence: SURE, LIKELY (with the reasons in ``doubts``, or since what the sentence names was not recorded) or GUESS
             (health calls the figures unsafe).
         doubts: FEW (fewer than three complete steps), RANKS (ranks are missing whose part in the communication is not known),
-            CLOSE (another cause, ``close_cause`` with ``close_share``, is nearly as large) and SPREAD (the quartiles of
-            the step time are far apart, ``spread`` of the median).
+            CLOSE (another cause, ``close_cause`` with ``close_share``, is nearly as large), FASTER (later steps are faster than
+            earlier ones) and SPREAD (the quartiles of the step time are far apart, ``spread`` of the median).
         ranks_recorded: how many ranks were; ``world_size``: how many the job has, 0 where that is not known.
         told_apart: whether waiting and transfer of the communication are known.
+        loads_itself: of an input-bound step, whether the loop has no loader workers and loads its data itself;
+            ``operators_share``: share of that in which operators run, which on a CPU counts as computing.
         table: the table (``steplens table``) that shows more.
         summary: the figures it is made from.
     """
@@ -74,6 +76,8 @@ class Verdict:
     ranks_recorded: int = 0
     world_size: int = 0
     told_apart: bool = True
+    loads_itself: bool = False
+    operators_share: float = 0.0
 
     def sentence(self, words: Mapping[str, str] | None = None) -> str:
         """The verdict in English, or in the language whose ``words`` have the keys of ``ENGLISH``."""
@@ -100,6 +104,11 @@ ENGLISH: Mapping[str, str] = {
     "copy": "Copy bound: {share} of the step the {device} copies and does nothing else.",
     "input": "Input bound: the {device} idles {share} of the step while the loop waits for the data loader.",
     "input_cpu": "Input bound: {share} of the step the loop waits for the data loader.",
+    "input_itself": (
+        "Input bound: the {device} idles {share} of the step while the loop loads its data itself, without loader workers."
+    ),
+    "input_cpu_itself": "Input bound: {share} of the step the loop loads its data itself, without loader workers{operators}.",
+    "input_operators": "; {operators_share} of that is operators, which count as computing",
     "synchronizing": "Host bound: the {device} idles {share} of the step because the host waits for it before it launches more.",
     "host": "Host bound: the {device} idles {share} of the step waiting for the host{cause}{phase}{name}.",
     "host_unrecorded": (
@@ -146,6 +155,7 @@ ENGLISH: Mapping[str, str] = {
     "ranks": "{missing} of {size} ranks were not recorded",
     "close": "{other} takes nearly as much ({other_share})",
     "spread": "steps differ in length, their quartiles by {spread} of the median",
+    "faster": "steps still got faster while they were recorded, see the data health",
     "other_communication": "exposed communication",
     "other_copy": "copying",
     "other_input": "waiting for the data loader",
@@ -186,15 +196,18 @@ def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
         "size": str(verdict.world_size),
         "cause_share": whole_percent(verdict.cause_share),
         "doing": words.get(f"doing_{verdict.cause}", ""),
+        "operators_share": whole_percent(verdict.operators_share),
         "phase_share": whole_percent(verdict.phase_share),
         "name_share": whole_percent(verdict.name_share),
     }
-    parts = dict.fromkeys(("most", "subject", "untold", "cause", "phase", "name"), "")
+    parts = dict.fromkeys(("most", "subject", "untold", "operators", "cause", "phase", "name"), "")
     if verdict.leading:
         parts["most"] = words["compute_most"].format(**values)
     parts["subject"] = words["communication_leading" if verdict.leading else "communication_all"].format(**values)
     if not verdict.told_apart:
         parts["untold"] = words["communication_untold"].format(**values)
+    if verdict.operators_share:
+        parts["operators"] = words["input_operators"].format(**values)
     if values["doing"]:
         parts["cause"] = words["mostly" if verdict.cause_share >= _LEADS else "partly"].format(**values)
     if verdict.phase_share >= _LEADS and verdict.phase in words:
@@ -210,7 +223,7 @@ def _main_key(verdict: Verdict) -> str:
     if verdict.kind == IDLE:
         return f"idle_{verdict.cause}"
     if verdict.kind == INPUT:
-        return "input" if verdict.of_device else "input_cpu"
+        return ("input" if verdict.of_device else "input_cpu") + ("_itself" if verdict.loads_itself else "")
     if verdict.kind == HOST:
         unrecorded = verdict.cause == "not recorded"
         return ("host" if verdict.of_device else "host_cpu") + ("_unrecorded" if unrecorded else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 
 #: how a mark of the user was recorded, in the words and the order of CANN: a point; a range that a thread pushed and popped; a
 #: range that was started and ended by its number

@@ -8,13 +8,16 @@ import polars as pl
 
 from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.phases import DATA, phase_of_calls
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.names import of_calls, with_prefix
-from steplens.trace.schema import DATALOADER_PREFIX
+from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
 #: what PyTorch calls the iterators of its DataLoader
 PYTORCH_LOADER = f"{DATALOADER_PREFIX}_"
+#: of them that without workers, and that with some
+_IN_LOOP, _OF_WORKERS = f"{PYTORCH_LOADER}SingleProcess", f"{PYTORCH_LOADER}MultiProcess"
 
 
 @dataclass(frozen=True)
@@ -76,3 +79,18 @@ def data_wait(trace: Trace) -> DataWait | None:
 def loads_with_pytorch(trace: Trace) -> bool:
     """Whether PyTorch's DataLoader fed the steps, whose rules speak its language."""
     return "pipeline_loaders" in trace or bool(with_prefix(of_calls(trace), PYTORCH_LOADER))
+
+
+def loads_in_loop(trace: Trace) -> bool:
+    """Whether the training loop loads its data itself, and waits for nobody: no DataLoader that was called has workers."""
+    names = of_calls(trace)
+    return bool(with_prefix(names, _IN_LOOP)) and not with_prefix(names, _OF_WORKERS)
+
+
+def operators_of_loading(trace: Trace) -> pl.DataFrame:
+    """Self time of the operators that the thread of each step calls while it loads data: step, self_ns."""
+    threads = trace.required("steps").select("pid", "tid").unique()
+    calls = trace.required("ops").select("step", "scope", "self_ns", "pid", "tid").with_columns(phase_of_calls(trace))
+    loading = calls.filter((pl.col("phase") == DATA) & (pl.col("scope") == SCOPE_FUNCTION))
+    loading = loading.join(threads, on=["pid", "tid"], how="semi").drop_nulls(["step", "self_ns"])
+    return loading.group_by("step").agg(pl.col("self_ns").sum()).sort("step").collect()

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.tools.names import containing, of_calls
 from steplens.analysis.tools.once import once_per_trace
+from steplens.trace.building.checks.common import format_duration
+from steplens.trace.health import INFO, OPERATOR_TIMES, STEP_TIMES, HealthFinding, finding
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
+#: the name of the finding
+RECORDING_COST = "recording_cost"
+#: a smaller share of a step is not worth a word
+_LEAST_SHARE = 0.05
 #: operators that only describe a tensor anew: what they take is what any call takes, on this machine, as it was recorded
 _VIEWS = r"^aten::as_strided$"
 #: of fewer calls their length is a matter of chance
@@ -73,3 +80,18 @@ def recording_cost(trace: Trace) -> RecordingCost | None:
     of_steps = trace.required("ops").filter(pl.col("step").is_in(list(steps)) & is_operator)
     calls = of_steps.select(pl.len()).collect().item() / len(steps)
     return RecordingCost(calls, *(calls * length * ratio for ratio in (_COST, _LEAST_COST, _MOST_COST)))
+
+
+@once_per_trace
+def find_recording_cost(trace: Trace) -> tuple[HealthFinding, ...]:
+    """A finding where recording the operators is a considerable part of a step, as it is where there are many tiny ones."""
+    cost = recording_cost(trace)
+    step_ns = summarize_steps([trace]).host_ns if cost is not None else None
+    if cost is None or not step_ns or cost.cost_ns < _LEAST_SHARE * step_ns:
+        return ()
+    message = (
+        f"recording itself is about {format_duration(cost.cost_ns)} of a step here ({cost.cost_ns / step_ns:.0%} of its "
+        f"{format_duration(step_ns)} on the host; between {format_duration(cost.least_ns)} and {format_duration(cost.most_ns)}): "
+        f"{cost.calls:,.0f} operator calls of a step are recorded one by one, and what consists of tiny ones is shorter without"
+    ).replace("%", " %")
+    return (finding(RECORDING_COST, INFO, 1, message, STEP_TIMES, OPERATOR_TIMES),)

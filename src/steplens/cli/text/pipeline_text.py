@@ -45,14 +45,22 @@ def _operation_rows(trace: Trace) -> list[dict[str, Any]]:
 def _loader_rows(trace: Trace) -> list[dict[str, Any]]:
     import dataclasses
 
+    from steplens.analysis.data_loading.data_wait import loads_in_loop
     from steplens.analysis.data_loading.loaders import first_batches, stages, verdicts
+    from steplens.analysis.steps.summary import summarize_steps
 
+    summary = summarize_steps([trace])
+    loading_ns = summary.host.get("data_wait_ns") if loads_in_loop(trace) else None
     all_stages, first = stages(trace), first_batches(trace)
     rows = []
     for verdict in verdicts(trace):
         stages_of_loader = all_stages.filter(all_stages["loader"] == verdict.loader).drop("loader").to_dicts()
         starts = first.filter(first["loader"] == verdict.loader)["delay_ns"]
         derived = {"first_batch_ns": starts.mean() if len(starts) else None, "epochs": len(starts), "stages": stages_of_loader}
+        # the share of the verdict; of several loaders nothing tells whose it is
+        is_only = trace.required("pipeline_loaders").collect().height == 1
+        is_known = is_only and loading_ns is not None and summary.host_ns
+        derived["step_share"] = (loading_ns or 0.0) / (summary.host_ns or 1.0) if is_known else None
         rows.append({"rank": trace.rank, **dataclasses.asdict(verdict), **derived})
     return rows
 
@@ -93,7 +101,8 @@ def _loader_lines(row: dict[str, Any]) -> list[str]:
         used = f", {100 * row['cpu_share']:.0f} % of a processor each" if row["cpu_share"] is not None else ""
         how = f"{_workers_text(row['workers'])[2:]}{busy}{used}{full}; the loop waits {100 * row['wait_share']:.1f} % of its time"
     else:
-        how = f"no workers; the loop spends {100 * row['next_share']:.1f} % of its time on loading"
+        share, period = (row["step_share"], "a step") if row["step_share"] is not None else (row["next_share"], "its time")
+        how = f"no workers; the loop spends {100 * share:.1f} % of {period} on loading"
     lines = [f"DataLoader({row['dataset']}, id={row['loader']}): {how}"]
     for stage in row["stages"]:
         times = f"{duration(stage['mean_ns'])} a batch, 90 % below {duration(stage['p90_ns'])}, {100 * stage['share']:.0f} %"

@@ -58,7 +58,7 @@ export async function intervalCards(
             more: context.to("steps", { rank: trace }),
           })
         : null,
-      [...cards.values()],
+      itself ? null : [...cards.values()],
     ),
   ];
 }

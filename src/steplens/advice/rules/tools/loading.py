@@ -9,8 +9,8 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Saving
-from steplens.analysis.steps.phases import DATA, phase_of_calls
-from steplens.trace.schema import CORE_CPU, SCOPE_FUNCTION
+from steplens.analysis.data_loading.data_wait import operators_of_loading
+from steplens.trace.schema import CORE_CPU
 
 #: what taking over a batch that a worker has ready leaves in the loop
 TAKING_OVER_NS = 200_000
@@ -35,6 +35,11 @@ class LoadingInLoop:
     loading_ns: float
     processors: int | None
     used_ns: tuple[float, float, float]
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the processor time was recorded."""
+        return self.used_ns[0] == self.used_ns[2]
 
     @property
     def rest_ns(self) -> float:
@@ -74,17 +79,20 @@ class LoadingInLoop:
 def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> LoadingInLoop:
     """A step of a trace whose loop loads its data itself.
 
-    The processor time of a step is that of the process from one batch to the next, where it was recorded. Elsewhere loading
+    The processor time of a step is that of the process from one batch to the next, where it was recorded; on a CPU that others
+    use as well at least the time of its operators. Elsewhere loading
     takes at least its operators, and at most one processor all the time; training one processor, and on a CPU, whose operators
     have a thread per processor, all of them at most.
     """
     recorded_ns = _recorded_processor_ns(facts)
     rest_ns = max(facts.step_ns - loading_ns, 0.0)
     if recorded_ns is not None:
-        used_ns = (recorded_ns, recorded_ns, recorded_ns)
+        # operators work: as long as they take longer than their processor time, other processes had the processor
+        wanted_ns = max(recorded_ns, facts.median("computing_ns") if facts.device == CORE_CPU else 0.0)
+        used_ns = (recorded_ns, wanted_ns, wanted_ns)
     else:
         further = (processors or 1) - 1 if facts.device == CORE_CPU else 0
-        certain_ns = min(operators_of_loading_ns(facts), loading_ns)
+        certain_ns = min(facts.typical_ns(operators_of_loading(facts.trace), "self_ns"), loading_ns)
         used_ns = (
             certain_ns + rest_ns,
             certain_ns + rest_ns * (1 + _FURTHER_PROCESSORS * further),
@@ -102,11 +110,3 @@ def _recorded_processor_ns(facts: Facts) -> float | None:
     # of several batches in a step the sum
     median = used.drop_nulls().group_by("step").agg(pl.col("cpu_ns").sum()).select("cpu_ns").median().collect().item()
     return float(median) if isinstance(median, (int, float)) else None
-
-
-def operators_of_loading_ns(facts: Facts) -> float:
-    """Self time of the operators that a step's thread calls while it loads data, ns."""
-    trace = facts.trace
-    calls = trace.required("ops").select("step", "scope", "self_ns", "pid", "tid").with_columns(phase_of_calls(trace))
-    loading = calls.filter((pl.col("phase") == DATA) & (pl.col("scope") == SCOPE_FUNCTION))
-    return facts.typical_ns(facts.on_threads(loading).select("step", "self_ns").drop_nulls().collect(), "self_ns")

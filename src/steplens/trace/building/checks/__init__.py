@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from steplens.trace.building.checks import clock, flows, launches, options, order, ranks, steps
+from steplens.trace.building.checks import clock, flows, launches, options, order, ranks, steps, trend
 from steplens.trace.building.checks.common import Tables
 from steplens.trace.building.checks.flows import unmatched_flows
 from steplens.trace.building.checks.launches import launches_device_work
@@ -36,6 +36,7 @@ CHECKS: tuple[Callable[[Tables], Iterable[HealthFinding]], ...] = (
     steps.overlapping_steps,
     steps.slow_first_step,
     steps.uneven_steps,
+    trend.steps_get_faster,
     ranks.rank_unknown,
     options.recorded_options,
 )
