@@ -528,7 +528,8 @@ class Slow(ms.Callback):
             run_context.request_stop()
 
 slow = Slow()
-model().train(1, pipeline(100_000), callbacks=[DynamicProfilerMonitor("dyn_cfg", "dynprof_data"), slow], dataset_sink_mode=False)
+# MindSpore counts them first, by making each
+model().train(1, pipeline(5_000), callbacks=[DynamicProfilerMonitor("dyn_cfg", "dynprof_data"), slow], dataset_sink_mode=False)
 print("trigger ended with", slow.trigger.wait())
 """
     made = run(program)
