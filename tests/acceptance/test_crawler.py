@@ -28,7 +28,7 @@ from ..shared_data import find_shared, shared
 from . import crawler
 
 #: questions to one address: what differs by step or operation alone differs little
-_QUESTIONS = 3
+_QUESTIONS = 2
 
 
 def captures() -> list[str]:

@@ -150,8 +150,13 @@ def check_tables(tables: dict[str, list[dict[str, Any]]], found: list[Path]) -> 
     assert json.loads(information["distributed_args"])["data_parallel_size"] == ranks
 
 
+#: each form once, and each number of ranks
+FEW = {("text", 4), ("db", 2), ("both", 2), ("text", 1)}
+FORMS = [(form, ranks) for form in ("text", "db", "both") for ranks in (1, 2, 4) if (form, ranks) != ("both", 1)]
+
+
 @pytest.mark.parametrize(
-    ("form", "ranks"), [(form, ranks) for form in ("text", "db", "both") for ranks in (1, 2, 4) if (form, ranks) != ("both", 1)]
+    ("form", "ranks"), [pytest.param(*case, marks=() if case in FEW else pytest.mark.long) for case in FORMS]
 )
 def test_a_job_merges(job: Callable[[int], Path], tmp_path: Path, form: str, ranks: int) -> None:
     folder = job(ranks) / form

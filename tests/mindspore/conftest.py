@@ -64,7 +64,7 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    def record(name: str, text: str, *arguments: str, fresh: bool = True) -> Path:
+    def record(name: str, text: str, *arguments: str, fresh: bool = False) -> Path:
         def make(folder: Path) -> None:
             done = run_program(folder, NETWORK + text, *arguments, fresh=fresh)
             (folder / "stdout").write_text(done.stdout)

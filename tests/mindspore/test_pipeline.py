@@ -200,7 +200,7 @@ def problems(folder: Path) -> str:
 @pytest.fixture
 def record(recorded_once: Recorded) -> Callable[[str], Path]:
     """Gives the folder in which a sequence has run to its end, once for all tests that read what it recorded."""
-    return lambda name: recorded_once(f"sequence_{name.replace(' ', '_')}", BEGIN + SEQUENCES[name], fresh=False)
+    return lambda name: recorded_once(f"sequence_{name.replace(' ', '_')}", BEGIN + SEQUENCES[name])
 
 
 @pytest.mark.parametrize("name", SEQUENCES)

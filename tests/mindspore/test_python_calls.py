@@ -57,7 +57,7 @@ print(json.dumps(noted))
 
 def calls_of(recorded_once: Recorded, folder: Path, mode: str) -> tuple[str, str]:
     """A copy of what the program recorded, and what it printed."""
-    recording = recorded_once(f"calls_{mode}", _PROGRAM, mode)
+    recording = recorded_once(f"calls_{mode}", _PROGRAM, mode, fresh=True)
     shutil.copytree(recording / "result", folder / "result")
     return (recording / "stdout").read_text(), (recording / "stderr").read_text()
 

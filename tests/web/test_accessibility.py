@@ -80,7 +80,8 @@ def test_a_page_breaks_no_rule_in_any_language_width_and_colour(resized: Site, a
     assert_no_rule_is_broken(resized, axe, page, [*product(LANGUAGES, WIDTHS)], every_rule=True)
 
 
-@pytest.mark.parametrize("page", PAGES)
+# the kernels have the controls of the operators, and the most stops of all
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.long if page == "kernels" else ()) for page in PAGES])
 def test_the_tab_key_leads_through_a_page_in_order_and_out_of_it(same_site: Site, page: str) -> None:
     site = same_site
     site.open(f"#/0/{page}?seen=1")
