@@ -1269,6 +1269,7 @@ export interface components {
         Job: {
             missing: number[];
             mode: string;
+            recorded: number;
             size: number;
             stages: number;
         };
@@ -1467,6 +1468,7 @@ export interface components {
             idle: {
                 [key: string]: number;
             };
+            job_ranks: number;
             judged: boolean;
             parts: {
                 [key: string]: number;
@@ -1475,6 +1477,7 @@ export interface components {
                 [key: string]: unknown;
             }[];
             ranks: components["schemas"]["Rank"][];
+            recorded_ranks: number;
             step_ns: number | null;
             steps: number;
             verdict: components["schemas"]["VerdictShown"];

@@ -49,12 +49,14 @@ class Job(BaseModel):
         mode: "data", "model", "pipeline", or "" where nothing tells.
         size: ranks of the job.
         stages: number of pipeline stages.
+        recorded: how many of its ranks are here.
         missing: ranks that are not here; at most 100 of them.
     """
 
     mode: str
     size: int
     stages: int
+    recorded: int
     missing: list[int]
 
 
@@ -196,4 +198,4 @@ def trace_of_rank(chosen: OpenedRun, rank: int) -> int:
 def job_of(chosen: OpenedRun) -> Job:
     """How the job of a run is spread."""
     job = chosen.answer(("layout",), lambda: layout(chosen.run.traces))
-    return Job(**{**vars(job), "missing": job.missing[:100]})
+    return Job(**{**vars(job), "missing": job.missing[:100], "recorded": len(job.ranks)})

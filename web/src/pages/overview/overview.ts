@@ -77,7 +77,8 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
 }
 
 function summary(context: Context, found: Overview): Child {
-  const devices = [...new Set(found.ranks.flatMap((one) => one.devices))];
+  // of a CPU a number tells nothing
+  const devices = [...new Set(found.ranks.flatMap((one) => one.devices.map((name) => (name === "CPU 0" ? "CPU" : name))))];
   const formats = [...new Set(found.ranks.map((one) => one.format))];
   const distinct = new Set(found.ranks.map((one) => one.rank).filter((rank) => rank !== null)).size;
   const doubts = Object.values(found.health).reduce((sum, one) => sum + one, 0);
@@ -95,7 +96,14 @@ function summary(context: Context, found: Overview): Child {
     // windows of one process, traces of several that know nothing of each other, or files that do not tell their ranks, are no ranks
     distinct < 2 && found.ranks.length > 1
       ? figure(t("traces"), format.count(found.ranks.length), many.join(", "))
-      : figure(t("ranks"), format.count(Math.max(distinct, 1)), many.join(", "), distinct > 1 ? context.to("ranks") : undefined),
+      : figure(
+          t("ranks"),
+          distinct < found.job_ranks
+            ? t("ranks.recorded", { count: Math.max(distinct, 1), size: found.job_ranks })
+            : format.count(Math.max(distinct, 1)),
+          many.join(", "),
+          distinct > 1 ? context.to("ranks") : undefined,
+        ),
     doubts
       ? figure(
           t("page.health"),
