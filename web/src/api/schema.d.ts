@@ -65,6 +65,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/cluster/differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["cluster_differences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/cluster/heat": {
         parameters: {
             query?: never;
@@ -1643,6 +1659,22 @@ export interface components {
             };
             trace: number;
         };
+        RankDifferences: {
+            matching: number;
+            rank: number;
+            rows: {
+                calls: number;
+                device_self_ns: number;
+                line: string | null;
+                more_device_ns: number;
+                more_ns: number;
+                name: string | null;
+                other_calls: number;
+                other_device_self_ns: number;
+                other_self_ns: number;
+                self_ns: number;
+            }[];
+        };
         RankSteps: {
             job: components["schemas"]["Job"];
             left_out: number;
@@ -2110,6 +2142,7 @@ export type Progress = components['schemas']['Progress'];
 export type Query = components['schemas']['Query'];
 export type QueueCurve = components['schemas']['QueueCurve'];
 export type Rank = components['schemas']['Rank'];
+export type RankDifferences = components['schemas']['RankDifferences'];
 export type RankSteps = components['schemas']['RankSteps'];
 export type RunList = components['schemas']['RunList'];
 export type RunShown = components['schemas']['RunShown'];
@@ -2264,6 +2297,30 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Asked"];
+                };
+            };
+        };
+    };
+    cluster_differences: {
+        parameters: {
+            query: {
+                limit?: number;
+                rank: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RankDifferences"];
                 };
             };
         };

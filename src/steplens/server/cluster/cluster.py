@@ -10,6 +10,7 @@ from pydantic import BaseModel, with_config
 from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
+from steplens.analysis.cluster.rank_differences import rank_differences
 from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 from steplens.server.http import documented
@@ -124,6 +125,29 @@ class Heat(BaseModel):
     ranks: Annotated[list[dict[str, Any]], documented.as_type(list[HeatRank])]
 
 
+class RankDifference(TypedDict):
+    """An operator of a rank beside the same one on the others; a row of ``analysis.cluster.rank_differences``."""
+
+    name: str | None
+    line: str | None
+    calls: float
+    other_calls: float
+    self_ns: float
+    other_self_ns: float
+    more_ns: float
+    device_self_ns: float
+    other_device_self_ns: float
+    more_device_ns: float
+
+
+class RankDifferences(BaseModel):
+    """What a rank spends more of a step on than the median of the others: rank, rows, the largest first, and how many match."""
+
+    rank: int
+    rows: Annotated[list[dict[str, Any]], documented.as_type(list[RankDifference])]
+    matching: int
+
+
 @router.get("/steps")
 def cluster_parts(
     chosen: Chosen,
@@ -175,6 +199,16 @@ def cluster_heat(chosen: Chosen) -> list[Heat]:
         )
         for (name,), group in heat.group_by("metric", maintain_order=True)
     ]
+
+
+@router.get("/differences")
+def cluster_differences(
+    chosen: Chosen, rank: Annotated[int, Query(ge=0, le=1 << 31, description="whose operators")], limit: Limit = 20
+) -> RankDifferences:
+    """The operators of one rank that take more of a step there than on the other ranks."""
+    trace_of_rank(chosen, rank)
+    rows = chosen.frame_of_run(rank_differences, rank)
+    return RankDifferences(rank=rank, rows=columns.json_records(rows.head(limit)), matching=rows.height)
 
 
 def trace_of(chosen: OpenedRun) -> pl.Expr:

@@ -23,7 +23,7 @@ const LEAST_WAIT = 0.05;
 const EVIDENCE: Readonly<Record<string, readonly [page: string, title: Key]>> = {
   kernels: ["kernels", "page.kernels"],
   communication: ["communication", "page.communication"],
-  waits: ["communication", "page.communication"],
+  waits: ["ranks", "page.ranks"],
   pipeline: ["pipeline", "page.pipeline"],
   idle: ["steps", "page.steps"],
   steps: ["steps", "page.steps"],
