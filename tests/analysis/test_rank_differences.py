@@ -24,8 +24,8 @@ def rank_trace(rank: int, *calls: tuple[str, str | None, float]) -> Trace:
         for name, line, length in calls:
             last = ops[-1]["end_ns"] if ops and ops[-1]["step"] == step else base
             times = {"start_ns": last, "end_ns": last + round(length * MS), "self_ns": round(length * MS)}
-            ops.append({"id": len(ops), "name": name, "stack": line, "pid": PID, "tid": MAIN, "step": step, "scope": SCOPE_FUNCTION,
-                        "counted_as": len(ops), "device_self_ns": 0, "device_total_ns": 0, **times})  # fmt: skip
+            of_call = {"counted_as": len(ops), "device_self_ns": 0, "device_total_ns": 0, "scope": SCOPE_FUNCTION}
+            ops.append({"id": len(ops), "name": name, "stack": line, "pid": PID, "tid": MAIN, "step": step, **of_call, **times})
     wait = {"name": "gloo:all_reduce", "kind": "collective", "operation": "allreduce", "group": "0"}
     times = {"start_ns": BASE_NS + 60 * MS, "end_ns": BASE_NS + 70 * MS, "step": 1}
     return build(meta={"rank": rank}, steps=steps, ops=ops, communication=[{**wait, **times}])
