@@ -231,6 +231,9 @@ def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:
         assert (exact["wait_ns"], exact["communication_ns"]) == (covered(every[step]), covered(flights[rank, step]))
     slow = client.get(f"/api/runs/{RECORDED}/communication")["slow_rank"]
     assert slow is not None and slow["rank"] == RANKS - 1
+    more = client.get(f"/api/runs/{RECORDED}/cluster/differences", rank=RANKS - 1, limit=3)
+    assert len(more["rows"]) == min(more["matching"], 3) and all(row["more_ns"] > 0 for row in more["rows"])
+    assert client.get(f"/api/runs/{RECORDED}/cluster/differences", 404, rank=99)["where"] == "rank"
 
 
 def test_real_devices_of_one_clock_lie_as_the_contract_says(client: Client) -> None:

@@ -28,6 +28,7 @@ from steplens.server.requests import Chosen, json_response
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 from steplens.trace import health_words
+from steplens.trace.building.checks.ranks import recorded_ranks
 from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.building.framework import framework_version, trace_framework, trace_recorder
 from steplens.trace.health_words import translate_message
@@ -209,6 +210,7 @@ class Overview(BaseModel):
         verdict: what holds a step up.
         figures: of a step over the chosen steps of all traces.
         ranks: the traces.
+        recorded_ranks: how many ranks of the job are here; job_ranks: how many it has, as far as the traces tell.
         steps: how many steps of all of them figures are of.
         step_ns: the step time, median; None without steps.
         parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
@@ -227,6 +229,8 @@ class Overview(BaseModel):
     verdict: VerdictShown
     figures: StepFigures
     ranks: list[Rank]
+    recorded_ranks: int
+    job_ranks: int
     steps: int
     step_ns: float | None
     parts: dict[str, float]
@@ -263,10 +267,13 @@ def overview(chosen: Chosen) -> Overview:
     summary = verdict.summary
     idle = chosen.answer(("idle of a step",), lambda: idle_of_step(chosen.run.traces, summary.device.get("idle_ns", 0.0)))
     work = chosen.frame_of_run(step_work)
+    recorded, job_ranks = recorded_ranks(chosen.run.traces)
     return Overview(
         verdict=_to_verdict_shown(verdict),
         figures=_to_step_figures(summary),
         ranks=[_describe_rank(chosen, number) for number in range(len(chosen.run.traces))],
+        recorded_ranks=len(recorded),
+        job_ranks=job_ranks,
         steps=summary.steps,
         step_ns=summary.step_time_ns,
         parts=step_parts(summary),

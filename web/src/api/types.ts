@@ -39,6 +39,7 @@ export type Operation = S.Pipeline["operations"][number];
 export type RankParts = S.ClusterSteps["rows"][number];
 export type HeatRank = S.Heat["ranks"][number];
 export type Cost = S.Costs["rows"][number];
+export type RankDifference = S.RankDifferences["rows"][number];
 export type CollectiveShown = S.Communication["collectives"][number];
 export type RankLink = S.Links["rows"][number];
 export type OperationLink = S.operations["links_of_operation"]["responses"][200]["content"]["application/json"][number];

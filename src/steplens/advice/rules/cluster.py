@@ -22,6 +22,7 @@ from steplens.advice.rules.tools.ranks import (
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.cluster.cluster_steps import rank_means
 from steplens.analysis.cluster.links import link_means, links, slow_links
+from steplens.analysis.cluster.rank_differences import rank_differences
 from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.analysis.operators.rank_flops import work
 from steplens.analysis.steps.phases import BETWEEN, host_phase_names
@@ -69,6 +70,7 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         evidence.append(
             Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_calls_between_phases(slow_parts, phase)))
         )
+    evidence += _largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
     yield Finding(
         rule=slow_rank.name,
         subject=f"rank{slow.rank}",
@@ -78,6 +80,19 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         step_ns=step_ns,
         values={"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps},
     )
+
+
+def _largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evidence]:
+    """The source line in which the rank spends most beyond what the others do there, where that is much of what it is late."""
+    for row in lines.head(1).iter_rows(named=True):
+        on_device = row["more_device_ns"] > row["more_ns"]
+        mine, others = ("device_self_ns", "other_device_self_ns") if on_device else ("self_ns", "other_self_ns")
+        if row[mine] - row[others] > slow.hold_up_ns / 3:
+            return [
+                Evidence("in_one_line", row[mine], "ns", places=(f"rank {slow.rank}", row["line"])),
+                Evidence("others_in_that_line", row[others], "ns"),
+            ]
+    return []
 
 
 def _mean_phase_time(facts: Sequence[Facts], column: str) -> float:

@@ -15,6 +15,9 @@ class Summary:
         verdict: what holds a step up: the fields of ``analysis.verdict.Verdict`` but its summary, and its ``sentence``.
         step: the figures of a step (``analysis.steps.summary``): step_time_ns, quartiles_ns, host_ns, device_ns, why these
             differ, of how many steps, of which (``of``), and every part of host and device.
+        recorded_ranks: how many ranks of the job are here; job_ranks: how many it has, as far as the traces tell.
+        rank_steps: where ranks spend their steps unlike each other, the same figures of two of them, with rank: of the one
+            that the verdict names, else of the one that communicates the least, and of the one least like it.
         phase_names: what the host called between its phases and while it waited for the device, in words.
         steps, memory, health: rows of the frames of the same name of ``Run``.
         operators: rows of ``Run.operators`` per step, largest self time first; only the first ones.
@@ -48,3 +51,6 @@ class Summary:
     basis: str = ""
     problem: str = ""
     pipeline: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    recorded_ranks: int = 0
+    job_ranks: int = 0
+    rank_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)

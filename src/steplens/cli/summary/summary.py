@@ -19,8 +19,11 @@ from steplens.common import rundir
 from steplens.common.errors import InputError, SteplensError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import polars as pl
 
+    from steplens.analysis.steps.summary import StepSummary
     from steplens.run import Run
     from steplens.trace.trace import Trace
 
@@ -42,6 +45,13 @@ class By(str, enum.Enum):
     shape = "shape"
     stack = "stack"
     module = "module"
+
+
+#: ranks of which a part differs by this share of a step are shown beside each other, as on the first page
+_APART = 0.15
+#: of more ranks the figures of each take longer than the rest of the summary
+_COMPARED_RANKS = 64
+_NO_PARTS = ("step_time_ns", "quartiles_ns", "host_ns", "device_ns")
 
 
 def summary(
@@ -75,6 +85,7 @@ def summary(
 def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     from steplens.advice.prepare import prepare_answers
+    from steplens.trace.building.checks.ranks import recorded_ranks
 
     prepare_answers(run)
     accelerator = any(trace.has_accelerator for trace in run.traces)
@@ -86,11 +97,17 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     pipeline = pipeline_rows(run)
     directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
     complete = [path for path in directories if (path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).exists()]
+    ranks, job_ranks = recorded_ranks(run.traces)
+    rank_steps = _unlike_rank_steps(run)
+    # of ranks that are unlike, what the first one called
+    shown: tuple[Sequence[Trace], Mapping[str, Any]] = (run.traces, run.step_summary().host)
+    if rank_steps:
+        shown = ([trace for trace in run.traces if trace.rank == rank_steps[0]["rank"]], rank_steps[0])
     return Summary(
         path=str(path),
         verdict=verdict_row(run),
         step=_step_figures(run, steps),
-        phase_names=_phase_names(run),
+        phase_names=_phase_names(*shown),
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
@@ -105,6 +122,9 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         accelerator=accelerator,
         problem=_describe_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),
         pipeline=pipeline,
+        recorded_ranks=len(ranks),
+        job_ranks=job_ranks,
+        rank_steps=rank_steps,
     )
 
 
@@ -122,6 +142,10 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
         row = steps.row(0, named=True)
         whole = {"host_ns": row["duration_ns"], "device_ns": row["device_period_ns"], "steps": 0, "of": "the whole trace"}
         return {**row, **whole, "long_steps": [], "queue_wait": {}}
+    return _to_figures(summary)
+
+
+def _to_figures(summary: StepSummary) -> dict[str, Any]:
     names = ("steps", "distinct", "ranks", "device_steps", "step_time_ns", "quartiles_ns", "host_ns", "device_ns", "differs")
     more = ("gradient_sync_ns", "overlapped_communication_ns", "behind", "queue_wait")
     figures = {name: getattr(summary, name) for name in (*names, *more)}
@@ -129,18 +153,48 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
     return {**figures, "of": summary.sentence(), **summary.host, **summary.device}
 
 
-def _phase_names(run: Run) -> list[dict[str, str]]:
-    """The calls outside of forward, backward and optimizer that take the most of a step, one entry per phase."""
+def _unlike_rank_steps(run: Run) -> list[dict[str, Any]]:
+    """The steps of two ranks that spend them unlike each other, as the first page shows them; none where ranks are alike."""
+    from steplens.analysis.steps.summary import summarize_steps
+    from steplens.analysis.tools.parallel import by_rank
+
+    ranks = by_rank(run.traces)
+    if not 1 < len(ranks) <= _COMPARED_RANKS:
+        return []
+    figures = [{"rank": rank, **_to_figures(summarize_steps(windows))} for rank, windows in ranks.items()]
+    figures = [row for row in figures if row["step_time_ns"]]
+    if len(figures) < 2:
+        return []
+    parts = [name for name in figures[0] if name.endswith("_ns") and name not in _NO_PARTS]
+
+    def share(row: dict[str, Any], name: str) -> float:
+        return float(row.get(name) or 0.0) / float(row["step_time_ns"])
+
+    named_rank = run.verdict().rank
+    named = [row for row in figures if named_rank is not None and row["rank"] == named_rank]
+    first = (named or sorted(figures, key=lambda row: share(row, "exposed_communication_ns")))[0]
+    others = [row for row in figures if row is not first]
+    apart = [max(abs(share(row, name) - share(first, name)) for name in parts) for row in others]
+    most = max(apart)
+    return [first, others[apart.index(most)]] if named or most > _APART else []
+
+
+def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The calls outside of forward, backward and optimizer that take the most of a step, one entry per phase.
+
+    Args:
+        traces: whose calls.
+        host: the phases of a step of these.
+    """
     import polars as pl
 
     from steplens.analysis.steps.phases import BETWEEN, DEVICE_WAIT, host_phase_names
     from steplens.analysis.steps.summary import usual_step_times
     from steplens.cli.text.text import duration
 
-    frames = [trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in run.traces]
+    frames = [trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in traces]
     sums = pl.concat(frames).group_by("phase", "name").agg(pl.col("time_ns").sum())
     # parts of the figure of the phase, which is a share of the median step
-    host = run.step_summary().host
     of_a_step = {BETWEEN: host.get("between_ns", 0.0), DEVICE_WAIT: host.get("device_wait_ns", 0.0)}
     sums = sums.sort("time_ns", "name", descending=[True, False])
     phases = []

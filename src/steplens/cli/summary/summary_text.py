@@ -50,6 +50,9 @@ def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     out = console()
     out.print(plain(found.path, "bold"), soft_wrap=True)
     _print_wrapped(out, plain(found.verdict["sentence"], "bold"), 0)
+    if 0 < found.recorded_ranks < found.job_ranks:
+        which = f"{found.recorded_ranks} of {found.job_ranks} ranks were recorded"
+        _print_wrapped(out, plain(f"{which}: whom they wait for, and which rank is late, is not known"), 0)
     _show_steps(out, found)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
@@ -94,25 +97,37 @@ def _show_steps(out: Console, found: Summary) -> None:
                 out.print(line, no_wrap=True, overflow="crop")
                 head = Text("device".rjust(left) + "  ", "dim")
     mean_step: dict[str, Any] = split_rest(split_backward(found.step), "host_ns")
-    for name, segments, total in (("host", PHASES, "host_ns"), ("device", DEVICE, "device_ns")):
-        used = [segment for segment in segments if mean_step.get(segment.column)]
-        if used and mean_step.get(total):
-            shares = [share(mean_step[segment.column] or 0, mean_step[total] or 0) for segment in used]
-            _print_hanging(out, name.ljust(8), legend_lines(used, shares, out.width - 8, colour=colour))
-            if name == "host" and mean_step.get("queue_wait"):
-                _print_wrapped(out, plain(_queue_text(mean_step)), 8)
-            if name == "host" and mean_step.get("host_rest_ns"):
-                _print_wrapped(out, plain(HOST_NOT_RECORDED, "dim"), 8)
-        else:
-            _print_hanging(out, name.ljust(8), [plain("not recorded", "dim")])
+    if found.rank_steps:
+        for step in found.rank_steps:
+            slow = ", which the others wait for" if step["rank"] == found.verdict.get("rank") else ""
+            out.print(plain(f"rank {step['rank']}{slow}", "dim"))
+            _show_shares(out, split_rest(split_backward(step), "host_ns"), colour=colour)
+    else:
+        _show_shares(out, mean_step, colour=colour)
     if mean_step.get("differs"):
         host, device = duration(mean_step["host_ns"]), duration(mean_step["device_ns"])
         # the verdict's shares are of the step, and would seem to contradict those of the device
         _print_wrapped(out, plain(f"shares are of {host} on the host, and of {device} on the device", "dim"), 8)
     if has_host or has_device:
         _print_wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
+    of_rank = f"rank {found.rank_steps[0]['rank']} " if found.rank_steps else ""
     for phase in found.phase_names:
-        _print_wrapped(out, plain(f"{phase['phase']}: {phase['names']}"), 8)
+        _print_wrapped(out, plain(f"{of_rank}{phase['phase']}: {phase['names']}"), 8)
+
+
+def _show_shares(out: Console, step: dict[str, Any], *, colour: bool) -> None:
+    """The legend of the bars with the shares of a step, of host and device."""
+    for name, segments, total in (("host", PHASES, "host_ns"), ("device", DEVICE, "device_ns")):
+        used = [segment for segment in segments if step.get(segment.column)]
+        if used and step.get(total):
+            shares = [share(step[segment.column] or 0, step[total] or 0) for segment in used]
+            _print_hanging(out, name.ljust(8), legend_lines(used, shares, out.width - 8, colour=colour))
+            if name == "host" and step.get("queue_wait"):
+                _print_wrapped(out, plain(_queue_text(step)), 8)
+            if name == "host" and step.get("host_rest_ns"):
+                _print_wrapped(out, plain(HOST_NOT_RECORDED, "dim"), 8)
+        else:
+            _print_hanging(out, name.ljust(8), [plain("not recorded", "dim")])
 
 
 def _queue_text(step: dict[str, Any]) -> str:

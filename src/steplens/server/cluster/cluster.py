@@ -10,6 +10,7 @@ from pydantic import BaseModel, with_config
 from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
+from steplens.analysis.cluster.rank_differences import rank_differences
 from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 from steplens.server.http import documented
@@ -49,12 +50,14 @@ class Job(BaseModel):
         mode: "data", "model", "pipeline", or "" where nothing tells.
         size: ranks of the job.
         stages: number of pipeline stages.
+        recorded: how many of its ranks are here.
         missing: ranks that are not here; at most 100 of them.
     """
 
     mode: str
     size: int
     stages: int
+    recorded: int
     missing: list[int]
 
 
@@ -122,6 +125,29 @@ class Heat(BaseModel):
     ranks: Annotated[list[dict[str, Any]], documented.as_type(list[HeatRank])]
 
 
+class RankDifference(TypedDict):
+    """An operator of a rank beside the same one on the others; a row of ``analysis.cluster.rank_differences``."""
+
+    name: str | None
+    line: str | None
+    calls: float
+    other_calls: float
+    self_ns: float
+    other_self_ns: float
+    more_ns: float
+    device_self_ns: float
+    other_device_self_ns: float
+    more_device_ns: float
+
+
+class RankDifferences(BaseModel):
+    """What a rank spends more of a step on than the median of the others: rank, rows, the largest first, and how many match."""
+
+    rank: int
+    rows: Annotated[list[dict[str, Any]], documented.as_type(list[RankDifference])]
+    matching: int
+
+
 @router.get("/steps")
 def cluster_parts(
     chosen: Chosen,
@@ -175,6 +201,16 @@ def cluster_heat(chosen: Chosen) -> list[Heat]:
     ]
 
 
+@router.get("/differences")
+def cluster_differences(
+    chosen: Chosen, rank: Annotated[int, Query(ge=0, le=1 << 31, description="whose operators")], limit: Limit = 20
+) -> RankDifferences:
+    """The operators of one rank that take more of a step there than on the other ranks."""
+    trace_of_rank(chosen, rank)
+    rows = chosen.frame_of_run(rank_differences, rank)
+    return RankDifferences(rank=rank, rows=columns.json_records(rows.head(limit)), matching=rows.height)
+
+
 def trace_of(chosen: OpenedRun) -> pl.Expr:
     """The number of the first trace of the rank in the column ``rank``."""
     traces = {trace.rank: number for number, trace in reversed(list(enumerate(chosen.run.traces)))}
@@ -196,4 +232,4 @@ def trace_of_rank(chosen: OpenedRun, rank: int) -> int:
 def job_of(chosen: OpenedRun) -> Job:
     """How the job of a run is spread."""
     job = chosen.answer(("layout",), lambda: layout(chosen.run.traces))
-    return Job(**{**vars(job), "missing": job.missing[:100]})
+    return Job(**{**vars(job), "missing": job.missing[:100], "recorded": len(job.ranks)})

@@ -23,7 +23,7 @@ const LEAST_WAIT = 0.05;
 const EVIDENCE: Readonly<Record<string, readonly [page: string, title: Key]>> = {
   kernels: ["kernels", "page.kernels"],
   communication: ["communication", "page.communication"],
-  waits: ["communication", "page.communication"],
+  waits: ["ranks", "page.ranks"],
   pipeline: ["pipeline", "page.pipeline"],
   idle: ["steps", "page.steps"],
   steps: ["steps", "page.steps"],
@@ -77,7 +77,8 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
 }
 
 function summary(context: Context, found: Overview): Child {
-  const devices = [...new Set(found.ranks.flatMap((one) => one.devices))];
+  // of a CPU a number tells nothing
+  const devices = [...new Set(found.ranks.flatMap((one) => one.devices.map((name) => (name === "CPU 0" ? "CPU" : name))))];
   const formats = [...new Set(found.ranks.map((one) => one.format))];
   const frameworks = [...new Set(found.ranks.map((one) => one.framework).filter(Boolean))];
   const recorders = [...new Set(found.ranks.map((one) => one.recorder).filter(Boolean))];
@@ -92,7 +93,14 @@ function summary(context: Context, found: Overview): Child {
     // windows of one process, traces of several that know nothing of each other, or files that do not tell their ranks, are no ranks
     distinct < 2 && found.ranks.length > 1
       ? figure(t("traces"), format.count(found.ranks.length), many.join(", "))
-      : figure(t("ranks"), format.count(Math.max(distinct, 1)), many.join(", "), distinct > 1 ? context.to("ranks") : undefined),
+      : figure(
+          t("ranks"),
+          distinct < found.job_ranks
+            ? t("ranks.recorded", { count: Math.max(distinct, 1), size: found.job_ranks })
+            : format.count(Math.max(distinct, 1)),
+          many.join(", "),
+          distinct > 1 ? context.to("ranks") : undefined,
+        ),
     doubts
       ? figure(
           t("page.health"),

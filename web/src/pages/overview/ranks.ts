@@ -75,6 +75,9 @@ export function ranksCard(context: Context, found: Overview): Child {
 /** Which rank is slow: the one that others wait for; else whose steps are longest; or that they are alike. */
 function slowest(found: Overview, timed: readonly Rank[], longest: readonly Rank[]): string {
   if (found.verdict.rank !== null) return t("overview.ranks.held", { rank: found.verdict.rank });
+  // whoever is waited for may be among those that are not here
+  if (found.recorded_ranks < found.job_ranks)
+    return t("communication.not_known", { count: found.recorded_ranks, size: found.job_ranks });
   const [first, last] = [longest[0]!, longest.at(-1)!];
   const name = rankName(first, found.ranks);
   const long = first.step_ns ?? 0;

@@ -14,6 +14,9 @@ const LEAST_REST = 0.005;
 /** the longest step of a rank is so many times the shortest: they do not train together */
 const UNLIKE = 1.5;
 
+/** ranks of which a part differs by this share of a step are shown beside each other */
+const APART = 0.15;
+
 /** what lasts while a device does not compute, and what waits for others */
 const EXPOSED: readonly string[] = ["gradient_sync", "device_wait", "data_wait", "exposed_communication", "exposed_copy", "idle"];
 /** which page shows more of a part */
@@ -24,6 +27,8 @@ const PAGES: Readonly<Record<string, string>> = {
   exposed_communication: "communication",
   exposed_copy: "kernels",
 };
+
+type Rank = Overview["ranks"][number];
 
 /** What a figure of a step is of: of all traces, or of one. */
 interface Source {
@@ -36,6 +41,20 @@ interface Source {
 /** The figure, and below it which steps it is of and what its shares are of. */
 export function stepFigureOf(context: Context, found: Overview): Child {
   const timed = found.ranks.filter((one) => one.step_ns !== null);
+  const beside = unlikeRanks(found, timed);
+  if (beside.length) {
+    const sources = beside.map((one): Source => ({ ...one, step_ns: one.step_ns!, base_ns: baseOf(one.figures, one.step_ns!) }));
+    const left = timed.length - beside.length;
+    return [
+      figureOf(
+        context,
+        found,
+        sources,
+        beside.map((one) => `${rankName(one, found.ranks)}: `),
+      ),
+      left > 0 ? h("p", { class: "note" }, t("overview.step.others", { count: format.count(left) })) : null,
+    ];
+  }
   const lengths = timed.map((one) => one.step_ns!);
   const unlike = Math.max(...lengths) > UNLIKE * Math.min(...lengths);
   // a median over ranks whose steps are unlike is a step of none of them
@@ -44,7 +63,7 @@ export function stepFigureOf(context: Context, found: Overview): Child {
     ? { ...alone, step_ns: alone.step_ns!, base_ns: baseOf(alone.figures, alone.step_ns!) }
     : { ...found, step_ns: found.step_ns ?? 0 };
   return [
-    figureOf(context, found, source, alone !== undefined),
+    figureOf(context, found, [source], [""], alone !== undefined),
     alone
       ? h(
           "p",
@@ -63,35 +82,57 @@ export function stepFigureOf(context: Context, found: Overview): Child {
   ];
 }
 
+/**
+ * The two ranks to show beside each other where ranks spend their steps unlike each other: a mean of them is a step that no rank
+ * has. The one that the verdict names first, else the one that waits the least; then the one least like it. None where they are alike.
+ */
+function unlikeRanks(found: Overview, timed: readonly Rank[]): Rank[] {
+  if (new Set(timed.map((one) => one.rank).filter((rank) => rank !== null)).size < 2) return [];
+  const waits = (one: Rank): number =>
+    (partOf(one.parts, "exposed_communication") ?? partOf(one.parts, "gradient_sync") ?? 0) / one.step_ns!;
+  const named = timed.find((one) => found.verdict.rank !== null && one.rank === found.verdict.rank);
+  const first = named ?? [...timed].sort((one, other) => waits(one) - waits(other))[0]!;
+  const apart = (one: Rank): number =>
+    Math.max(
+      ...[...HOST_PARTS, ...DEVICE_PARTS].map(
+        (name) => Math.abs((partOf(one.parts, name) ?? 0) - (partOf(first.parts, name) ?? 0)) / first.step_ns!,
+      ),
+    );
+  const other = timed.filter((one) => one.rank !== first.rank).sort((one, another) => apart(another) - apart(one))[0];
+  return other && (named || apart(other) > APART) ? [first, other] : [];
+}
+
 /** What shares of the device's parts are of; the server says it of all traces. */
 const baseOf = (figures: Overview["figures"], step_ns: number): number =>
   figures.differs ? Math.max(step_ns, figures.device_ns ?? 0) : (figures.device_ns ?? 0);
 
-function figureOf(context: Context, found: Overview, { figures, parts, step_ns, base_ns }: Source, alone: boolean): Child {
-  const host_ns = figures.host_ns ?? 0;
-  const device_ns = figures.device_ns ?? 0;
-  // where host and device differ, both are told as shares of the step, as in the verdict
-  const host_base = figures.differs ? Math.max(step_ns, host_ns) : host_ns;
-  const device_base = base_ns || device_ns;
+function figureOf(context: Context, found: Overview, sources: readonly Source[], names: readonly string[], alone = false): Child {
   const [bars, bases]: [ScaleBar[], number[]] = [[], []];
-  const add = (name: string, ns: number, names: readonly string[], base: number, left: string): void => {
-    if (names.every((one) => partOf(parts, one) === null)) return;
-    const waits = names === HOST_PARTS ? figures.queue_wait : {};
-    bars.push({ name, ns, parts: [...partsOf(context, parts, names, base, waits), ...rest(base, ns, left)] });
-    bases.push(base);
-  };
-  add(t("overview.host"), host_ns, HOST_PARTS, host_base, t("overview.rest.host"));
-  add(found.verdict.device, device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
+  for (const [place, { figures, parts, step_ns, base_ns }] of sources.entries()) {
+    const host_ns = figures.host_ns ?? 0;
+    const device_ns = figures.device_ns ?? 0;
+    // where host and device differ, both are told as shares of the step, as in the verdict
+    const host_base = figures.differs ? Math.max(step_ns, host_ns) : host_ns;
+    const device_base = base_ns || device_ns;
+    const add = (name: string, ns: number, of: readonly string[], base: number, left: string): void => {
+      if (of.every((one) => partOf(parts, one) === null)) return;
+      const waits = of === HOST_PARTS ? figures.queue_wait : {};
+      bars.push({ name: `${names[place]!}${name}`, ns, parts: [...partsOf(context, parts, of, base, waits), ...rest(base, ns, left)] });
+      bases.push(base);
+    };
+    add(t("overview.host"), host_ns, HOST_PARTS, host_base, t("overview.rest.host"));
+    add(found.verdict.device, device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
+  }
   if (!bars.length) return h("p", { class: "note" }, t("overview.step.none"));
   const whole = Math.max(...bases);
   // what reads the same is the same
-  const alike = !alone && new Set(bases.map(format.time)).size === 1;
+  const alike = !alone && sources.length === 1 && new Set(bases.map(format.time)).size === 1;
   return [
     stepScale(bars, whole, context.signal),
     h(
       "p",
       { class: "note sentence" },
-      t("overview.which", { steps: whichSteps(figures) }),
+      t("overview.which", { steps: whichSteps(sources[0]!.figures) }),
       " ",
       alike
         ? t("overview.base", { time: format.time(bases.at(-1)!) })

@@ -33,7 +33,14 @@ export function rankParts(context: Context, found: ClusterSteps): Child {
     [
       h("div", { class: "controls" }, clusterStep(context, found.steps), clusterStage(context, job.stages)),
       figures(
-        figure(t("cluster.mode"), mode, t("cluster.size", { ranks: format.count(job.size), stages: format.count(job.stages) })),
+        figure(t("cluster.mode"), mode, job.stages > 1 ? t("cluster.stages", { stages: format.count(job.stages) }) : null),
+        figure(
+          t("ranks"),
+          job.recorded < job.size ? t("ranks.recorded", { count: job.recorded, size: job.size }) : format.count(job.size),
+          job.missing.length
+            ? t("cluster.missing", { ranks: job.missing.slice(0, 20).join(", ") + (job.size - job.recorded > 20 ? " …" : "") })
+            : null,
+        ),
         found.communication_rate === null
           ? null
           : figure(t("cluster.rate"), format.share(found.communication_rate), t("cluster.rate.what")),
@@ -47,11 +54,7 @@ export function rankParts(context: Context, found: ClusterSteps): Child {
             ),
       ),
       job.missing.length
-        ? h(
-            "p",
-            { class: "note" },
-            t("cluster.missing", { ranks: job.missing.slice(0, 20).join(", ") + (job.missing.length > 20 ? " …" : "") }),
-          )
+        ? h("p", { class: "note" }, t("communication.not_known", { count: job.recorded, size: job.size }))
         : null,
       found.rows.length ? [bar(context, found), rows(context, found)] : nothing(t("cluster.no_step"), t("cluster.no_step.why")),
     ],

@@ -11,6 +11,7 @@ import type { Context, Page } from "../../ui/page";
 import { DEVICE_PARTS, HOST_PARTS, card, grid, has, partOf, rankName, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
+import { askForDifferences, differencesCard } from "./differences";
 import { heatMaps } from "./heat_map";
 import { askForParts, rankParts } from "./rank_parts";
 
@@ -25,8 +26,15 @@ export const ranks: Page = {
     const waits = found.then((all) => (has(all, "communication") ? api.get("communication") : null));
     return grid(
       await parts(context, [
+        [
+          t("communication.waits"),
+          waits.then(async (one) => [
+            one ? slowRank(context, one) : null,
+            differencesCard(context, await askForDifferences(context, one)),
+          ]),
+        ],
         [t("cluster.parts"), askForParts(context).then((one) => rankParts(context, one))],
-        [t("communication.waits"), waits.then((one) => (one ? [slowRank(context, one), waitsCard(context, one)] : null))],
+        [t("communication.waits"), waits.then((one) => (one ? waitsCard(context, one) : null))],
         [
           t("heat"),
           Promise.all([found, api.get("cluster/heat")]).then(([all, heat]) =>
