@@ -1198,6 +1198,8 @@ export interface components {
             nodes: components["schemas"]["Node"][];
             peak_flops_per_s: number | null;
             peak_name: string | null;
+            ranks: components["schemas"]["RankWork"][];
+            steps: number;
             vector: components["schemas"]["Units"] | null;
             work: components["schemas"]["Work"] | null;
         };
@@ -1621,6 +1623,11 @@ export interface components {
                 step: number;
                 trace: number;
             }[];
+        };
+        RankWork: {
+            flops: number;
+            rank: number | null;
+            trace: number;
         };
         RunList: {
             runs: components["schemas"]["RunShown"][];
@@ -2076,6 +2083,7 @@ export type Query = components['schemas']['Query'];
 export type QueueCurve = components['schemas']['QueueCurve'];
 export type Rank = components['schemas']['Rank'];
 export type RankSteps = components['schemas']['RankSteps'];
+export type RankWork = components['schemas']['RankWork'];
 export type RunList = components['schemas']['RunList'];
 export type RunShown = components['schemas']['RunShown'];
 export type RunState = components['schemas']['RunState'];
@@ -2446,7 +2454,7 @@ export interface operations {
     flops: {
         parameters: {
             query?: {
-                trace?: number;
+                trace?: number | null;
             };
             header?: never;
             path: {

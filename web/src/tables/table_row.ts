@@ -10,7 +10,11 @@ export const isNumber = (column: Column): boolean => column.type === "integer" |
 
 /** A value of a column; allocators number the CPU, which has no number among the devices, -1. */
 export const cellText = (cell: unknown, column: Column): string =>
-  column.name === "device" && cell === -1 ? "CPU" : format.value(cell, column.unit);
+  column.name === "device" && cell === -1
+    ? "CPU"
+    : column.name === "cause" && typeof cell === "string"
+      ? named("value", `idle.${cell}`, cell)
+      : format.value(cell, column.unit);
 
 /** Width of a column, rem: what does not fit is cut off, and whole in the details of a row. No word of the heading is cut. */
 export function widthOf(column: Column): number {

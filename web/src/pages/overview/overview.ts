@@ -89,7 +89,9 @@ function summary(context: Context, found: Overview): Child {
       : figure(
           t("step.time"),
           format.time(found.step_ns),
-          t("median.of", { count: format.count(found.steps) }),
+          distinct > 1
+            ? t("median.of.ranks", { count: format.count(found.figures.chosen.length), ranks: format.count(distinct) })
+            : t("median.of", { count: format.count(found.steps) }),
           context.to("steps"),
         ),
     // windows of one process, traces of several that know nothing of each other, or files that do not tell their ranks, are no ranks
