@@ -66,6 +66,8 @@ export interface RowLook {
   marked: boolean;
   /** what the cell of a column leads to */
   link: (column: string) => string | null;
+  /** what a text of a column is called */
+  labels: Readonly<Record<string, (text: string) => string>>;
   /** a click shows everything about it */
   open: () => void;
 }
@@ -80,7 +82,7 @@ export function bodyRow(
   const cell = ([column, at]: [Column, number]): HTMLElement => {
     const text = row ? cellText(row[at], column) : "…";
     const href = look.link(column.name);
-    const shown = format.shorten(text, 400);
+    const shown = format.shorten(row ? (look.labels[column.name]?.(text) ?? text) : text, 400);
     return h(
       "td",
       { class: isNumber(column) ? "number" : "text", title: format.shorten(text, 2000) },

@@ -132,6 +132,7 @@ export const kernels: Page = {
             height: 480,
             where: only,
             sort: [{ column: "total_ns", descending: true }],
+            labels: { name: kernelLabel },
             links: {
               [view.column]: (row: Row) => (by === "name" ? timeline(String(row["name"])) : drill(String(row[view.column]))),
               count: (row: Row) => drill(String(row[view.column])),
