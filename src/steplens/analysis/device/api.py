@@ -36,7 +36,9 @@ def api_statistic(trace: Trace) -> pl.DataFrame:
             max_ns=duration.max(),
             variance_ns2=duration.var(ddof=0),
         )
-        .with_columns(std_ns=pl.col("variance_ns2").sqrt(), mean_ns=(2 * pl.col("total_ns") + pl.col("count")) // (2 * pl.col("count")))
+        .with_columns(
+            std_ns=pl.col("variance_ns2").sqrt(), mean_ns=(2 * pl.col("total_ns") + pl.col("count")) // (2 * pl.col("count"))
+        )
         .sort("name", "layer")
         .select("layer", "name", "count", "total_ns", "min_ns", "mean_ns", "max_ns", "variance_ns2", "std_ns")
         .collect()
