@@ -293,7 +293,8 @@ export function basisNote(ranks: readonly Rank[], trace: number | null, whole: b
   if (!timed.length) return t("basis.none");
   if (whole) return t(trace === null && ranks.length > 1 && together ? "basis.sums.ranks" : "basis.sums");
   const same = new Set(timed.map((one) => numberRanges(one.figures.chosen)));
-  const steps = same.size === 1 ? t("basis.steps", { steps: [...same][0]! }) : t("basis.each");
+  const alone = timed.every((one) => one.figures.chosen.length === 1);
+  const steps = same.size === 1 ? t(alone ? "basis.alone" : "basis.steps", { steps: [...same][0]! }) : t("basis.each");
   const left = numberRanges(timed[0]!.figures.left_out.map((one) => one.step));
   const count = timed.length;
   const mean = together && count > 1 ? t("basis.ranks", { steps, count: format.count(count) }) : t("basis.step", { steps });
