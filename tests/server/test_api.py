@@ -23,12 +23,12 @@ from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.memory.memory_peak import memory_peak
-from steplens.analysis.operators.operators import ALL_STEPS, operators
+from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
 from steplens.run import Run
 from steplens.trace.not_recorded import PARTS
-from steplens.trace.schema import SCOPE_MODULE, SCOPE_USER, STEP_PREFIX
+from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 
 from .conftest import DEADLINE_S, TOKEN, Client, Start, sample
@@ -141,24 +141,26 @@ def test_the_overview_repeats_the_analyses(client: Client, runs: list[Run], run:
 
 
 def work_by_hand(run: Run, name: str, kind: str) -> float:
-    """Time of a name in a step: of each trace that has work the median over its chosen steps, and their mean."""
-    medians = []
+    """Time of a name in a step: of each trace that has work the mean over its chosen steps, and their mean."""
+    means = []
     for trace in run.traces:
         rows = []
         for table in ("kernels", "communication") if trace.has_accelerator else ("ops",):
             frame = plain(trace.required(table).collect()).filter(pl.col("start_ns").is_not_null())
-            is_work = {"kernels": pl.col("kind") == "compute", "ops": pl.col("scope").is_in([0, 1])}.get(table, pl.lit(True))
+            is_work = {"kernels": pl.col("kind").is_in(["compute", "copy"]), "ops": pl.col("scope").is_in([0, 1])}.get(
+                table, pl.lit(True)
+            )
             length = "self_ns" if table != "communication" else pl.col("end_ns") - pl.col("start_ns")
             called = "operation" if table == "communication" else "name"
             kept = frame.filter(is_work).select(pl.col(called).alias("name"), "step", length=length, of=pl.lit(table))
             rows += kept.rows()
         steps = step_times(trace).filter("chosen")
         steps = steps.drop_nulls("device_period_ns") if trace.has_accelerator else steps
-        of = {"compute": "kernels", "communication": "communication", "operator": "ops"}[kind]
+        of = {"compute": "kernels", "copy": "kernels", "communication": "communication", "operator": "ops"}[kind]
         if any(step in set(steps["step"]) for _, step, _, _ in rows):
             lengths = [sum(row[2] for row in rows if row[:2] == (name, step) and row[3] == of) for step in steps["step"]]
-            medians.append(float(np.median(lengths)))
-    return float(np.mean(medians)) if medians else 0.0
+            means.append(float(np.mean(lengths)))
+    return float(np.mean(means)) if means else 0.0
 
 
 @pytest.mark.parametrize("run", range(5))
@@ -512,13 +514,12 @@ def in_chosen_steps(trace: Trace, table: str) -> dict[str, tuple[float, float]]:
     steps = set(step_times(trace).filter("chosen")["step"].to_list())
     found: dict[str, tuple[float, float]] = {}
     for row in trace.required(table).collect().iter_rows(named=True):
-        if row["step"] not in steps or row.get("scope") == SCOPE_MODULE:
+        if row["step"] not in steps or row.get("scope", 0) not in (0, 1):
             continue
         once = table == "kernels" or row["counted_as"] == row["id"]
         taken = row["self_ns"]
-        name = ALL_STEPS if row["name"].startswith(STEP_PREFIX) else row["name"]
-        calls, total = found.get(name, (0.0, 0.0))
-        found[name] = calls + once / len(steps), total + taken / len(steps)
+        calls, total = found.get(row["name"], (0.0, 0.0))
+        found[row["name"]] = calls + once / len(steps), total + taken / len(steps)
     return found
 
 

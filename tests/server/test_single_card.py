@@ -12,6 +12,7 @@ import pytest
 import steplens
 from steplens.analysis.operators.dynamic_shape import runs as shape_runs
 from steplens.analysis.operators.flops import counted_calls
+from steplens.analysis.steps.choice import chosen_steps
 from steplens.run import Run
 
 from .conftest import Client, Start, sample
@@ -134,9 +135,16 @@ def test_long_lists_of_runs_keep_their_extremes(client: Client, run: Run) -> Non
 
 def test_arithmetic_along_the_scopes(client: Client, run: Run) -> None:
     found = client.get(f"/api/runs/{RECORDED}/flops")
-    calls = counted_calls(run.trace())
+    steps = chosen_steps(run.trace()).steps
+    calls = counted_calls(run.trace()).filter(pl.col("step").is_in(list(steps)))
     by_id = {node["id"]: node for node in found["nodes"]}
-    assert by_id[0]["parent"] is None and by_id[0]["flops"] == calls["flops"].sum()
+    assert by_id[0]["parent"] is None and by_id[0]["flops"] == pytest.approx(calls["flops"].sum() / len(steps))
+    # the figure above it is of the same
+    assert found["work"]["flops"] == pytest.approx(by_id[0]["flops"])
+    assert (found["steps"], [(row["trace"], row["flops"]) for row in found["ranks"]]) == (
+        len(steps),
+        [(0, found["work"]["flops"])],
+    )
     # brute force: the sum of what lies below is the node, and every module has what its calls did
     below: Counter[int] = Counter()
     for node in found["nodes"][1:]:
@@ -149,7 +157,7 @@ def test_arithmetic_along_the_scopes(client: Client, run: Run) -> None:
     for module in calls["module"].drop_nulls().unique():
         own = sum(row["flops"] for row in calls.to_dicts() if (row["module"] or "").startswith(module))
         (shown,) = [node["flops"] for node in found["nodes"] if named[node["id"]] == module]
-        assert shown == own
+        assert shown == pytest.approx(own / len(steps))
     assert found["work"]["source"] == "operator shapes" and found["cube"] is None
 
 

@@ -4,8 +4,10 @@ import type { Column } from "../src/api/types";
 import { condition } from "../src/tables/table_filter";
 import { cellText } from "../src/tables/table_row";
 import { seriesName } from "../src/timeline/labels";
+import { numberRanges } from "../src/ui/ui";
 import * as format from "../src/words/format";
 import { NOTHING } from "../src/words/format";
+import { kernelLabel } from "../src/words/kernel_names";
 
 const plain = (text: string): string => text.replaceAll(" ", " ");
 
@@ -103,4 +105,28 @@ test("a curve of the CPU's memory has no number either, and others keep their na
   expect(seriesName("memory allocated, CPU -1 PTA")).toBe("memory allocated, CPU PTA");
   expect(seriesName("memory reserved, NPU 0")).toBe("memory reserved, NPU 0");
   expect(seriesName("HBM: Read -1, device 1")).toBe("HBM: Read -1, device 1");
+});
+
+describe("names of kernels", () => {
+  const wrapped = (given: string): string =>
+    `void at::native::vectorized_elementwise_kernel<4, ${given}, at::detail::Array<char*, 3> >(int, ${given})`;
+
+  test("begin with what tells them apart", () => {
+    expect(kernelLabel(wrapped("at::native::CUDAFunctor_add<float>"))).toMatch(
+      /^CUDAFunctor_add<float> · vectorized_elementwise_kernel</,
+    );
+    const threshold =
+      "at::native::BinaryFunctor<float, float, float, at::native::(anonymous namespace)::threshold_kernel_impl<float>(at::TensorIteratorBase&, float, float)::{lambda(float, float)#1}>";
+    expect(kernelLabel(wrapped(threshold))).toMatch(/^threshold_kernel_impl<float> · /);
+    expect(kernelLabel("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 128, true, 1>(float, float)")).toBe(
+      "bn_bw_1C11_kernel_new<float, float, float2, 128, true, 1>",
+    );
+    expect(kernelLabel("volta_sgemm_64x64_nt")).toBe("volta_sgemm_64x64_nt");
+    expect(kernelLabel("Default/network/MatMul-op1")).toBe("MatMul-op1");
+  });
+});
+
+test("numbers are told as ranges", () => {
+  expect(numberRanges([5, 3, 4, 1, 9])).toBe("1, 3–5, 9");
+  expect(numberRanges([])).toBe("");
 });

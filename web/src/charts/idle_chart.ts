@@ -31,8 +31,19 @@ interface Hovered {
 const colourOf = (cause: Cause, series: readonly string[]): string => series[CAUSES.indexOf(cause)]!;
 const nameOf = (cause: Cause): string => named("value", `idle.${cause}`, cause);
 
-/** The chart of all steps and its legend of the `counted` ones; `rows` are those of the table `idle` of one rank. */
-export function idleChart(context: Context, rows: readonly Row[], counted: ReadonlySet<number>, height: number): HTMLElement {
+/**
+ * The chart of all steps and its legend of the `counted` ones.
+ *
+ * @param rows those of the table `idle` of one rank
+ * @param idle_ns how long the device is idle in a step, as its bar has it: what the causes add up to; else their mean
+ */
+export function idleChart(
+  context: Context,
+  rows: readonly Row[],
+  counted: ReadonlySet<number>,
+  height: number,
+  idle_ns: number | null,
+): HTMLElement {
   const steps = [...new Set(rows.map((row) => Number(row["step"])))];
   const lengths = new Map<Cause, Map<number, number>>();
   for (const row of rows) {
@@ -50,6 +61,7 @@ export function idleChart(context: Context, rows: readonly Row[], counted: Reado
     used.reduce((all, cause) => all + sum(cause), 0),
     1,
   );
+  const of_a_step = idle_ns ?? whole / of_figures.length;
   const long = steps.length > 60;
   const picture = chart(
     {
@@ -106,7 +118,7 @@ export function idleChart(context: Context, rows: readonly Row[], counted: Reado
           }),
           nameOf(cause),
           " ",
-          h("b", null, `${format.time(sum(cause) / of_figures.length)} (${format.share(sum(cause) / whole)})`),
+          h("b", null, `${format.time((sum(cause) / whole) * of_a_step)} (${format.share(sum(cause) / whole)})`),
         ),
         h("dd", { class: "note" }, named("value", `idle.${cause}.what`)),
       ]),
@@ -115,6 +127,6 @@ export function idleChart(context: Context, rows: readonly Row[], counted: Reado
     "div",
     { class: "two" },
     picture,
-    h("div", null, h("p", { class: "note" }, t("idle.legend", { count: of_figures.length })), legend),
+    h("div", null, h("p", { class: "note" }, t("idle.legend", { time: format.time(of_a_step) })), legend),
   );
 }

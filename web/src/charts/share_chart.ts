@@ -46,20 +46,26 @@ export function sliceColours(names: readonly string[]): number[] {
   return chosen;
 }
 
-/** The values of `slices` are sums over so many `steps`, of all ranks that they are of; none where that is not known. */
+/**
+ * The largest of some slices.
+ *
+ * @param options `nested`: the slices lie in each other, so that they have no shares of a whole; `labels`: what a name is called
+ */
 export function shareChart(
   context: Context,
   label: string,
   slices: readonly Slice[],
   onPick: ((name: string) => void) | undefined = undefined,
-  steps = 0,
+  options: { nested?: boolean; labels?: (name: string) => string } = {},
 ): HTMLElement {
   const whole = slices.reduce((sum, one) => sum + one.value, 0);
   const shown = largest(slices, MOST_SHOWN, (count) => t("rest", { count: format.count(count) }));
   const places = sliceColours(shown.slice(0, MOST_SHOWN).map((one) => one.name));
-  const bars = context.params["chart"] === "bar";
-  const each = (value: number): string => `${format.time(value / steps)} ${t("per_step")}`;
-  const said = (value: number): string => `${format.time(value)} (${format.share(value / Math.max(whole, 1))})`;
+  const nested = options.nested ?? false;
+  const label_of = options.labels ?? ((name: string) => name);
+  const bars = nested || context.params["chart"] === "bar";
+  const said = (value: number): string =>
+    nested ? format.time(value) : `${format.time(value)} (${format.share(value / Math.max(whole, 1))})`;
   const pick = onPick
     ? ({ dataIndex }: { dataIndex: number }): void => {
         const one = shown[bars ? shown.length - 1 - dataIndex : dataIndex];
@@ -75,9 +81,9 @@ export function shareChart(
       option: (colours) =>
         bars
           ? {
-              grid: { left: 8, right: steps ? 130 : 90, top: 8, bottom: 24, containLabel: true },
+              grid: { left: 8, right: 90, top: 8, bottom: 24, containLabel: true },
               xAxis: valueAxis(colours, format.time),
-              yAxis: nameAxis(colours, shown.map((one) => one.name).reverse(), {
+              yAxis: nameAxis(colours, shown.map((one) => label_of(one.name)).reverse(), {
                 axisLabel: { color: colours.text, width: 260, overflow: "truncate", interval: 0 },
               }),
               tooltip: { formatter: (one: { dataIndex: number }) => one_tip(shown[shown.length - 1 - one.dataIndex]!) },
@@ -91,7 +97,7 @@ export function shareChart(
                     show: true,
                     position: "right",
                     color: colours.text,
-                    formatter: (one: { value: number }) => (steps ? each(one.value) : format.time(one.value)),
+                    formatter: (one: { value: number }) => format.time(one.value),
                   },
                 },
               ],
@@ -131,15 +137,9 @@ export function shareChart(
   const keyOf = (name: string): string => {
     const value = shown.find((one) => one.name === name)?.value ?? 0;
     const share = format.share(value / Math.max(whole, 1));
-    return steps
-      ? `${share}  ${format.time(value / steps)}  ${format.shorten(name, 46)}`
-      : `${share}  ${format.shorten(name, 56)}`;
+    return `${share}  ${format.time(value)}  ${format.shorten(label_of(name), 58)}`;
   };
-  const one_tip = (one: Slice): HTMLElement =>
-    tip(format.shorten(one.name, 120), [
-      { name: steps ? t("sums.sum", { count: format.count(steps) }) : t("time"), value: said(one.value) },
-      ...(steps ? [{ name: t("per_step"), value: format.time(one.value / steps) }] : []),
-    ]);
+  const one_tip = (one: Slice): HTMLElement => tip(format.shorten(one.name, 200), [{ name: t("time"), value: said(one.value) }]);
   const switcher = tabs(
     t("chart.kind"),
     (["pie", "bar"] as const).map((id) => ({
@@ -149,5 +149,5 @@ export function shareChart(
     })),
     bars ? "bar" : "pie",
   );
-  return h("div", null, switcher, picture);
+  return h("div", null, nested ? null : switcher, picture);
 }

@@ -40,13 +40,13 @@ export async function stepTraceCards(
         found.excluded.length && found.step === null
           ? h("p", { class: "note" }, t("steps.figure.excluded", { steps: found.excluded.join(", ") }))
           : null,
-        stepFigure(found, context.signal),
+        found.rows.length > 1 || found.step !== null ? stepFigure(found, context.signal) : null,
         known && few ? partFigures(found) : null,
         known ? null : h("p", { class: "callout" }, t("steps.trace.none.why")),
         pointsForm(context, found),
         h("details", null, h("summary", null, t("steps.figure.table")), segmentTable(found)),
       ],
-      { wide: true, note: t("steps.trace.what") },
+      { wide: true, note: [t("steps.trace.what"), found.step === null && known ? ` ${t("steps.trace.mean")}` : ""] },
     ),
     known && !few
       ? grid(

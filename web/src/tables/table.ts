@@ -229,7 +229,12 @@ class Grid {
     const row = this.source.row(place);
     const object = row ? Object.fromEntries(this.source.columns.map((column, at) => [column.name, row[at]])) : {};
     const link = (column: string): string | null => (row ? (this.options.links?.[column]?.(object) ?? null) : null);
-    return bodyRow(place, columns, row, { marked: place === this.marked, link, open: () => this.open(place) });
+    return bodyRow(place, columns, row, {
+      marked: place === this.marked,
+      link,
+      labels: this.options.labels ?? {},
+      open: () => this.open(place),
+    });
   }
 
   private onKey(event: KeyboardEvent): void {

@@ -10,7 +10,11 @@ export const isNumber = (column: Column): boolean => column.type === "integer" |
 
 /** A value of a column; allocators number the CPU, which has no number among the devices, -1. */
 export const cellText = (cell: unknown, column: Column): string =>
-  column.name === "device" && cell === -1 ? "CPU" : format.value(cell, column.unit);
+  column.name === "device" && cell === -1
+    ? "CPU"
+    : column.name === "cause" && typeof cell === "string"
+      ? named("value", `idle.${cell}`, cell)
+      : format.value(cell, column.unit);
 
 /** Width of a column, rem: what does not fit is cut off, and whole in the details of a row. No word of the heading is cut. */
 export function widthOf(column: Column): number {
@@ -62,6 +66,8 @@ export interface RowLook {
   marked: boolean;
   /** what the cell of a column leads to */
   link: (column: string) => string | null;
+  /** what a text of a column is called */
+  labels: Readonly<Record<string, (text: string) => string>>;
   /** a click shows everything about it */
   open: () => void;
 }
@@ -76,7 +82,7 @@ export function bodyRow(
   const cell = ([column, at]: [Column, number]): HTMLElement => {
     const text = row ? cellText(row[at], column) : "…";
     const href = look.link(column.name);
-    const shown = format.shorten(text, 400);
+    const shown = format.shorten(row ? (look.labels[column.name]?.(text) ?? text) : text, 400);
     return h(
       "td",
       { class: isNumber(column) ? "number" : "text", title: format.shorten(text, 2000) },

@@ -30,6 +30,8 @@ export interface TableOptions {
   optional?: boolean;
   /** column -> address of what its cell leads to */
   links?: Readonly<Record<string, (row: Row) => string | null>>;
+  /** column -> what a text of it is called in its cell; the whole text stands in the details of the row */
+  labels?: Readonly<Record<string, (text: string) => string>>;
   height?: number;
 }
 

@@ -3,9 +3,12 @@
 import type { TableShown } from "../api/types";
 import { h, replace, type Child } from "../ui/dom";
 import type { Context } from "../ui/page";
-import { card, choice } from "../ui/ui";
-import { named, t } from "../words/i18n";
+import { card, choice, ofRecording } from "../ui/ui";
+import { PER_STEP, named, t } from "../words/i18n";
 import { table } from "./table";
+
+/** Whether a table is the one of an address, which may be of a step. */
+const isOf = (name: string, asked: string): boolean => name === asked || name === asked + PER_STEP || name + PER_STEP === asked;
 
 /**
  * A card with the tables of a topic.
@@ -13,7 +16,7 @@ import { table } from "./table";
  * @param listed what the server has
  * @param wanted names, the first of which is shown first
  * @param without columns that are left out unless somebody chooses them
- * @param note what the figures of all of them are
+ * @param note what is said of a table
  */
 export function topicTables(
   context: Context,
@@ -22,14 +25,25 @@ export function topicTables(
   wanted: readonly string[],
   trace: number | null,
   without: readonly string[] = [],
-  note: string | null = null,
+  note: (name: string) => string | null = () => null,
 ): Child {
-  const tables = wanted.flatMap((name) => listed.filter((one) => one.name === name));
+  // of a step, where a table can be and nobody wants sums
+  const whole = ofRecording(context);
+  const named_so = (name: string): readonly TableShown[] => listed.filter((one) => one.name === name);
+  const tables = wanted.flatMap((name) => {
+    const per_step = whole ? [] : named_so(name + PER_STEP);
+    return per_step.length ? per_step : named_so(name);
+  });
   if (!tables.length) return null;
   const place = h("div");
   const show = (name: string): void => {
-    const one = tables.find((other) => other.name === name) ?? tables[0]!;
-    replace(place, table(context, { name: one.name, trace: one.per_trace ? trace : null, height: 400, without }));
+    const one = tables.find((other) => isOf(other.name, name)) ?? tables[0]!;
+    const of = note(one.name);
+    replace(
+      place,
+      of ? h("p", { class: "note" }, of) : null,
+      table(context, { name: one.name, trace: one.per_trace ? trace : null, height: 400, without }),
+    );
   };
   const kept = context.params["more"] ?? "";
   show(kept);
@@ -42,7 +56,7 @@ export function topicTables(
         choice(
           t("more.choose"),
           tables.map((one) => [one.name, named("table", one.name, one.title)]),
-          tables.some((one) => one.name === kept) ? kept : tables[0]!.name,
+          (tables.find((one) => isOf(one.name, kept)) ?? tables[0]!).name,
           (name) => {
             context.note({ more: name });
             show(name);

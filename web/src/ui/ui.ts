@@ -300,17 +300,47 @@ export function deviceOf(row: Readonly<Record<string, unknown>>): string {
   return typeof number === "number" && number >= 0 ? `${String(kind ?? "")} ${number}`.trim() : String(kind ?? "");
 }
 
-/** How many steps were recorded, on one rank or on all of them together. */
-export const recordedSteps = (ranks: readonly Rank[], trace: number | null): number =>
-  ranks.filter((one) => trace === null || one.trace === trace).reduce((sum, one) => sum + (one.tables["steps"] ?? 0), 0);
-
-/** What figures that are sums over a recording are of; nothing where it has no steps, or one. */
-export function sumsNote(ranks: readonly Rank[], trace: number | null): string | null {
-  const steps = recordedSteps(ranks, trace);
-  if (steps < 2) return null;
-  const several = trace === null && ranks.length > 1;
-  return t(several ? "sums.ranks" : "sums.what", { count: format.count(steps), ranks: format.count(ranks.length) });
+/** Numbers as ranges: "1, 3–5". */
+export function numberRanges(numbers: readonly number[]): string {
+  const ranges: [number, number][] = [];
+  for (const one of [...new Set(numbers)].sort((a, b) => a - b)) {
+    const last = ranges.at(-1);
+    if (last && last[1] + 1 === one) last[1] = one;
+    else ranges.push([one, one]);
+  }
+  return ranges.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(", ");
 }
+
+/** What tables per step are of: a mean of which steps, of `together` ranks; sums where there are no steps, or somebody wants them. */
+export function basisNote(ranks: readonly Rank[], trace: number | null, whole: boolean, together: boolean): string {
+  const timed = ranks.filter((one) => (trace === null || one.trace === trace) && one.figures.chosen.length > 0);
+  if (!timed.length) return t("basis.none");
+  if (whole) return t(trace === null && ranks.length > 1 && together ? "basis.sums.ranks" : "basis.sums");
+  const same = new Set(timed.map((one) => numberRanges(one.figures.chosen)));
+  const alone = timed.every((one) => one.figures.chosen.length === 1);
+  const steps = same.size === 1 ? t(alone ? "basis.alone" : "basis.steps", { steps: [...same][0]! }) : t("basis.each");
+  const left = numberRanges(timed[0]!.figures.left_out.map((one) => one.step));
+  const count = timed.length;
+  const mean = together && count > 1 ? t("basis.ranks", { steps, count: format.count(count) }) : t("basis.step", { steps });
+  return mean + (left && same.size === 1 ? t("basis.left_out", { steps: left }) : "") + t("basis.end");
+}
+
+/** A choice between figures of a step and sums over the whole recording, kept in the address; nothing where there are no steps. */
+export function basisChoice(context: Context, ranks: readonly Rank[]): Child {
+  if (ranks.every((one) => !one.figures.chosen.length)) return null;
+  return choice(
+    t("basis"),
+    [
+      ["", t("basis.per_step")],
+      ["recording", t("basis.recording")],
+    ],
+    context.params["basis"] ?? "",
+    (value) => context.visit({ basis: value || null }),
+  );
+}
+
+/** Whether somebody wants sums over the whole recording. */
+export const ofRecording = (context: Context): boolean => context.params["basis"] === "recording";
 
 /** Whether the run has rows of a recorded table, on any rank or on one. */
 export function has(ranks: readonly Rank[], table: string, trace?: number): boolean {

@@ -38,8 +38,15 @@ export function t(key: Key, values: Readonly<Record<string, string | number>> = 
   return chosen.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }
 
+/** behind the names of the server's tables whose rows are of a step */
+export const PER_STEP = "_per_step";
+
 /** The words of a name that comes from the server, or what is said where the catalogue has none. */
 export function named(kind: "table" | "column" | "part" | "lane" | "value", name: string, otherwise?: string): string {
+  if (kind === "table" && name.endsWith(PER_STEP)) {
+    const whole = named(kind, name.slice(0, -PER_STEP.length), otherwise);
+    return t("basis.title", { table: whole.replace(/, per step$/, "") });
+  }
   const found = (CATALOGUES[language] as Readonly<Record<string, string>>)[`${kind}.${name}`];
   return found ?? otherwise ?? readable(name);
 }

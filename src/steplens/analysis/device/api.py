@@ -22,8 +22,8 @@ def api_statistic(trace: Trace) -> pl.DataFrame:
     not be added.
 
     Returns:
-        layer, name, count, total_ns, min_ns, mean_ns (rounded to the nearest ns), max_ns and variance_ns2 (of the
-        population: 0 for a single call; ns squared).
+        layer, name, count, total_ns, min_ns, mean_ns (rounded to the nearest ns), max_ns, variance_ns2 (of the
+        population: 0 for a single call; ns squared) and std_ns (its root).
     """
     duration = pl.col("end_ns") - pl.col("start_ns")
     return (
@@ -36,9 +36,11 @@ def api_statistic(trace: Trace) -> pl.DataFrame:
             max_ns=duration.max(),
             variance_ns2=duration.var(ddof=0),
         )
-        .with_columns(mean_ns=(2 * pl.col("total_ns") + pl.col("count")) // (2 * pl.col("count")))
+        .with_columns(
+            std_ns=pl.col("variance_ns2").sqrt(), mean_ns=(2 * pl.col("total_ns") + pl.col("count")) // (2 * pl.col("count"))
+        )
         .sort("name", "layer")
-        .select("layer", "name", "count", "total_ns", "min_ns", "mean_ns", "max_ns", "variance_ns2")
+        .select("layer", "name", "count", "total_ns", "min_ns", "mean_ns", "max_ns", "variance_ns2", "std_ns")
         .collect()
     )
 

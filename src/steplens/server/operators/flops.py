@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import polars as pl
+from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_tree import flop_tree
-from steplens.analysis.operators.rank_flops import operator_work, work_of
+from steplens.analysis.operators.rank_flops import SHAPES_OF_OPERATORS, operator_work, work_of
+from steplens.analysis.steps.basis import step_basis
 from steplens.server.http.routing import create_router
-from steplens.server.requests import Chosen, TraceNumber
+from steplens.server.requests import Chosen
+from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 
 router = create_router("/api/runs/{run}", "operators")
@@ -50,11 +54,21 @@ class Node(BaseModel):
     operators: int
 
 
+class RankWork(BaseModel):
+    """Operations of a step of one trace."""
+
+    trace: int
+    rank: int | None
+    flops: float
+
+
 class Flops(BaseModel):
-    """Arithmetic of one rank.
+    """Arithmetic of one rank, or the mean of all whose arithmetic is known.
 
     Attributes:
         work: of a step; null where nothing tells.
+        ranks: what it is the mean of, the rank that does the least first.
+        steps: of how many steps of the first of them the figures are means; 0 where the device counted.
         cube: of matrix units; null where the device did not count it.
         vector: of vector units; null where the device did not count it.
         peak_name: the device as its data sheet has it; null where it is not known.
@@ -64,6 +78,8 @@ class Flops(BaseModel):
     """
 
     work: Work | None
+    ranks: list[RankWork]
+    steps: int
     cube: Units | None
     vector: Units | None
     peak_name: str | None
@@ -73,21 +89,48 @@ class Flops(BaseModel):
 
 
 @router.get("/flops")
-def flops(chosen: Chosen, trace: TraceNumber = 0) -> Flops:
-    """Operations of a step, of both kinds of units, and of every scope of the model."""
-    tables = chosen.trace(trace)
-    done = work_of(tables)
-    tree = chosen.frame_of_trace(flop_tree, trace)
+def flops(
+    chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="only of this trace")] = None
+) -> Flops:
+    """Operations of a step, of both kinds of units, and of every scope of the model; of all ranks their mean."""
+    numbers = [trace] if trace is not None else list(range(len(chosen.run.traces)))
+    known = [(number, Work.model_validate(done)) for number in numbers if (done := work_of(chosen.trace(number))) is not None]
+    # ranks that somebody else counted are no part of a mean
+    works = [(number, work) for number, work in known if work.source == known[0][1].source]
+    first = works[0][0] if works else numbers[0]
+    tables = chosen.trace(first)
+    tree = chosen.frame_of_trace(flop_tree, first) if len(numbers) == 1 else chosen.frame_of_run(flop_tree)
     counted = operator_work(tables)
     peak = device_peak(tables)
+    ranks = [RankWork(trace=number, rank=_rank_of(chosen, number), flops=work.flops) for number, work in works]
     return Flops(
-        work=Work.model_validate(done) if done is not None else None,
+        work=_mean_work([work for _, work in works]),
+        ranks=sorted(ranks, key=lambda row: row.flops),
+        steps=len(step_basis(tables).steps) if works and works[0][1].source == SHAPES_OF_OPERATORS else 0,
         cube=_summarize_units(counted, "cube"),
         vector=_summarize_units(counted, "vector"),
         peak_name=None if peak is None else peak.name,
         peak_flops_per_s=None if peak is None else peak.float32,
         nodes=[Node(**row) for row in columns.json_records(tree.head(_MOST_NODES))],
         left_out=max(tree.height - _MOST_NODES, 0),
+    )
+
+
+def _rank_of(chosen: OpenedRun, number: int) -> int | None:
+    rank = chosen.trace(number).rank
+    return rank if rank >= 0 else None
+
+
+def _mean_work(works: Sequence[Work]) -> Work | None:
+    if len(works) < 2:
+        return works[0] if works else None
+    rates = [work.flops_per_s for work in works if work.flops_per_s is not None]
+    shares = [work.utilization_percent for work in works if work.utilization_percent is not None]
+    return Work(
+        flops=sum(work.flops for work in works) / len(works),
+        flops_per_s=sum(rates) / len(rates) if rates else None,
+        utilization_percent=sum(shares) / len(shares) if shares else None,
+        source=works[0].source,
     )
 
 

@@ -14,7 +14,7 @@ const KINDS = ["treemap", "sankey"] as const;
 const MOST_BESIDE = 12;
 
 /** The card once its figures are there: of millions of calls they take a while, for which no page waits. */
-export function flopsPlace(context: Context, trace: number): HTMLElement {
+export function flopsPlace(context: Context, trace: number | null): HTMLElement {
   const place = h("div");
   context.api
     .get("flops", { trace })
@@ -30,7 +30,7 @@ function flopsCard(context: Context, found: Flops): Child {
   if (!found.work && !found.nodes.length) return null;
   const { work, cube, vector } = found;
   const place = h("div");
-  const deepest = Math.max(0, ...found.nodes.map((one) => one.depth));
+  const deepest = deepestOf(found.nodes);
   const state = {
     kind: KINDS.find((one) => one === context.params["flops"]) ?? "treemap",
     depth: Math.min(Number(context.params["levels"] ?? 4) || 4, Math.max(deepest, 1)),
@@ -40,15 +40,17 @@ function flopsCard(context: Context, found: Flops): Child {
     replace(place, state.kind === "treemap" ? treemap(context, found.nodes) : sankey(context, found.nodes, state.depth));
   };
   draw();
+  // scopes between the whole and the operators
+  const modules = deepest > 1;
   return card(
-    t("flops.title"),
+    t(modules ? "flops.title" : "flops.title.operators"),
     [
       figures(
         work
           ? figure(
               t("flops.work"),
               format.value(work.flops, "FLOP"),
-              t(work.source === "operator shapes" ? "flops.from_shapes" : "flops.from_device"),
+              t(work.source === "operator shapes" ? (found.steps ? "flops.from_shapes" : "flops.from_all") : "flops.from_device"),
             )
           : null,
         work?.flops_per_s == null
@@ -57,7 +59,7 @@ function flopsCard(context: Context, found: Flops): Child {
               t("flops.rate"),
               format.value(work.flops_per_s, "FLOP/s"),
               found.peak_flops_per_s === null
-                ? null
+                ? t("flops.rate.what")
                 : t("flops.peak", { peak: format.value(found.peak_flops_per_s, "FLOP/s"), device: found.peak_name ?? "" }),
             ),
         work?.utilization_percent == null ? null : figure(t("flops.utilization"), format.percent(work.utilization_percent)),
@@ -108,8 +110,24 @@ function flopsCard(context: Context, found: Flops): Child {
           ]
         : null,
     ],
-    { wide: true, note: t("flops.what") },
+    { wide: true, note: [ofRanks(found), t(modules ? "flops.what" : "flops.what.operators")] },
   );
+}
+
+const deepestOf = (nodes: readonly FlopNode[]): number => nodes.reduce((most, one) => Math.max(most, one.depth), 0);
+
+/** Of several ranks: that it is their mean, and how far they are apart. */
+function ofRanks(found: Flops): string | null {
+  const [least, most] = [found.ranks[0], found.ranks.at(-1)];
+  if (!least || !most || found.ranks.length < 2) return null;
+  const name = (one: typeof least): string => (one.rank === null ? format.count(one.trace) : format.count(one.rank));
+  return `${t("flops.ranks", {
+    count: format.count(found.ranks.length),
+    least: format.value(least.flops, "FLOP"),
+    least_rank: name(least),
+    most: format.value(most.flops, "FLOP"),
+    most_rank: name(most),
+  })} `;
 }
 
 /** The names from the whole to a node. */
@@ -156,7 +174,7 @@ function treemap(context: Context, nodes: readonly FlopNode[]): HTMLElement {
           {
             type: "treemap",
             data: top?.children ?? [],
-            name: top && top.id > 0 ? top.name : t("flops.whole"),
+            name: top && top.id > 0 ? top.name : t(deepestOf(nodes) > 1 ? "flops.whole" : "flops.operators"),
             leafDepth: 2,
             roam: false,
             left: 0,

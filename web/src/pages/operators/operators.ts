@@ -9,9 +9,9 @@ import { topicTables } from "../../tables/topic_tables";
 import { type Child, h } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
 import { type Part } from "../../ui/not_recorded";
-import { card, choice, has, nothing, rankChoice, recordedSteps, sumsNote, tabs } from "../../ui/ui";
+import { basisChoice, basisNote, card, choice, has, nothing, ofRecording, rankChoice, tabs } from "../../ui/ui";
 import * as format from "../../words/format";
-import { type Key, named, t } from "../../words/i18n";
+import { type Key, PER_STEP, named, t } from "../../words/i18n";
 import { flopsPlace } from "./flops_card";
 
 const VIEWS = {
@@ -65,7 +65,10 @@ const MISSING: Readonly<Partial<Record<View, { column: string; words: Key; part:
 };
 
 const METRICS = ["self_ns", "total_ns", "device_self_ns", "device_total_ns"] as const;
-const STEP_PREFIX = "ProfilerStep";
+/** of a device, which on a CPU are what the host has */
+const DEVICE_COLUMNS = ["device_self_ns", "device_total_ns", "device_percent"];
+/** on a CPU the operators are the tasks: nothing tells host and device apart */
+const OF_DEVICES = ["bound_by_operator", "bound"];
 
 export const operators: Page = {
   id: "operators",
@@ -74,7 +77,7 @@ export const operators: Page = {
     const [ranks, listed] = await Promise.all([context.api.get("ranks"), context.api.get("tables")]);
     if (!has(ranks, "ops")) {
       const rank = numberOf(context.params, "rank");
-      const stored = [flopsPlace(context, rank ?? 0), topicTables(context, t("operators.more"), listed, STORED, rank)];
+      const stored = [flopsPlace(context, rank), topicTables(context, t("operators.more"), listed, STORED, rank)];
       return [
         h("div", { class: "controls" }, rankChoice(context, ranks, true)),
         nothing(t("operators.none"), t("operators.none.why")),
@@ -89,28 +92,24 @@ export const operators: Page = {
     const usual = cpu ? "self_ns" : "device_self_ns";
     const metric = METRICS.find((one) => one === context.params["metric"]) ?? usual;
     const of = context.params["of"];
-    const [found, annotations] = await Promise.all([
-      context.api.table(view.table, { trace, sort: [{ column: metric, descending: true }], limit: 1000 }),
-      context.api.get("operators/annotations", { trace }),
-    ]);
+    const whole = ofRecording(context);
+    const name = whole ? view.table : view.table + PER_STEP;
+    const sorted = { trace, sort: [{ column: metric, descending: true }] };
+    const found = await context.api.table(name, { ...sorted, limit: 1000 });
     const missing = MISSING[by];
     const untold = missing !== undefined && (!found.total || found.empty.includes(missing.column));
-    const marked = new Set(annotations);
     const at = (name: string): number => found.columns.findIndex((one) => one.name === name);
-    const slices = found.rows
-      .map((row) => ({
-        name: title(
-          row[at(view.column)],
-          view.extra.map((one) => row[at(one)]),
-        ),
-        value: Number(row[at(metric)] ?? 0),
-        plain: String(row[at(view.column)] ?? ""),
-      }))
-      .filter(
-        (one) => !one.plain.startsWith(STEP_PREFIX) && (view.column !== "name" || by === "module" || !marked.has(one.plain)),
-      );
-    const steps = recordedSteps(ranks, trace);
-    const sums = sumsNote(ranks, trace);
+    const slices = found.rows.map((row) => ({
+      name: title(
+        row[at(view.column)],
+        view.extra.map((one) => row[at(one)]),
+      ),
+      value: Number(row[at(metric)] ?? 0),
+      plain: String(row[at(view.column)] ?? ""),
+    }));
+    const nested = metric.endsWith("total_ns");
+    const basis = basisNote(ranks, trace, whole, true);
+    const unknown = view.column === "line" && found.rows.some((row) => row[at("line")] === null);
     const plain = new Map(slices.map((one) => [one.name, one.plain]));
     return [
       tabs(
@@ -127,9 +126,10 @@ export const operators: Page = {
         "div",
         { class: "controls" },
         rankChoice(context, ranks, true),
+        basisChoice(context, ranks),
         choice(
           t("operators.metric"),
-          METRICS.map((one) => [one, named("column", one)]),
+          METRICS.filter((one) => !cpu || !DEVICE_COLUMNS.includes(one)).map((one) => [one, named("column", one)]),
           metric,
           (value) => context.visit({ metric: value }),
         ),
@@ -144,15 +144,17 @@ export const operators: Page = {
                   t("operators.share"),
                   slices,
                   view.column === "name" ? (name) => drill(context, plain.get(name) ?? name) : undefined,
-                  steps > 1 ? steps : 0,
+                  { nested },
                 )
               : nothing(t("operators.none")),
             {
               wide: true,
               note: [
-                sums,
+                basis,
                 " ",
-                marked.size && view.column === "name" && by !== "module" ? t("operators.annotations") : null,
+                nested ? t("operators.nested") : t("operators.shares"),
+                " ",
+                unknown ? t("operators.no_line") : null,
                 " ",
                 found.matching > found.rows.length ? t("operators.largest", { count: format.count(found.rows.length) }) : null,
               ],
@@ -170,10 +172,11 @@ export const operators: Page = {
         : card(
             t("operators.table"),
             table(context, {
-              name: view.table,
-              trace,
-              sort: [{ column: metric, descending: true }],
+              name,
+              id: view.table,
+              ...sorted,
               height: 560,
+              without: cpu ? DEVICE_COLUMNS : [],
               links: {
                 name: (row: Row) =>
                   context.to("timeline", { ...(trace === null ? {} : { rank: trace }), find: String(row["name"]) }),
@@ -184,12 +187,26 @@ export const operators: Page = {
             }),
             {
               wide: true,
-              note: [sums, " ", by === "name" ? t("operators.links") : "name" === view.column ? t("operators.link") : null],
+              note: [
+                basis,
+                " ",
+                t("operators.marks"),
+                " ",
+                by === "name" ? t("operators.links") : "name" === view.column ? t("operators.link") : null,
+              ],
             },
           ),
-      flopsPlace(context, trace ?? 0),
+      flopsPlace(context, trace),
       // the device's time against the host's is no share, and Limited by says what it means
-      topicTables(context, t("operators.more"), listed, [...recordedTables(context), ...HOST_AND_GPU], trace, ["device_percent"]),
+      topicTables(
+        context,
+        t("operators.more"),
+        listed,
+        [...recordedTables(context).filter((one) => !cpu || !OF_DEVICES.includes(one)), ...HOST_AND_GPU],
+        trace,
+        ["device_percent"],
+        (table) => (table.endsWith(PER_STEP) ? basisNote(ranks, trace, whole, false) : null),
+      ),
     ];
   },
 };
@@ -212,7 +229,8 @@ function notRecorded(context: Context): Child {
 
 /** The parameters that stay when the view changes: the rank and the metric. */
 function kept(context: Context): Record<string, string | undefined> {
-  return { rank: context.params["rank"], metric: context.params["metric"], chart: context.params["chart"] };
+  const { rank, metric, chart, basis } = context.params;
+  return { rank, metric, chart, basis };
 }
 
 /** The shapes with which an operator was called. */

@@ -46,6 +46,7 @@ export const steps: Page = {
       context.api.rows("step_trace", { trace }),
       context.api.rows("idle", { trace }),
     ]);
+    const rank = ranks.find((one) => one.trace === trace);
     const counted = new Set(found.steps.flatMap((one) => (one["chosen"] && one.step !== null ? [one.step] : [])));
     // how so few lengths spread and change is what their bars say
     const few = found.steps.length < LEAST_OF_CURVES;
@@ -59,18 +60,12 @@ export const steps: Page = {
     return [
       chooser,
       spreadFigures(found.spread),
-      grid(
-        chosenCard(
-          context,
-          found,
-          trace,
-          ranks.find((one) => one.trace === trace),
-        ),
-        card(t("steps.chart"), stepBars(context, found.steps, 230)),
-      ),
+      grid(chosenCard(context, found, trace, rank), card(t("steps.chart"), stepBars(context, found.steps, 230))),
       await stepTraceCards(context, trace, numberOf(context.params, "step"), phases, few),
       grid(
-        idle.length ? card(named("table", "idle"), idleChart(context, idle, counted, 240), { wide: true }) : null,
+        idle.length
+          ? card(named("table", "idle"), idleChart(context, idle, counted, 240, rank?.parts["idle_ns"] ?? null), { wide: true })
+          : null,
         few || !found.spread.counts.length ? null : card(t("steps.distribution"), histogram(context, found.spread, 220)),
         outliersCard(context, found.spread),
         few
@@ -126,7 +121,7 @@ function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | 
   if (wanted === null)
     return card(`${t("steps.chosen")}: ${format.value(rank?.step_ns ?? null, "ns")}`, [
       ...stepPartsBars(rank?.parts ?? {}),
-      rank ? h("p", { class: "note" }, whichSteps(rank.figures)) : null,
+      rank ? h("p", { class: "note sentence" }, t("overview.which", { steps: whichSteps(rank.figures) })) : null,
     ]);
   const one = found.steps.find((step) => step.step === wanted);
   if (!one) return card(`${t("step")} ${wanted}`, nothing(t("steps.no_such", { step: wanted })));
