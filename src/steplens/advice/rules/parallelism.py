@@ -177,7 +177,7 @@ def _share_rule(name: str, mode: str) -> Rule:
             saving=saving,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"percent": f"{100 * rate * share:.0f}", "threshold": f"{100 * threshold:g}"},
+            values={"percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
 
@@ -220,7 +220,7 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
         saving=exposed.saving("receive_alone_ns", threshold, critical),
         step_ns=exposed.step_ns,
         part="exposed_communication_ns",
-        values={"percent": f"{100 * rate:.0f}", "threshold": f"{100 * threshold:g}"},
+        values={"percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
         urgency=LOW if exposed.on_cpu else MEDIUM,
     )
 
@@ -254,7 +254,7 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
             saving=exposed.saving("collective_alone_ns", threshold, mine) if critical else None,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"stage": stage, "percent": f"{100 * rate:.0f}", "threshold": f"{100 * threshold:g}"},
+            values={"stage": stage, "percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
 
@@ -296,6 +296,6 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
             saving=Saving(0, longest / 2, longest) if longest is not None else None,
             step_ns=exposed.step_ns if exposed.means.height else 0.0,
             part="computing_ns",
-            values={"stage": stage, "percent": f"{100 * excess:.0f}"},
+            values={"stage": stage, "percent": f"{100 * excess:.2f}"},
             urgency=MEDIUM,
         )
