@@ -92,8 +92,8 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
             questions.append(Question(rule, safe, alone=id(rule) not in ours))
     of_run, of_trace = ask_rules(run, facts, questions)
     prices = Prices(run, facts)
-    of_run = list(prices.cap(of_run, facts))
-    of_trace = [list(prices.cap(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
+    of_run = list(prices.cap_savings(of_run, facts))
+    of_trace = [list(prices.cap_savings(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = list(map(of_one_rank, _merge_by_id(of_run)))
     slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)
@@ -102,12 +102,12 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     findings = list(_explained_once(of_run, [*of_run, *all_findings], explains))
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
-        left = [prices.on_path(finding, part, slow) for finding in _explained_once(mine, [*mine, *of_run], explains)]
+        left = [prices.price_on_path(finding, part, slow) for finding in _explained_once(mine, [*mine, *of_run], explains)]
         findings += map(ranks.with_rank_of_figures(part.trace.rank), left)
         ranks.add(part.trace.rank, left)
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
     named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
-    settled = [finding for named in named_findings if (finding := prices.settle(named)) is not None]
+    settled = [finding for candidate in named_findings if (finding := prices.settle_finding(candidate)) is not None]
     ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()))
     return Advice(tuple(ordered), tuple(silenced), prices.step_ns, together_ns(ordered, prices))
 

@@ -92,8 +92,8 @@ class Exposed:
             if moving + waiting > 0:
                 return moving / (moving + waiting)
         shares = [part.once(_moving_and_whole_ms) for part in self.facts]
-        whole = sum(whole_ms for _, whole_ms in shares)
-        return sum(moving_ms for moving_ms, _ in shares) / whole if whole > 0 else None
+        measured_ms = sum(whole_ms for _, whole_ms in shares)
+        return sum(moving_ms for moving_ms, _ in shares) / measured_ms if measured_ms > 0 else None
 
     @cached_property
     def room_ns(self) -> float:
@@ -134,8 +134,8 @@ def _moving_and_whole_ms(part: Facts) -> tuple[float, float]:
     if not is_measured(part.trace):
         return 0.0, 0.0
     times = communication_times(part.trace).filter(pl.col("step").is_in(list(part.numbers)))
-    whole = pl.max_horizontal("elapse_ms", pl.col("transit_ms") + pl.col("wait_ms"))
-    moving_ms, whole_ms = times.select(pl.col("transit_ms").sum(), whole=whole.sum()).row(0)
+    took = pl.max_horizontal("elapse_ms", pl.col("transit_ms") + pl.col("wait_ms"))
+    moving_ms, whole_ms = times.select(pl.col("transit_ms").sum(), whole=took.sum()).row(0)
     return float(moving_ms or 0), float(whole_ms or 0)
 
 

@@ -81,6 +81,6 @@ class Words:
 def _fill_placeholders(text: str, values: Mapping[str, str | int | float]) -> str:
     # not str.format: patches hold braces of their own, and values are names from traces
     for name, value in values.items():
-        said_value = f"{float(value):.0f}" if name == "percent" and _PERCENT.fullmatch(str(value)) else str(value)
-        text = text.replace(f"{{{name}}}", said_value)
+        in_words = f"{float(value):.0f}" if name == "percent" and _PERCENT.fullmatch(str(value)) else str(value)
+        text = text.replace(f"{{{name}}}", in_words)
     return text

@@ -100,13 +100,17 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     change = "+with torch.autocast('cuda', dtype=torch.float16):   # with torch.amp.GradScaler"
     if takes_float32:
         change = "\n".join(_ALLOW_TF32[category] for category in categories if category in _ALLOW_TF32)
-    rest = kinds.join(tasks, on="id", how="anti").filter(pl.col("category").cast(pl.String).is_in(categories))
+    beside = kinds.join(tasks, on="id", how="anti").filter(pl.col("category").cast(pl.String).is_in(categories))
     operators, by_operator = _costliest_operators(facts, tasks)
     evidence = [
         Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks)),
         *(Evidence("float32_by_operator", per_step(facts, rows), "ns", places=(name,)) for name, rows in by_operator),
         Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top_values(tasks, "name")),
-        *([Evidence("beside_float32", left, "ns", places=top_values(rest, "name"))] if (left := per_step(facts, rest)) else []),
+        *(
+            [Evidence("beside_float32", left, "ns", places=top_values(beside, "name"))]
+            if (left := per_step(facts, beside))
+            else []
+        ),
         Evidence("assumed_speedup", 1 / (1 - _LIKELY), "x", per_step=False),
     ]
     saving = Saving(_LOW * length, _LIKELY * length, most * length)
