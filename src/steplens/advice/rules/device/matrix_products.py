@@ -99,7 +99,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     categories = top_values(tasks, "category")
     change = "+with torch.autocast('cuda', dtype=torch.float16):   # with torch.amp.GradScaler"
     if takes_float32:
-        change = "\n".join(_ALLOW_TF32[category] for category in categories if category in _ALLOW_TF32)
+        change = "\n".join(dict.fromkeys(_ALLOW_TF32[category] for category in categories))
     beside = kinds.join(tasks, on="id", how="anti").filter(pl.col("category").cast(pl.String).is_in(categories))
     operators, by_operator = _costliest_operators(facts, tasks)
     evidence = [
@@ -126,6 +126,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
 _ALLOW_TF32 = {
     "convolution": "+torch.backends.cudnn.allow_tf32 = True",
     "matmul": "+torch.set_float32_matmul_precision('high')",
+    "attention": "+torch.set_float32_matmul_precision('high')",
 }
 _NAMED_OPERATORS = 2
 
