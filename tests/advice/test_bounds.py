@@ -12,7 +12,7 @@ import pytest
 
 import steplens
 from steplens.advice import Evidence, Finding, Saving, advise
-from steplens.advice.order import attacks
+from steplens.advice.order import attacks_verdict
 from steplens.advice.rule import Rule
 from steplens.analysis.verdict import NOTHING, UNKNOWN
 from steplens.trace.schema import SCOPE_USER
@@ -65,7 +65,7 @@ def test_of_recorded_captures(tmp_path: Path, name: str) -> None:
         bounds.check_shown(finding, run)
     bounds.check_together(advice)
     if run.verdict().kind not in (NOTHING, UNKNOWN):
-        assert any(attacks(finding, run.verdict()) for finding in advice.findings), run.verdict().sentence()
+        assert any(attacks_verdict(finding, run.verdict()) for finding in advice.findings), run.verdict().sentence()
 
 
 def steps_of(lengths_us: Sequence[float]) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ def test_communication_alone(rule: Any, operation: str) -> None:
     finding = only(rule, traces)
     # 3 of 10 ms lie outside computing, and 1 ms may
     assert saving(finding) == pytest.approx((0, 2 * MS, 3 * MS))
-    assert (finding.values["percent"], finding.level, finding.step_ns) == ("30", "high", STEP_MS * MS)
+    assert (finding.values["percent"], finding.level, finding.step_ns) == ("30.00", "high", STEP_MS * MS)
     assert figures(finding)["moving_share"] == 100
     # there is no more computing than 1 ms to hide it behind
     assert saving(only(rule, job((0, 1, "compute"), (1, 9, operation)))) == pytest.approx((0, 1 * MS, 8 * MS))
@@ -160,7 +160,7 @@ def test_waiting_for_a_late_rank_is_no_communication() -> None:
     finding = only(data_parallel_communication, closer)
     assert figures(finding)["moving_share"] == pytest.approx(100 * 6 / 7)
     # the title names the part that moves data, as the threshold does
-    assert finding.values["percent"] == f"{figures(finding)['communication_rate'] * 6 / 7:.0f}"
+    assert finding.values["percent"] == f"{figures(finding)['communication_rate'] * 6 / 7:.2f}"
 
 
 def test_waits_that_the_library_measured() -> None:
@@ -220,7 +220,7 @@ def test_stages_of_unequal_work() -> None:
     spans = [[(0, 3, "compute")], [(0, 9, "compute")]]
     traces = [with_work(trace, 100 if trace.rank < 2 else 300, 50) for trace in pipeline(*spans)]
     finding = only(stage_balance, traces)
-    assert (finding.subject, finding.values["percent"]) == ("stage2", "50")
+    assert (finding.subject, finding.values["percent"]) == ("stage2", "50.00")
     # it would compute in two thirds of its time, and its whole step counts as computing
     assert saving(finding) == pytest.approx((0, STEP_MS * MS / 6, STEP_MS * MS / 3))
     near = [with_work(trace, 100 if trace.rank < 2 else 150, 50) for trace in pipeline(*spans)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -25,6 +25,8 @@ from steplens.trace.health import WARNING, unsafe
 _LEAST_LEFT = 0.1
 _LEAST_SHARE = 0.01
 _NAMED_RANKS = 8
+#: kind of evidence that says of which rank the other figures are
+_OF_RANK = "figures_of_rank"
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
             questions.append(Question(rule, safe, alone=id(rule) not in ours))
     of_run, of_trace = ask_rules(run, facts, questions)
     prices = Prices(run, facts)
-    of_run = list(prices.cap(of_run, facts))
-    of_trace = [list(prices.cap(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
+    of_run = list(prices.cap_savings(of_run, facts))
+    of_trace = [list(prices.cap_savings(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = list(map(of_one_rank, _merge_by_id(of_run)))
     slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)
@@ -100,12 +102,12 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     findings = list(_explained_once(of_run, [*of_run, *all_findings], explains))
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
-        left = [prices.on_path(finding, part, slow) for finding in _explained_once(mine, [*mine, *of_run], explains)]
-        findings += left
+        left = [prices.price_on_path(finding, part, slow) for finding in _explained_once(mine, [*mine, *of_run], explains)]
+        findings += map(ranks.with_rank_of_figures(part.trace.rank), left)
         ranks.add(part.trace.rank, left)
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
     named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
-    settled = [finding for named in named_findings if (finding := prices.settle(named)) is not None]
+    settled = [finding for candidate in named_findings if (finding := prices.settle_finding(candidate)) is not None]
     ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()))
     return Advice(tuple(ordered), tuple(silenced), prices.step_ns, together_ns(ordered, prices))
 
@@ -169,6 +171,13 @@ class _SeenOn:
             saved = self._saved.setdefault(finding.id, {})
             saved[rank] = max(saved.get(rank, 0.0), finding.saving.likely_ns if finding.saving else 0.0)
 
+    def with_rank_of_figures(self, rank: int) -> Callable[[Finding], Finding]:
+        """Add to findings whose figures they are, where there are several ranks: of all that have it one speaks."""
+        if rank < 0 or len(self._ranks) < 2:
+            return lambda finding: finding
+        evidence = Evidence(_OF_RANK, 0, "", places=(f"rank {rank}",), per_step=False)
+        return lambda finding: dataclasses.replace(finding, evidence=(*finding.evidence, evidence))
+
     def named(self, finding: Finding) -> Finding:
         """``finding`` with its ranks, those with the largest saving first; as it is where all ranks have it."""
         saved = self._saved.get(finding.id, {})
@@ -176,7 +185,8 @@ class _SeenOn:
             return finding
         ordered = sorted(saved, key=lambda rank: (-saved[rank], rank))[:_NAMED_RANKS]
         ranks = Evidence("on_ranks", len(saved), "count", places=tuple(f"rank {rank}" for rank in ordered), per_step=False)
-        return dataclasses.replace(finding, evidence=(*finding.evidence, ranks), ranks=tuple(sorted(saved)))
+        evidence = tuple(item for item in finding.evidence if item.what != _OF_RANK or len(saved) > 1)
+        return dataclasses.replace(finding, evidence=(*evidence, ranks), ranks=tuple(sorted(saved)))
 
 
 def _merge_by_id(findings: Iterable[Finding]) -> list[Finding]:

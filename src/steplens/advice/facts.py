@@ -322,10 +322,10 @@ class Facts:
         if phases is None:
             return ()
         sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
-        lengths = {name: _length(intersect(times, phase)) for name, phase in zip(PHASES, sets, strict=False)}
-        whole = _length(times)
-        lengths["python_ns"] = whole - sum(lengths.values())
-        return tuple(name for name, length in lengths.items() if whole and length >= _LIES_IN * whole)
+        lengths = {name: _total_length(intersect(times, phase)) for name, phase in zip(PHASES, sets, strict=False)}
+        whole_ns = _total_length(times)
+        lengths["python_ns"] = whole_ns - sum(lengths.values())
+        return tuple(name for name, length in lengths.items() if whole_ns and length >= _LIES_IN * whole_ns)
 
     def starting_with(self, prefix: str) -> pl.DataFrame:
         """The calls whose names start with ``prefix``."""
@@ -351,7 +351,7 @@ class Facts:
         return self.named_calls.clear().with_columns(pl.col("name").cast(pl.String))
 
 
-def _length(intervals: Intervals) -> int:
+def _total_length(intervals: Intervals) -> int:
     return int(intervals.end.sum() - intervals.start.sum())
 
 

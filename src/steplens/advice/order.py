@@ -40,7 +40,7 @@ _WAITS = frozenset({"data_wait_ns", "device_wait_ns"})
 _DEVICE = frozenset({"computing_ns", "exposed_communication_ns", "exposed_copy_ns"})
 
 
-def attacks(finding: Finding, verdict: Verdict) -> bool:
+def attacks_verdict(finding: Finding, verdict: Verdict) -> bool:
     """Whether a finding is about what the verdict says holds the step up."""
     if verdict.kind == of_verdict.RANK and finding.rule not in (*_RULES[of_verdict.RANK], *NEXT_STEPS):
         return finding.ranks == (verdict.rank,)
@@ -51,7 +51,7 @@ def attacks(finding: Finding, verdict: Verdict) -> bool:
     return verdict.kind == of_verdict.COMPUTE and not verdict.of_device and bool(parts_of(finding) - _WAITS - {"python_ns"})
 
 
-def matters(finding: Finding) -> bool:
+def is_worth_saying(finding: Finding) -> bool:
     """Whether a finding is likely to save something worth a word, or may save much."""
     may_ns = finding.saving.high_ns if finding.saving is not None else 0.0
     return finding.level != LOW or (finding.step_ns > 0 and may_ns >= _MATTERS * finding.step_ns)
@@ -59,17 +59,18 @@ def matters(finding: Finding) -> bool:
 
 def without_next_steps(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
     """The findings without those that only say what to do next, where another one is about the verdict."""
-    is_explained = any(finding.rule not in NEXT_STEPS and matters(finding) and attacks(finding, verdict) for finding in findings)
+    about_verdict = [each for each in findings if is_worth_saying(each) and attacks_verdict(each, verdict)]
+    is_explained = any(each.rule not in NEXT_STEPS for each in about_verdict)
     return [finding for finding in findings if not (is_explained and finding.rule in NEXT_STEPS)]
 
 
 def in_order(findings: Sequence[Finding], verdict: Verdict) -> list[Finding]:
     """What attacks the verdict first, then by level and likely saving."""
 
-    def key(finding: Finding) -> tuple[bool, tuple[int, float], str]:
-        return not (matters(finding) and attacks(finding, verdict)), finding.rank, finding.id
+    def sort_key(finding: Finding) -> tuple[bool, tuple[int, float], str]:
+        return not (is_worth_saying(finding) and attacks_verdict(finding, verdict)), finding.rank, finding.id
 
-    return sorted(findings, key=key)
+    return sorted(findings, key=sort_key)
 
 
 def parts_of(finding: Finding) -> frozenset[str]:
@@ -80,13 +81,13 @@ def parts_of(finding: Finding) -> frozenset[str]:
 def with_overlaps(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, each with the others that see time of the same part of the step on the same ranks."""
     return [
-        dataclasses.replace(finding, overlaps=tuple(other.id for other in findings if _overlap(finding, other)))
+        dataclasses.replace(finding, overlaps=tuple(beside.id for beside in findings if _see_same_time(finding, beside)))
         for finding in findings
     ]
 
 
-def _overlap(finding: Finding, other: Finding) -> bool:
-    if finding.id == other.id or not _saves(finding) or not _saves(other) or {finding.rule, other.rule} & NEXT_STEPS:
+def _see_same_time(finding: Finding, other: Finding) -> bool:
+    if finding.id == other.id or not _has_saving(finding) or not _has_saving(other) or {finding.rule, other.rule} & NEXT_STEPS:
         return False
     if finding.ranks and other.ranks and not set(finding.ranks) & set(other.ranks):
         return False
@@ -113,7 +114,7 @@ def _takes_off(finding: Finding, other: Finding) -> bool:
     return any(item.what == "explained_elsewhere" and other.id in item.places for item in finding.evidence)
 
 
-def _saves(finding: Finding) -> bool:
+def _has_saving(finding: Finding) -> bool:
     return finding.saving is not None and finding.saving.high_ns > 0
 
 
@@ -124,7 +125,7 @@ def together_ns(findings: Sequence[Finding], prices: Prices) -> float:
         findings: with their overlaps.
         prices: what parts take.
     """
-    saving = {finding.id: finding for finding in findings if _saves(finding)}
+    saving = {finding.id: finding for finding in findings if _has_saving(finding)}
     left, total_ns = dict(saving), 0.0
     while left:
         group = [left.pop(next(iter(left)))]

@@ -52,11 +52,11 @@ class Prices:
         """
         if not ranks:
             return shown_part(self._run.step_summary(), part)
-        summaries = [part.trace.once(_summary) for part in self._facts if part.trace.rank in ranks]
+        summaries = [part.trace.once(_summary_of_trace) for part in self._facts if part.trace.rank in ranks]
         lengths = [length for summary in summaries if (length := shown_part(summary, part)) is not None]
         return max(lengths, default=None)
 
-    def cap(self, findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
+    def cap_savings(self, findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
         """The findings with savings of at most what their cure shortens: the part of the step that each names, and the step.
 
         The part as the pages show it of these traces, and where that is less its median over their steps. Where the part is
@@ -73,11 +73,11 @@ class Prices:
                 continue
             bounds = [*([max(parts)] if parts else []), *(ns for ns in (finding.step_ns, longest_ns) if ns > 0)]
             if finding.part:
-                shown = (shown_part(part.trace.once(_summary), finding.part) for part in facts)
-                bounds += [max(lengths)] if (lengths := [length for length in shown if length is not None]) else []
-            yield _reduce_confidence(_bounded(finding, bounds), facts)
+                shown_parts = (shown_part(part.trace.once(_summary_of_trace), finding.part) for part in facts)
+                bounds += [max(lengths)] if (lengths := [length for length in shown_parts if length is not None]) else []
+            yield _reduce_confidence(_limit_saving(finding, bounds), facts)
 
-    def settle(self, finding: Finding) -> Finding | None:
+    def settle_finding(self, finding: Finding) -> Finding | None:
         """A finding of the run as it is given: with shares of the run's step, and no more than is shown of its ranks.
 
         None where it is about a part that takes nothing there.
@@ -85,12 +85,12 @@ class Prices:
         finding = dataclasses.replace(finding, step_ns=self.step_ns or finding.step_ns)
         if finding.saving is None:
             return finding
-        shown = self.shown_ns(finding.part, finding.ranks) if finding.part else None
-        if shown is not None and shown <= 0:
+        most_ns = self.shown_ns(finding.part, finding.ranks) if finding.part else None
+        if most_ns is not None and most_ns <= 0:
             return None
-        return _bounded(finding, [ns for ns in (shown, finding.step_ns) if ns])
+        return _limit_saving(finding, [ns for ns in (most_ns, finding.step_ns) if ns])
 
-    def on_path(self, finding: Finding, part: Facts, slow: Finding | None) -> Finding:
+    def price_on_path(self, finding: Finding, part: Facts, slow: Finding | None) -> Finding:
         """A finding about one rank with what it is worth where the rank waits for others: perhaps nothing.
 
         What a rank does sooner while the others wait for another one only lengthens its own wait. Where ranks are missing,
@@ -108,12 +108,12 @@ class Prices:
                 return finding
             rank_names = tuple(f"rank {rank}" for rank in slow.ranks)
             evidence = Evidence("waits_for_slow_rank", slow.saving.likely_ns, "ns", places=rank_names)
-            return _worth(finding, Saving(0.0, 0.0, finding.saving.high_ns), evidence)
+            return _with_saving(finding, Saving(0.0, 0.0, finding.saving.high_ns), evidence)
         waits_ns = self._waits_for_nobody_knows_whom.get(id(part), 0.0)
         if waits_ns < _WAITS * part.step_ns or not waits_ns:
             return finding
-        missing = Evidence("waits_for_missing_ranks", waits_ns, "ns", places=_names(job_of(self._facts).missing))
-        return _worth(finding, Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns), missing)
+        missing = Evidence("waits_for_missing_ranks", waits_ns, "ns", places=_rank_names(job_of(self._facts).missing))
+        return _with_saving(finding, Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns), missing)
 
     @cached_property
     def _waits_for_nobody_knows_whom(self) -> dict[int, float]:
@@ -142,21 +142,21 @@ def of_one_rank(finding: Finding) -> Finding:
     return dataclasses.replace(finding, ranks=(rank,)) if isinstance(rank, int) and not finding.ranks else finding
 
 
-def _summary(trace: Trace) -> StepSummary:
+def _summary_of_trace(trace: Trace) -> StepSummary:
     return summarize_steps([trace])
 
 
-def _bounded(finding: Finding, bounds: Sequence[float]) -> Finding:
+def _limit_saving(finding: Finding, bounds: Sequence[float]) -> Finding:
     assert finding.saving is not None
     low, likely, high = (min(ns, *bounds) if bounds else ns for ns in dataclasses.astuple(finding.saving))
     return dataclasses.replace(finding, saving=Saving(low, likely, high))
 
 
-def _worth(finding: Finding, saving: Saving, evidence: Evidence) -> Finding:
+def _with_saving(finding: Finding, saving: Saving, evidence: Evidence) -> Finding:
     return dataclasses.replace(finding, saving=saving, evidence=(*finding.evidence, evidence))
 
 
-def _names(ranks: Sequence[int]) -> tuple[str, ...]:
+def _rank_names(ranks: Sequence[int]) -> tuple[str, ...]:
     return tuple(f"rank {rank}" for rank in ranks[:_NAMED_RANKS])
 
 

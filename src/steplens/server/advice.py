@@ -51,7 +51,7 @@ class EvidenceShown(BaseModel):
 class FindingShown(BaseModel):
     """One cause of lost time; see ``advice.finding.Finding``. ``share``: the likely saving as a share of ``step_ns``, 0 to 1.
 
-    ``ranks``: on which of several ranks it was seen; empty where on all. ``overlaps``: ids of findings that see the same time.
+    ``ranks``: on which of several ranks it was seen; empty where on all, or named by the title. ``overlaps``: ids of findings that see the same time.
     """
 
     id: str
@@ -134,4 +134,7 @@ def finding_shown(finding: Finding) -> FindingShown:
     ]
     texts = {language: catalogue.of(finding) for language, catalogue in words.items()}
     values = {**{name: getattr(finding, name) for name in shared}, "evidence": evidence, "texts": texts}
+    if "rank" in finding.values:
+        # its title names the rank, and what is saved is the others' wait
+        values["ranks"] = ()
     return FindingShown.model_validate(values, from_attributes=True)

@@ -12,6 +12,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
+from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.step_work import step_work
@@ -54,7 +55,7 @@ def _next_step(name: str, kind: str) -> Rule:
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
-            evidence=tuple(_evidence(kind, held_ns, facts)),
+            evidence=tuple(_evidence(kind, held_ns, run, facts)),
             # of computing nobody can say that it goes
             saving=None if kind == COMPUTE or held_ns <= 0 else Saving(0.0, 0.0, held_ns),
             step_ns=summary.step_time_ns or 0.0,
@@ -70,8 +71,10 @@ def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
     return whole_of_shares(summary) if of_device else summary.host_ns or summary.step_time_ns or 0.0
 
 
-def _evidence(kind: str, held_ns: float, facts: Sequence[Facts]) -> Iterator[Evidence]:
+def _evidence(kind: str, held_ns: float, run: Run, facts: Sequence[Facts]) -> Iterator[Evidence]:
     yield Evidence("held_up", held_ns, "ns", places=tuple(_longest_work(facts)) if kind == COMPUTE else ())
+    if kind == COMMUNICATION and (moving := Exposed(run, facts).moving) is not None:
+        yield Evidence("moving_share", 100 * moving, "%", per_step=False)
     if kind in (HOST, SYNCHRONIZING) and not any(_has_rows(part, "python") for part in facts):
         yield Evidence("no_python_calls", 0, "", per_step=False)
     if kind in (COMPUTE, COPY) and not any(_has_shapes(part) for part in facts):

@@ -259,6 +259,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest_products(products))),
         Evidence("products", products.height / facts.steps.height, "count"),
         Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
+        Evidence("assumed_speedup", likely, "x", per_step=False),
     ]
     saving = Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most))
     finding = facts.make_finding(

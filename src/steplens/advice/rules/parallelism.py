@@ -92,8 +92,8 @@ class Exposed:
             if moving + waiting > 0:
                 return moving / (moving + waiting)
         shares = [part.once(_moving_and_whole_ms) for part in self.facts]
-        whole = sum(whole_ms for _, whole_ms in shares)
-        return sum(moving_ms for moving_ms, _ in shares) / whole if whole > 0 else None
+        measured_ms = sum(whole_ms for _, whole_ms in shares)
+        return sum(moving_ms for moving_ms, _ in shares) / measured_ms if measured_ms > 0 else None
 
     @cached_property
     def room_ns(self) -> float:
@@ -134,8 +134,8 @@ def _moving_and_whole_ms(part: Facts) -> tuple[float, float]:
     if not is_measured(part.trace):
         return 0.0, 0.0
     times = communication_times(part.trace).filter(pl.col("step").is_in(list(part.numbers)))
-    whole = pl.max_horizontal("elapse_ms", pl.col("transit_ms") + pl.col("wait_ms"))
-    moving_ms, whole_ms = times.select(pl.col("transit_ms").sum(), whole=whole.sum()).row(0)
+    took = pl.max_horizontal("elapse_ms", pl.col("transit_ms") + pl.col("wait_ms"))
+    moving_ms, whole_ms = times.select(pl.col("transit_ms").sum(), whole=took.sum()).row(0)
     return float(moving_ms or 0), float(whole_ms or 0)
 
 
@@ -177,7 +177,7 @@ def _share_rule(name: str, mode: str) -> Rule:
             saving=saving,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"percent": f"{100 * rate * share:.0f}", "threshold": f"{100 * threshold:g}"},
+            values={"percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
 
@@ -220,7 +220,7 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
         saving=exposed.saving("receive_alone_ns", threshold, critical),
         step_ns=exposed.step_ns,
         part="exposed_communication_ns",
-        values={"percent": f"{100 * rate:.0f}", "threshold": f"{100 * threshold:g}"},
+        values={"percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
         urgency=LOW if exposed.on_cpu else MEDIUM,
     )
 
@@ -254,7 +254,7 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
             saving=exposed.saving("collective_alone_ns", threshold, mine) if critical else None,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"stage": stage, "percent": f"{100 * rate:.0f}", "threshold": f"{100 * threshold:g}"},
+            values={"stage": stage, "percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
 
@@ -296,6 +296,6 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
             saving=Saving(0, longest / 2, longest) if longest is not None else None,
             step_ns=exposed.step_ns if exposed.means.height else 0.0,
             part="computing_ns",
-            values={"stage": stage, "percent": f"{100 * excess:.0f}"},
+            values={"stage": stage, "percent": f"{100 * excess:.2f}"},
             urgency=MEDIUM,
         )

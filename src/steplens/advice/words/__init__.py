@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Text
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict_words import Verdict
 
+#: percentages of ten and more, of which a sentence says no more than the whole
+_PERCENT = re.compile(r"\d\d+\.\d+")
 #: steps that are named
 _NAMED = 8
 
@@ -72,5 +75,6 @@ class Words:
 def _fill_placeholders(text: str, values: Mapping[str, str | int | float]) -> str:
     # not str.format: patches hold braces of their own, and values are names from traces
     for name, value in values.items():
-        text = text.replace(f"{{{name}}}", str(value))
+        in_words = f"{float(value):.0f}" if name == "percent" and _PERCENT.fullmatch(str(value)) else str(value)
+        text = text.replace(f"{{{name}}}", in_words)
     return text

@@ -210,7 +210,7 @@ def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[
 def _advice_rows(run: Run) -> list[dict[str, str]]:
     from steplens.advice import advise
     from steplens.advice.finding import LOW
-    from steplens.advice.order import matters
+    from steplens.advice.order import is_worth_saying
     from steplens.advice.texts import ENGLISH
     from steplens.advice.words import Words
     from steplens.cli.text.advise_text import finding_headline
@@ -218,7 +218,7 @@ def _advice_rows(run: Run) -> list[dict[str, str]]:
     words = Words(ENGLISH)
     # the first one is about the verdict where any is
     findings = advise(run).findings
-    matter = [finding for finding in findings if finding.level != LOW or (finding is findings[0] and matters(finding))]
+    matter = [finding for finding in findings if finding.level != LOW or (finding is findings[0] and is_worth_saying(finding))]
     return [{"id": one.id, "level": one.level, "text": finding_headline(one, words)} for one in matter[:_ADVICE]]
 
 

@@ -38,8 +38,8 @@ def show_advice(found: Advice, words: Words) -> None:
     out.print(plain(words.frame(key, count=str(len(found.findings))) + step, "bold"), soft_wrap=True)
     priced = sum(finding.saving is not None for finding in found.findings)
     if priced and found.step_ns > 0:
-        whole = {"time": duration(found.together_ns), "share": share(found.together_ns, found.step_ns)}
-        for line in plain(words.frame("together" if priced > 1 else "confidence_means", **whole), "dim").wrap(out, out.width):
+        together = {"time": duration(found.together_ns), "share": share(found.together_ns, found.step_ns)}
+        for line in plain(words.frame("together" if priced > 1 else "confidence_means", **together), "dim").wrap(out, out.width):
             out.print(line, no_wrap=True)
     titles = {finding.id: f"{number} ({words.of(finding).title})" for number, finding in enumerate(found.findings, 1)}
     for number, finding in enumerate(found.findings, 1):
@@ -88,8 +88,8 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words, titles:
     for item in finding.evidence:
         _print_wrapped(out, _evidence_text(item, words, titles), "dim")
     if finding.overlaps:
-        others = ", ".join(titles[name] for name in finding.overlaps if name in titles)
-        _print_wrapped(out, words.frame("overlaps", others=others), "dim")
+        overlapping = ", ".join(titles[name] for name in finding.overlaps if name in titles)
+        _print_wrapped(out, words.frame("overlaps", others=overlapping), "dim")
     _print_wrapped(out, text.remedy)
     for line in text.patch.splitlines():
         out.print(Text("     ") + plain(line, "green" if line.startswith("+") else "red"), soft_wrap=True)

@@ -13,7 +13,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.device import operator_patterns as patterns
 from steplens.advice.rules.optimizers import costliest_optimizer
-from steplens.advice.rules.tools.task_rows import Rows, row_findings
+from steplens.advice.rules.tools.task_rows import Rows, row_findings, rows_within_graphs
 from steplens.advice.rules.tools.tasks import costliest_lines, is_significant, steps_of
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.analysis.tools.groups import are_among
@@ -157,10 +157,18 @@ def memory_bound_sequences(facts: Facts) -> Iterator[Finding]:
     The five of ``task_rows`` that are bound by memory and would save most.
 
     n operators that pass their data on read and write it n times, one reads and writes it once: at most 1 - 1 / n of their
-    time goes. Whether they do pass it on, no trace tells.
+    time goes. Whether they do pass it on, no trace tells. Tasks that gradients' hooks and optimizers launch end a row: what runs
+    beside them neither feeds them nor reads from them.
     """
     yield from row_findings(
-        facts, memory_bound_sequences.name, "moving_sequences", 0.5, _saving_by_fusion, lambda row: row.busy_ns, "computing_ns"
+        facts,
+        memory_bound_sequences.name,
+        "moving_sequences",
+        0.5,
+        _saving_by_fusion,
+        lambda row: row.busy_ns,
+        "computing_ns",
+        rows_within_graphs,
     )
 
 

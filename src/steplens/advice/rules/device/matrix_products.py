@@ -96,18 +96,48 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
         return
     takes_float32 = capability >= MATRIX_UNITS_FOR_FLOAT32
     most = 1 - 1 / max(facts.profile.matrix_speedup or _USUAL_SPEEDUP, 1 / (1 - _LIKELY))
-    change = (
-        "+torch.set_float32_matmul_precision('high')"
-        if takes_float32
-        else "+with torch.autocast('cuda', dtype=torch.float16):   # with torch.amp.GradScaler"
-    )
+    categories = top_values(tasks, "category")
+    change = "+with torch.autocast('cuda', dtype=torch.float16):   # with torch.amp.GradScaler"
+    if takes_float32:
+        change = "\n".join(dict.fromkeys(_ALLOW_TF32[category] for category in categories))
+    beside = kinds.join(tasks, on="id", how="anti").filter(pl.col("category").cast(pl.String).is_in(categories))
+    operators, by_operator = _costliest_operators(facts, tasks)
     evidence = [
-        Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks), top_values(tasks, "name")),
-        Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top_values(tasks, "category")),
+        Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks)),
+        *(Evidence("float32_by_operator", per_step(facts, rows), "ns", places=(name,)) for name, rows in by_operator),
+        Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top_values(tasks, "name")),
+        *(
+            [Evidence("beside_float32", left, "ns", places=top_values(beside, "name"))]
+            if (left := per_step(facts, beside))
+            else []
+        ),
+        Evidence("assumed_speedup", 1 / (1 - _LIKELY), "x", per_step=False),
     ]
     saving = Saving(_LOW * length, _LIKELY * length, most * length)
-    values = {"change": change, "type": "TF32" if takes_float32 else "float16"}
+    values = {
+        "change": change,
+        "type": "TF32" if takes_float32 else "float16",
+        "operators": ", ".join(operators or categories),
+    }
     yield facts.make_finding(outside_matrix_units.name, evidence, saving, confidence=0.8, part="computing_ns", values=values)
+
+
+#: what makes the libraries take float32 to matrix units, by category; attention multiplies as matrix products do
+_ALLOW_TF32 = {
+    "convolution": "+torch.backends.cudnn.allow_tf32 = True",
+    "matmul": "+torch.set_float32_matmul_precision('high')",
+    "attention": "+torch.set_float32_matmul_precision('high')",
+}
+_NAMED_OPERATORS = 2
+
+
+def _costliest_operators(facts: Facts, tasks: pl.DataFrame) -> tuple[list[str], list[tuple[str, pl.DataFrame]]]:
+    """The operators that launched most of some tasks, each with its tasks; none where launches were not recorded."""
+    ops = facts.trace.required("ops").filter(pl.col("id").is_in(tasks["op"].drop_nulls().unique().implode()))
+    names = ops.select(op="id", operator=pl.col("name").cast(pl.String)).collect()
+    launched = tasks.join(names, on="op")
+    operators = list(top_values(launched, "operator", count=_NAMED_OPERATORS))
+    return operators, [(name, launched.filter(pl.col("operator") == name)) for name in operators]
 
 
 def _capability_of_kernels(names: pl.Series) -> int | None:

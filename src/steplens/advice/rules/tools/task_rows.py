@@ -12,6 +12,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.task_sequences import Sequence as Row
 from steplens.analysis.device.task_sequences import costliest_sequences, sequences
+from steplens.analysis.tools.names import containing, of_calls
 from steplens.trace.schema import KIND_COMPUTE
 
 _AI_CPU = ("AI_CPU", "AICPU", "KERNEL_AICPU")
@@ -22,7 +23,9 @@ _MOVING = (
 )  # fmt: skip
 _LEAST_SHARE = 0.01
 #: rows that are counted, and said; tasks of a row that are named
-_KEPT, _SAID, _LONG = 5, 3, 4
+_KEPT, _LONG = 5, 4
+#: calls whose tasks work on ready gradients, and on parameters: the tasks beside them neither feed them nor read from them
+_BETWEEN_GRAPHS = r"AccumulateGrad|torch::distributed::reducer|^Optimizer\."
 _MEASURED, _BY_CATEGORY = 0.8, 1 - 1e-9
 
 
@@ -40,18 +43,43 @@ class Rows:
     rows: Sequence[Row]
     least_weight: float
 
-    def words(self, rows: Sequence[Row]) -> tuple[str, ...]:
-        """The first rows as text: ``Mul > Add (12)``, with the number of occurrences."""
-        return tuple(f"{_join_task_names(row.names(self.tasks))} ({row.count})" for row in rows[:_SAID])
+    def words(self, rows: Sequence[Row], facts: Facts) -> tuple[str, ...]:
+        """The rows as text: ``12 x Mul > Add``, with their occurrences in a step; by operators where these are known."""
+        steps = max(facts.recorded.height, 1)
+        return tuple(f"{row.count / steps:.3g} x {_join_task_names(self._names(row, facts))}" for row in rows)
+
+    def _names(self, row: Row, facts: Facts) -> list[str]:
+        tasks = self.tasks[int(row.first[0]) : int(row.first[0]) + row.length]
+        numbers = tasks["op"].drop_nulls().unique()
+        ops = facts.trace.required("ops").filter(pl.col("id").is_in(numbers.implode()))
+        operators = dict(ops.select("id", pl.col("name").cast(pl.String)).collect().iter_rows())
+        return [operators.get(op) or short_name(name) for op, name in zip(tasks["op"], row.names(self.tasks), strict=True)]
 
     def steps(self, rows: Sequence[Row]) -> tuple[int, ...]:
         """The steps of some rows."""
         return tuple(sorted({step for row in rows for step in row.steps(self.tasks)}))
 
 
-def _join_task_names(names: Sequence[str]) -> str:
-    short = [short_name(name) for name in names]
+def _join_task_names(short: Sequence[str]) -> str:
     return " > ".join(short if len(short) <= _LONG else [*short[: _LONG - 1], "...", short[-1]])
+
+
+def rows_within_graphs(facts: Facts) -> Rows:
+    """``rows_of`` without tasks of gradients' hooks and of optimizers: neighbours in time, of which no compiler makes one."""
+    calls = facts.once(_calls_between_graphs)
+    return facts.once(rows_of) if calls is None else _make_rows(facts, pl.col("op").is_in(calls.implode()).fill_null(False))
+
+
+def _calls_between_graphs(facts: Facts) -> pl.Series | None:
+    """The calls that hand gradients over or update parameters, with all that they call; None where there are none."""
+    names = containing(of_calls(facts.trace), _BETWEEN_GRAPHS)
+    if not names:
+        return None
+    calls = facts.trace.required("ops").filter(pl.col("step").is_in(list(facts.numbers))).select("id", "parent", "name").collect()
+    levels = [calls.filter(pl.col("name").is_in(names))["id"]]
+    while levels[-1].len():
+        levels.append(calls.filter(pl.col("parent").is_in(levels[-1].implode()))["id"])
+    return pl.concat(levels).unique() if levels[0].len() else None
 
 
 def rows_of(facts: Facts) -> Rows:
@@ -60,10 +88,14 @@ def rows_of(facts: Facts) -> Rows:
     What is bound by memory, performance counters tell where they were recorded (reading and writing over the core's time),
     else categories.
     """
+    return _make_rows(facts, pl.lit(False))
+
+
+def _make_rows(facts: Facts, more_stops: pl.Expr) -> Rows:
     tasks = facts.tasks.filter(pl.col("kind").is_in([KIND_COMPUTE, "communication"]))
     if tasks.is_empty():
         return Rows(tasks, [], 1.0)
-    stops = (pl.col("kind") != KIND_COMPUTE) | pl.col("core").is_in(_AI_CPU).fill_null(False)
+    stops = (pl.col("kind") != KIND_COMPUTE) | pl.col("core").is_in(_AI_CPU).fill_null(False) | more_stops
     measured = facts.measured
     if measured.is_empty():
         moving = tasks.select(pl.col("category").is_in(_MOVING).fill_null(False).cast(pl.Float64)).to_series()
@@ -85,6 +117,7 @@ def row_findings(
     worth: Callable[[Rows, Row], float],
     spent: Callable[[Row], float],
     part: str,
+    make_rows: Callable[[Facts], Rows] = rows_of,
 ) -> Iterator[Finding]:
     """One finding about the five rows that are worth most; none where no row is worth anything.
 
@@ -96,16 +129,17 @@ def row_findings(
         worth: what fusing a row saves at most, ns in all steps.
         spent: what is lost on a row, ns in all steps.
         part: of a step, that fusing shortens.
+        make_rows: the rows of the trace.
     """
     if not facts.step_ns:
         return
-    rows = facts.once(rows_of)
+    rows = facts.once(make_rows)
     costly = costliest_sequences(rows.rows, lambda row: worth(rows, row), _KEPT)
     if not costly:
         return
     steps = facts.recorded.height
     evidence = [
-        Evidence(what, sum(map(spent, costly)) / steps, "ns", rows.steps(costly), rows.words(costly)),
+        Evidence(what, sum(map(spent, costly)) / steps, "ns", rows.steps(costly), rows.words(costly, facts)),
         Evidence("sequence_tasks", sum(row.count * row.length for row in costly) / steps, "count"),
     ]
     saving = Saving.up_to(sum(worth(rows, row) for row in costly) / steps)
