@@ -10,6 +10,7 @@ import pytest
 from ..shared_data import shared
 from . import scripts
 from .conftest import Site
+from .labels import repeated_events
 from .walk import CAPTURES, LANGUAGES, WIDTHS, walk_pages
 
 # an hour of a processor
@@ -22,6 +23,7 @@ def test_every_page_of_a_capture_is_whole(browse: Callable[[Sequence[Path]], Sit
     site.until(scripts.READY, "the run is open")
     try:
         assert list(walk_pages(site, axe, WIDTHS, LANGUAGES)) == []
+        assert list(repeated_events(shared(*capture.split("/")))) == []
     finally:
         site.driver.set_window_size(1280, 900)
         site.script("localStorage.clear()")

@@ -4,7 +4,8 @@
                              [--pages NAME ...]
 
 Wrong are a card without content, text that is cut and cannot be seen whole, a percentage outside 0 to 100, a message on the
-console, a page wider than the window, and what axe-core finds. Needs the built front end (``make web``), Chromium with its driver
+console, a page wider than the window, a label that is none of the words of the pages, an event that the timeline has twice, and
+what axe-core finds. Needs the built front end (``make web``), Chromium with its driver
 and selenium. The exit status is 1 where anything is wrong.
 """
 
@@ -23,7 +24,7 @@ if __name__ == "__main__":  # as a script it is not part of a package
     sys.path.insert(0, str(ROOT))
 
 from tests import shared_data  # noqa: E402
-from tests.web import conftest, scripts  # noqa: E402
+from tests.web import conftest, labels, scripts  # noqa: E402
 
 #: the captures, as folders and files of the shared test data
 CAPTURES = (
@@ -96,6 +97,9 @@ def walk_pages(
                     site.theme(theme)
                     rules = None if (width, theme) == (widths[0], "light") else ["color-contrast"]
                     checked = axe_faults(site, rules) if width == widths[0] else []
+                    if rules is None:
+                        strange = labels.strange_labels(site.script(labels.LABELS), language)
+                        checked += [f"label: {text[:80]}" for text in strange]
                     for fault in [*(page_faults(site, page) if theme == "light" else []), *checked]:
                         yield f"{page}, {language}, {width} px, {theme}", fault
 
@@ -144,6 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for where, fault in walk_pages(site, axe, wanted.widths, wanted.languages, wanted.pages):
                     faults += 1
                     print(f"{capture}: {where}: {fault}", flush=True)
+                for fault in labels.repeated_events(wanted.captures / capture):
+                    faults += 1
+                    print(f"{capture}: timeline: event twice: {fault}", flush=True)
                 print(f"{capture}: walked", flush=True)
                 driver.get("about:blank")
     print(f"{faults} faults")

@@ -83,13 +83,6 @@ export function trendBars(
                 `↑ ${say(sum(bar))}`,
               )
             : null,
-          valued && sum(bar) <= most
-            ? svg(
-                "text",
-                { class: "tick value", x: x + wide / 2, y: yOf(sum(bar)) - 4 * scale, "text-anchor": "middle" },
-                say(sum(bar)),
-              )
-            : null,
           place % every === 0
             ? svg("text", { class: "tick", x: x + wide / 2, y: high - 4 * scale, "text-anchor": "middle" }, bar.label)
             : null,
@@ -103,6 +96,16 @@ export function trendBars(
         : longest > most || valued
           ? null
           : svg("text", { class: "tick", x: 0, y: 12 * scale }, say(most)),
+      // in front of the line, which is no higher than some of them
+      bars.map((bar, place) =>
+        valued && sum(bar) <= most
+          ? svg(
+              "text",
+              { class: "tick value", x: room * (place + 0.5), y: yOf(sum(bar)) - 4 * scale, "text-anchor": "middle" },
+              say(sum(bar)),
+            )
+          : null,
+      ),
     );
   };
   return h("div", { class: "trend" }, fitted(draw, NARROWEST, signal));

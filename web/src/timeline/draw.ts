@@ -57,6 +57,10 @@ interface Label {
   alpha: number;
 }
 
+/** A name in so many characters; where they are too few, without the scopes of a graph that all of its operators share. */
+const fitting = (name: string, most: number): string =>
+  format.shorten(name.length > most && /^[\w.-]+(\/[\w.-]+)+$/.test(name) ? name.slice(name.lastIndexOf("/") + 1) : name, most);
+
 export class Painter {
   private readonly character: number;
   private labels: Label[] = [];
@@ -156,7 +160,7 @@ export class Painter {
       if (width >= LABEL_FROM_PX) {
         const said = count > 1 ? `${format.count(count)} × ${name}` : name;
         this.labels.push({
-          text: format.shorten(visible(said), Math.floor((width - 6) / this.character)),
+          text: fitting(visible(said), Math.floor((width - 6) / this.character)),
           x: low + 3,
           // the box ends two pixels above the row
           y: y + (band.row - 2) / 2 + 0.5,

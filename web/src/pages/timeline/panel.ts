@@ -48,9 +48,10 @@ export class Panel {
     this.hint();
   }
 
-  hint(): void {
+  /** What to do here; `before` says what is shown. */
+  hint(before = ""): void {
     this.asked++;
-    replace(this.element, h("p", { class: "note" }, t("timeline.hint")));
+    replace(this.element, h("p", { class: "note" }, before, before ? " " : "", t("timeline.hint")));
   }
 
   private async fill(make: (api: RunApi) => Promise<Child>): Promise<void> {

@@ -1,7 +1,7 @@
 /** The timeline: lanes of threads and streams of one or more ranks, from the whole run down to single events. */
 
 import { address } from "../../api/client";
-import type { Brief, EventShown, Timeline, TraceState } from "../../api/types";
+import type { Brief, EventShown, FirstView, Timeline, TraceState } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { report } from "../../report/embedded";
 import { check, chosenTraces, closeMenus, drop, heldLanes, list, listed, oneMenu, rankBoxes } from "../../timeline/controls";
@@ -94,9 +94,10 @@ async function wholePage(context: Context): Promise<Child> {
     bounds,
     focus,
     found.map((one) => one.unplaced),
+    begin,
   );
   // of millions of events all is shown first, and the step once it is known
-  if (step && !begin) context.pending.push(step.then((late) => page.begin(late && viewOf(late, bounds))));
+  if (step && !begin) context.pending.push(step.then((late) => page.begin(late)));
   return page.element;
 }
 
@@ -110,6 +111,7 @@ class TimelinePage {
   private current: { trace: number; brief: Brief } | null = null;
   private searching = new AbortController();
   private moved = false;
+  private chooser: HTMLElement | null = null;
   /** all about the chosen event, once it is there */
   private shown: { trace: number; brief: EventShown } | null = null;
   private readonly help = helpDialog();
@@ -122,9 +124,10 @@ class TimelinePage {
     private readonly traces: readonly number[],
     private readonly tracks: readonly Track[],
     steps: Timeline["steps"],
-    bounds: Window,
+    private readonly bounds: Window,
     focus: Window,
     unplaced: readonly Record<string, number>[],
+    private first: FirstView | null,
   ) {
     this.steps = steps.map((one) => ({ id: one.step, start: one.start_ns, end: one.end_ns, text: String(one.step) }));
     this.panel = new Panel(context, {
@@ -229,6 +232,7 @@ class TimelinePage {
   /** Show what the address asks for. */
   private open(): void {
     const { params } = this.context;
+    if (this.first) this.tellFirst(this.first);
     const step = this.steps.find((one) => String(one.id) === params["step"]);
     if (step && params["start"] === undefined) this.view.setStep(step);
     else if (step) this.view.setStep(null);
@@ -255,17 +259,24 @@ class TimelinePage {
     if (kept) void this.panel.event(kept.trace, kept.event);
   }
 
-  private stepChoice(): Child {
+  private stepChoice(): HTMLElement | null {
     if (!this.steps.length) return null;
-    return choice(
+    return (this.chooser = choice(
       t("step"),
       [["", t("steps.all")], ...this.steps.map((one): [string, string] => [String(one.id), `${t("step")} ${one.id}`])],
-      this.context.params["step"] ?? "",
+      this.context.params["step"] ?? (this.first ? String(this.first.step) : ""),
       (value) => {
+        const step = this.steps.find((one) => String(one.id) === value) ?? null;
         this.context.note({ step: value || null });
-        this.view.setStep(this.steps.find((one) => String(one.id) === value) ?? null);
+        this.view.setStep(step);
+        if (!step) this.view.move(this.bounds);
       },
-    );
+    ));
+  }
+
+  /** Say which step is shown first, and why it is this one. */
+  private tellFirst(first: FirstView): void {
+    this.panel.hint(t("timeline.opened", { step: first.step }));
   }
 
   private sourceBoxes(): Child {
@@ -337,8 +348,13 @@ class TimelinePage {
   }
 
   /** Show the step to begin with, where the user has not moved yet. */
-  begin(window: Window | null): void {
-    if (window && !this.moved) this.view.move(window);
+  begin(first: FirstView | null): void {
+    if (!first || this.moved) return;
+    this.first = first;
+    this.view.move(viewOf(first, this.bounds));
+    this.tellFirst(first);
+    const list = this.chooser?.querySelector("select");
+    if (list) list.value = String(first.step);
   }
 
   /** What stands above the details of an event: how far it is from the marked one. */
