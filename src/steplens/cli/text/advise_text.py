@@ -92,7 +92,9 @@ def _saving_text(finding: Finding, words: Words) -> str:
     assert finding.saving is not None
     ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
     return words.frame(
-        "saves", share=share(finding.saving.likely_ns, finding.step_ns), **{name: duration(ns) for name, ns in ends.items()}
+        "saves" if finding.saving.low_ns > 0 else "saves_at_most",
+        share=share(finding.saving.likely_ns, finding.step_ns),
+        **{name: duration(ns) for name, ns in ends.items()},
     )
 
 
@@ -100,7 +102,7 @@ def _evidence_text(item: Evidence, words: Words) -> str:
     per_step = words.frame("per_step") if item.per_step and item.unit else ""
     parts = [" ".join(part for part in (words.evidence(item.what), _figure_text(item), per_step) if part)]
     if item.steps:
-        parts.append(f"{words.frame('steps')} {_step_ranges(item.steps)}")
+        parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")
     if item.places:
         parts.append(", ".join(item.places))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
@@ -130,4 +132,5 @@ def _step_ranges(steps: Sequence[int]) -> str:
 
 def _print_wrapped(out: Console, text: str, style: str = "") -> None:
     for line in Text(clean(text), style).wrap(out, max(out.width - 3, 20)):
+        line.rstrip()
         out.print(Text("   ") + line, no_wrap=True)
