@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,10 +119,8 @@ CODES = {("run", "--", "nosuchcmd"): 127}
 FOREIGN = re.compile(r"Traceback|pydantic|Value error|Input should be|validation error")
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Any]:
-    """What each command answers: in one process, which must not import anything heavy for any of them."""
-    folder = tmp_path_factory.mktemp("bad")
+def write_bad_files(folder: Path) -> None:
+    """The files that ``BAD`` names."""
     (folder / "foreign").mkdir()
     for name, content in (
         ("text.txt", b"hello\n"),
@@ -144,6 +143,13 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], A
     (folder / "dead").symlink_to("nowhere")
     (folder / "round").symlink_to("round")
     os.mkfifo(folder / "pipe")
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Any]:
+    """What each command answers: in one process, which must not import anything heavy for any of them."""
+    folder = tmp_path_factory.mktemp("bad")
+    write_bad_files(folder)
     lines = "".join(json.dumps(arguments) + "\n" for arguments, _ in BAD)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *HEAVY],

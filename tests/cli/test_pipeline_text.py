@@ -34,10 +34,10 @@ def test_a_loader_with_workers(tmp_path: Path) -> None:
         "Data pipeline",
         "  DataLoader(Images, id=0): 2 workers, busy 55 %, 10 % of a processor each, queue 30 % full; "
         "the loop waits 11.9 % of its time",
-        "    fetch: 4.00 ms a batch, 90 % below 4.00 ms, 41 %; it holds up the loop",
-        "    transform: 2.00 ms a batch, 90 % below 2.00 ms, 21 %",
-        "    collate: 3.00 ms a batch, 90 % below 3.00 ms, 31 %",
-        "    transfer: 750.00 us a batch, 90 % below 750.00 us, 8 %",
+        "    fetch: 4.00 ms a batch (P90 4.00 ms), 41 % of all stages; it holds up the loop",
+        "    transform: 2.00 ms a batch (P90 2.00 ms), 21 % of all stages",
+        "    collate: 3.00 ms a batch (P90 3.00 ms), 31 % of all stages",
+        "    transfer: 750.00 us a batch (P90 750.00 us), 8 % of all stages",
     ]
 
 

@@ -139,7 +139,7 @@ def test_a_script_that_is_interrupted_ends_by_the_signal_behind_what_waits_for_t
     done = cli.record("--out", "kept", "script.py", expect=-signal.SIGINT)
     assert done.stdout.startswith("interrupted ") and done.stdout.endswith("at exit\n")
     assert done.stderr.count("KeyboardInterrupt") == done.stderr.count("Traceback") == 1
-    assert "next: steplens summary" in done.stderr
+    assert "summary kept (in the terminal)" in done.stderr
     assert [row["step"] for row in cli.json("summary", "kept")["steps"]][:2] == [2, 3]
 
 
@@ -157,7 +157,7 @@ def test_what_was_recorded_survives_a_failing_script(cli: Any) -> None:
     cli.write("script.py", script)
     done = cli.record("--out", "kept", "script.py", expect=1)
     assert "RuntimeError: after four steps" in done.stderr
-    assert "next: steplens summary" in done.stderr
+    assert "summary kept (in the terminal)" in done.stderr
     assert [row["step"] for row in cli.json("summary", "kept")["steps"]][:2] == [2, 3]
 
 
@@ -409,4 +409,4 @@ def test_a_script_that_changes_directory(cli: Any, tmp_path: Path, recorded: Any
     cli.write("script.py", script + f"sys.argv = ['t', '6']; runpy.run_path({str(recorded.folder / 'train.py')!r})")
     done = cli.record("script.py")
     (directory,) = cli.run_directories()
-    assert f"next: steplens summary result/{directory.name}" in done.stderr
+    assert "summary result (in the terminal)" in done.stderr and directory.parent.name == "result"

@@ -128,6 +128,25 @@ def test_one_rank_says_what_is_next(tmp_path, monkeypatch, capfd, rank, others, 
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(("rank", "others", "speaks"), [(0, [], True), (-1, [], True), (1, [0], False), (0, [1], True)])
+def test_a_window_of_mindspore_is_named_too(tmp_path, monkeypatch, capfd, rank, others, speaks):
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setattr(closing_line, "_folders", {})
+    stamp = time.strftime("%Y%m%d%H%M%S000")
+    for number, of_rank in enumerate([rank, *others]):
+        run = tmp_path / "data" / f"host_{number}_{stamp}_ascend_ms"
+        run.mkdir(parents=True)
+        (run / f"profiler_info_{max(of_rank, 0)}.json").write_text("{}")
+    closing_line.add_window(tmp_path / "data", rank)
+    closing_line.say_next_command()
+    assert ("the recorded steps are in data; next: " in capfd.readouterr().err) is speaks
+    # a folder with the results of all ranks
+    closing_line.add_results(tmp_path / "data" / "profiler", rank)
+    closing_line.add_results(tmp_path / "data" / "profiler", rank)
+    closing_line.say_next_command()
+    assert ("the recorded steps are in data/profiler; next: " in capfd.readouterr().err) is (rank <= 0)
+
+
 def test_quiet_says_only_what_is_wrong(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("STEPLENS_QUIET", "1")
     _window(tmp_path, 0, time.time_ns(), 0)

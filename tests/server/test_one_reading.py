@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.server import requests
+from steplens.server import requests, runs
 from steplens.server.runs import RunLibrary
 from steplens.server.tables import tables
 from steplens.trace.trace import Trace
@@ -60,3 +60,24 @@ def test_a_table_of_all_ranks_is_of_one_reading(tmp_path: Path, monkeypatch: pyt
     now = asked(library)
     assert [trace.rank for trace in now.run.traces] == [0, 1] and now.generation == chosen.generation + 1
     assert isinstance(now.trace(1), Trace)
+
+
+def test_how_much_of_a_file_was_read_is_told_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part that the opening page shows, by a reading of a real file of several pieces."""
+    parts: list[float] = []
+
+    class Noting(runs.Opening):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "part":
+                parts.append(value)
+
+    monkeypatch.setattr(runs, "Opening", Noting)
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::of_1" + "x" * 400, "pid": 1, "tid": 1, "dur": 2.0}
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": [{**event, "ts": 5.0 * number} for number in range(15_000)]}))
+    library = RunLibrary([tmp_path / "a.json"])
+    library.runs[0].open()
+    assert library.runs[0].opening.state == "ready"
+    told = parts[1:-1]
+    assert len({part for part in told if 0 < part < 1}) >= 2 and told == sorted(told), parts
+    assert parts[-1] == 0.0

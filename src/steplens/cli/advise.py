@@ -13,7 +13,7 @@ from steplens.cli.line.arguments import InputPath, Json
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import verdict_row
-from steplens.cli.text.text import print_json
+from steplens.cli.text.text import console, print_json
 from steplens.common.errors import InputError
 from steplens.readers.glance import refuse_hopeless
 
@@ -86,6 +86,7 @@ def advise(
         advise_text.show_advice(advice, words)
         if change is not None:
             advise_text.show_change(change, words)
+        console().print()
         say_next(next_commands(path))
     keep_timelines(run)
 

@@ -22,7 +22,7 @@ def open_(
     path: InputPath,
     json: Json = False,
 ) -> None:
-    """Say what PATH holds: captures of PyTorch (CPU, CUDA, ROCm) and of the Ascend PyTorch Profiler, raw or analysed.
+    """Say what PATH holds: traces of PyTorch, captures of Ascend's or MindSpore's profiler, raw or analysed.
 
     Each trace is shown with how it is read and why, its rank, devices, steps and tables, and what is doubtful about it.
     """

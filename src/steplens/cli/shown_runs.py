@@ -14,7 +14,7 @@ from steplens.common.errors import SteplensError
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH...", help="Runs to show; several are shown beside each other.", show_default=False),
+    typer.Argument(metavar="PATH...", help="Runs to show; with two, the second is compared with the first.", show_default=False),
 ]
 
 #: what the server imports beside what steplens always has

@@ -31,10 +31,11 @@ def answer_sql(
     csv: CsvFile = None,
     json: Json = False,
 ) -> None:
-    """Answer a SQL query over the tables of a run. It only reads.
+    """Answer a SQL query (SELECT) over the tables of a run.
 
     Tables are what was recorded (ops, kernels, marks, memory ...) and the answers of steplens table (operators, idle ...; where
-    both have a name, analysis_kernels is the answer). Times are nanoseconds, sizes bytes. Several traces have rank and window.
+    both have a name, analysis_kernels is the answer). Times are nanoseconds, sizes bytes. Rows of several ranks have the columns
+    rank and window. Nothing is written.
 
       steplens sql result "SELECT name, count(*) AS n FROM ops GROUP BY name ORDER BY n DESC"
     """

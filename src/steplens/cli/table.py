@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: rows in the terminal
 SHOWN = 20
+#: under an answer without rows
+_NO_ROWS = "there is none of it, or what it is made of was not recorded: docs/analyses.md says what that is"
 
 
 def table(
@@ -66,7 +68,7 @@ def table(
         if json:
             print_json({"path": str(path), "problem": str(error)})
         raise
-    note = "nothing of it was recorded" if recorded_table(name) is not None else ""
+    note = "nothing of it was recorded" if recorded_table(name) is not None else _NO_ROWS
     title = f"{name} by {by}" if by else name
     asked = {"table": name, "by": by, "basis": basis or None}
     answer_rows(table_rows, path, asked, f"{title}, {basis}" if basis else title, top=top, csv=csv, json=json, note=note)

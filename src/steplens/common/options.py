@@ -333,7 +333,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("warmup", SCHEDULE, "int", 0, "Steps to warm up before recording; 1 is recommended.", _number_of_steps),
     Option("repeat", SCHEDULE, "int", 0, "Number of cycles; 0 repeats until the end.", _number_of_steps),
     Option("skip_first", SCHEDULE, "int", 0, "Steps to skip before the first cycle.", _number_of_steps),
-    Option("skip_first_wait", SCHEDULE, "int", 0, "Not 0: the first cycle skips its wait.", _to_integer),
+    Option("skip_first_wait", SCHEDULE, "int", 0, "1: the first cycle begins without its wait.", _to_integer),
     Option("profiler_level", EXPERIMENTAL, "enum", ProfilerLevel.Level0, "How much to collect and report.", _to_member, _LEVELS),
     Option("aic_metrics", EXPERIMENTAL, "enum", AiCMetrics.PipeUtilization, _HELP_METRICS, _to_member, _METRICS, needs_npu=True),
     Option("l2_cache", EXPERIMENTAL, "bool", False, "Collect L2 cache hit rates.", _to_bool, needs_npu=True),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from steplens.cli.main import main
 from steplens.collect.dynamic import client
 from steplens.collect.dynamic.job import job_folder
 
@@ -181,12 +182,16 @@ def test_ranks_in_and_out_of_the_list(training: Training) -> None:
     assert (out["state"], out["reason"]) == ("refused", "rank 0 is not in rank_list")
 
 
-def test_analysis_of_a_capture(training: Training) -> None:
+def test_analysis_of_a_capture(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
     request = training.ask(analyse=True)
     assert (Path(request["result"]) / "ASCEND_PROFILER_OUTPUT" / "analyse.done").is_file()
-    # of a listed rank, only beside the training
-    request = training.ask(analyse=True, async_mode=True, is_rank=True, rank_list=[0])
-    until(lambda: (Path(request["result"]) / "ASCEND_PROFILER_OUTPUT" / "analyse.done").is_file(), "for the analysis")
+    # of a listed rank, only beside the training; the command follows it to the results
+    asked = ["trigger", str(training.path), "--rank", "0", "--analyse", "--async-mode", "--out", str(training.results)]
+    assert main(asked) == 0, capsys.readouterr()
+    lines = capsys.readouterr().out.replace("\n/", "/").splitlines()
+    assert "which is being analysed" in lines[-4] and "(raw)" not in lines[-3], lines
+    assert lines[-2].startswith("next: steplens view ") and lines[-1].startswith("next: steplens summary "), lines
+    assert (Path(lines[-1].rpartition(" ")[2]) / "ASCEND_PROFILER_OUTPUT" / "analyse.done").is_file()
 
 
 def test_a_save_right_after_another_is_a_capture_of_its_own(training: Training) -> None:

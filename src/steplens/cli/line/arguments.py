@@ -9,11 +9,12 @@ import typer
 
 #: what ``steplens.open`` takes
 InputPath = Annotated[
-    Path, typer.Argument(metavar="PATH", help="Anything: a trace file, a run directory, a folder of them.", show_default=False)
+    Path,
+    typer.Argument(metavar="PATH", help="A trace file, a result folder, or a folder of several.", show_default=False),
 ]
 OptionalPath = Annotated[
     Path | None,
-    typer.Argument(metavar="[PATH]", help="Anything: a trace file, a run directory, a folder of them.", show_default=False),
+    typer.Argument(metavar="[PATH]", help="A trace file, a result folder, or a folder of several.", show_default=False),
 ]
 #: of a running job
 JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]

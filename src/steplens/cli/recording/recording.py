@@ -13,7 +13,7 @@ from steplens.cli.text.text import clean
 from steplens.collect.black_box.black_box_event import EVENT_FILE
 from steplens.collect.common import log
 from steplens.collect.dynamic.launched_processes import FORWARD, OPTIMIZER, Order, read_answers
-from steplens.collect.handoff import upload
+from steplens.collect.handoff import closing_line, upload
 from steplens.common import json_text, rundir
 
 #: how steps are called, and why there are none
@@ -146,7 +146,7 @@ def report_recorded(recorded: Recorded, needed: int, order: Order, *, command: b
     for folder, message in recorded.events:
         write_message(f"{message}: {folder}")
     for directory in recorded.directories:
-        write_message(f"recorded {directory}")
+        log.report_progress(f"recorded {clean(str(directory))}")
     for directory in recorded.lost:
         write_message(f"{directory} {_why_lost(directory).rstrip('.')}")
     if recorded.directories or recorded.lost or recorded.events:
@@ -196,7 +196,7 @@ def move_directories(directories: list[Path], target: str) -> list[Path]:
             write_message(upload.note_failure(directory, target, error))
             landed.append(directory)
             continue
-        write_message(f"moved {directory.name} to {upload.without_credentials(target)}")
+        log.report_progress(clean(f"moved {directory.name} to {upload.without_credentials(target)}"))
         if not upload.is_url(destination):
             landed.append(Path(destination))
     return landed
@@ -205,11 +205,11 @@ def move_directories(directories: list[Path], target: str) -> list[Path]:
 def say_next(out: Path, directories: list[Path], start: Path, *, complete: bool) -> None:
     """Where the results are, and the command that shows them, for a shell that is still in ``start``."""
     alone = len(directories) == 1 and os.environ.get("WORLD_SIZE", "1") == "1"
-    path_text = shlex.quote(os.path.relpath(directories[0] if alone else out, start))
+    # a folder with nothing else in it has the shorter name
+    is_beside_others = alone and rundir.find_run_directories(out) != directories
+    path_text = shlex.quote(os.path.relpath(directories[0] if is_beside_others else out, start))
     if complete:
-        for directory in directories:
-            write_message(f"results in {directory / rundir.OUTPUT_DIRECTORY}")
-        write_message(f"next: steplens view {path_text}")
-        write_message(f"next: steplens summary {path_text}")
+        closing_line.write_closing_line(path_text)
     else:
-        write_message(f"next: steplens analyse {path_text}")
+        command = closing_line.program_name()
+        log.report_progress(f"the recorded steps are in {path_text}, not analysed yet; next: {command} analyse {path_text}")

@@ -223,7 +223,7 @@ def make_command() -> Any:
             "black_box",
             _BlackBox,
             when,
-            "Write only when a step is slow, on an exception or on SIGUSR2; keep operators, or only numbers.",
+            "Write only when a step is slow, on an exception or on SIGUSR2. Values: operators, numbers (no operators).",
             metavar="WHAT",
         ),
         command_parameter(

@@ -190,6 +190,7 @@ def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[
 
     from steplens.analysis.steps.phases import BETWEEN, DEVICE_WAIT, host_phase_names
     from steplens.analysis.steps.summary import usual_step_times
+    from steplens.cli.text.bars import BETWEEN_PHASES
     from steplens.cli.text.text import duration
 
     frames = [trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in traces]
@@ -203,7 +204,7 @@ def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[
         scale = of_a_step[phase] / float(calls["time_ns"].sum())
         largest = calls.head(_NAMED_CALLS).select("name", "time_ns").iter_rows()
         largest_text = ", ".join(f"{name} {duration(time * scale)}" for name, time in largest)
-        phases.append({"phase": phase, "names": f"{largest_text} a step"})
+        phases.append({"phase": BETWEEN_PHASES if phase == BETWEEN else phase, "names": f"{largest_text} a step"})
     return phases
 
 

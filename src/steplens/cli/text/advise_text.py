@@ -114,7 +114,7 @@ def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> s
     per_step = words.frame("per_step") if item.per_step and item.unit else ""
     parts = [" ".join(part for part in (words.evidence(item.what), _figure_text(item), per_step) if part)]
     if item.steps:
-        parts.append(f"{words.frame('steps')} {_step_ranges(item.steps)}")
+        parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")
     if item.places:
         parts.append(", ".join(titles.get(place, place) for place in item.places))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
@@ -144,4 +144,5 @@ def _step_ranges(steps: Sequence[int]) -> str:
 
 def _print_wrapped(out: Console, text: str, style: str = "") -> None:
     for line in Text(clean(text), style).wrap(out, max(out.width - 3, 20)):
+        line.rstrip()
         out.print(Text("   ") + line, no_wrap=True)

@@ -31,16 +31,19 @@ class Segment:
 #: column that ``split_backward`` adds
 BACKWARD_ALONE = "backward_alone_ns"
 
+#: operators of a step that are part of none of its phases
+BETWEEN_PHASES = "between the phases"
+
 #: the phases of the host, which add up to its duration
 PHASES = (
-    Segment("data_wait_ns", "data", "d", "red"),
+    Segment("data_wait_ns", "waiting for data", "d", "red"),
     Segment("forward_ns", "forward", "f", "blue"),
     Segment(BACKWARD_ALONE, "backward", "b", "magenta"),
     Segment("gradient_sync_ns", "gradient synchronisation", "s", "yellow"),
     Segment("optimizer_ns", "optimizer", "o", "green"),
     Segment("device_wait_ns", "waiting for the device", "w", "bright_red"),
-    Segment("between_ns", "between", "t", "bright_blue"),
-    Segment("python_ns", "Python", ".", "bright_black"),
+    Segment("between_ns", BETWEEN_PHASES, "t", "bright_blue"),
+    Segment("python_ns", "Python (no operator)", ".", "bright_black"),
     Segment("host_rest_ns", "not told apart", "?", "white"),
 )
 

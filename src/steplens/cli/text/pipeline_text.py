@@ -105,7 +105,8 @@ def _loader_lines(row: dict[str, Any]) -> list[str]:
         how = f"no workers; the loop spends {100 * share:.1f} % of {period} on loading"
     lines = [f"DataLoader({row['dataset']}, id={row['loader']}): {how}"]
     for stage in row["stages"]:
-        times = f"{duration(stage['mean_ns'])} a batch, 90 % below {duration(stage['p90_ns'])}, {100 * stage['share']:.0f} %"
+        share_text = f"{100 * stage['share']:.0f} % of all stages"
+        times = f"{duration(stage['mean_ns'])} a batch (P90 {duration(stage['p90_ns'])}), {share_text}"
         verdict = "; it holds up the loop" if stage["stage"] == row["stage"] != LOOP else ""
         lines.append(f"  {stage['stage']}: {times}{verdict}")
     if row["first_batch_ns"] is not None and row["first_batch_ns"] >= _LONG_START_NS:

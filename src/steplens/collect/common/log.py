@@ -1,4 +1,4 @@
-"""Lines for the user on stderr: ``[time] [LEVEL] [pid] profiler.py: text``.
+"""Lines for the user on stderr: ``[time] [LEVEL] [pid] profiler.py: text``; what only tells how far it is: ``steplens: text``.
 
 Warnings are muted with ``TORCH_NPU_WARNING_DISABLE=1`` and on ranks other than 0, where they would repeat
 what rank 0 says. Errors, and infos about missing data, are printed by every rank. ``STEPLENS_QUIET=1`` mutes what only tells
@@ -46,14 +46,14 @@ def is_quiet() -> bool:
 
 
 def report_progress(message: str, rank: int = -1) -> None:
-    """Print an information line on how far the work is, unless it is muted or rank 0 says the same.
+    """Print one line on how far the work is, unless it is muted or rank 0 says the same.
 
     Args:
         message: the line.
         rank: of this process, -1 where it is no part of a job.
     """
     if rank <= 0 and not is_quiet():
-        _write_message("INFO", message)
+        write_line(f"steplens: {' '.join(message.splitlines())}")
 
 
 def warning(message: str) -> None:

@@ -5,6 +5,7 @@ Of the ranks of a job that write to one folder the lowest says it, and once, how
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -18,6 +19,8 @@ from steplens.common import json_text, rundir
 
 #: folders with windows of this process, and its rank in each; of a forked child they are its parent's
 _folders: dict[Path, int] = {}
+#: folders that hold results of this process alone, or of all ranks together
+_results: list[Path] = []
 _process = 0
 #: when this process began, as far as recording is concerned
 _BEGAN_NS = time.time_ns()
@@ -45,11 +48,25 @@ def add_window(folder: Path, rank: int) -> None:
         folder: where its run directory is, or will be.
         rank: of this process; -1 where it is no part of a job.
     """
+    _forget_parent()
+    _folders.setdefault(rundir.absolute_path(folder), rank)
+
+
+def add_results(folder: Path, rank: int) -> None:
+    """Results were made that lie in a folder as a whole; name it when the program ends, if this is rank 0 or no part of a job."""
+    _forget_parent()
+    folder = rundir.absolute_path(folder)
+    if rank <= 0 and folder not in _results:
+        _results.append(folder)
+
+
+def _forget_parent() -> None:
+    """Of a forked child: what was noted is its parent's."""
     global _process
     if _process != os.getpid():
         _folders.clear()
+        _results.clear()
         _process = os.getpid()
-    _folders.setdefault(rundir.absolute_path(folder), rank)
 
 
 def say_next_command() -> None:
@@ -57,16 +74,30 @@ def say_next_command() -> None:
     if _process != os.getpid():
         return
     places = [place for folder, rank in _folders.items() if (place := _place_to_name(folder, rank)) is not None]
+    places += [(folder, False) for folder in _results]
     _folders.clear()
-    if places and not log.is_quiet():
-        (path, is_mixed), command = places[-1], program_name()
+    _results.clear()
+    if places:
+        path, is_mixed = places[-1]
         last = path_text(path)
-        more = f" and {len(places) - 1} other folders" if len(places) > 1 else ""
         warning = f". {last} holds windows of earlier programs too: give every training a folder of its own" if is_mixed else ""
-        log.write_line(
-            f"steplens: the recorded steps are in {last}{more}; next: {command} view {last} (in the browser) "
-            f"or {command} summary {last} (in the terminal){warning}"
-        )
+        write_closing_line(last, others=len(places) - 1, note=warning)
+
+
+def write_closing_line(path: str, *, others: int = 0, note: str = "") -> None:
+    """Where the recorded steps are, and what shows them, unless lines of progress are muted.
+
+    Args:
+        path: a file or folder as the shell that started this program writes it.
+        others: so many other folders hold some as well.
+        note: what else there is to say of ``path``, with what is between it and the line.
+    """
+    command = program_name()
+    more = f" and {others} other folder{'s' if others > 1 else ''}" if others else ""
+    log.report_progress(
+        f"the recorded steps are in {path}{more}; next: {command} view {path} (in the browser) "
+        f"or {command} summary {path} (in the terminal){note}"
+    )
 
 
 def _place_to_name(folder: Path, rank: int) -> tuple[Path, bool] | None:
@@ -84,9 +115,9 @@ def _place_to_name(folder: Path, rank: int) -> tuple[Path, bool] | None:
 
 
 def _windows_in(folder: Path) -> list[_Window]:
-    windows = []
     try:
         runs = rundir.find_run_directories(folder)
+        windows = [_mindspore_window(run) for run in sorted(folder.glob(f"*{rundir.MINDSPORE_RUN_SUFFIX}"))]
     except OSError:  # it is gone
         return []
     for run in runs:
@@ -97,6 +128,16 @@ def _windows_in(folder: Path) -> list[_Window]:
         rank, start_ns = (state.get("rank"), state.get("start_ns")) if isinstance(state, dict) else (None, None)
         windows.append(_Window(run, rank if isinstance(rank, int) else -1, start_ns if isinstance(start_ns, int) else 0))
     return windows
+
+
+def _mindspore_window(run: Path) -> _Window:
+    """A run directory of MindSpore's profiler; its results may be all that is left of it, so its name says when it began."""
+    stamp = run.name.removesuffix(rundir.MINDSPORE_RUN_SUFFIX).rpartition("_")[2]
+    with contextlib.suppress(ValueError, OverflowError):
+        start_ns = int(time.mktime(time.strptime(stamp[:14], "%Y%m%d%H%M%S"))) * 1_000_000_000
+        ranks = [path.stem.rpartition("_")[2] for path in run.glob(f"{rundir.INFO_PREFIX}_*.json")]
+        return _Window(run, min((int(rank) for rank in ranks if rank.isdecimal()), default=-1), start_ns)
+    return _Window(run, -1, 0)
 
 
 def path_text(path: Path) -> str:

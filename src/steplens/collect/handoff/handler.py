@@ -75,7 +75,7 @@ class TraceHandler:
         # rank 0 speaks for all
         quiet = self.quiet or rank > 0
         if self.analyse_flag and self.async_mode:
-            analyse_beside(run_directory, then, quiet=quiet)
+            analyse_beside(run_directory, then)
             return
         try:
             if self.analyse_flag:
@@ -178,11 +178,9 @@ def _start_analysis(run_directory: Path, *, is_async: bool) -> tuple[subprocess.
     return process, path
 
 
-def _report_result(run_directory: Path, code: int, path: Path, quiet: bool) -> None:
+def _report_failed_analysis(run_directory: Path, code: int, path: Path) -> None:
     if code:
         log.error(f"The analysis of {run_directory} failed (exit code {code}), see {path}; the recorded data is safe.")
-    elif not quiet:
-        log.report_progress(f"The analysis of {run_directory} is done.")
 
 
 def analyse_and_wait(run_directory: Path, *, quiet: bool = False) -> None:
@@ -192,7 +190,7 @@ def analyse_and_wait(run_directory: Path, *, quiet: bool = False) -> None:
         # What was recorded is safe: whoever has interrupted the program does not wait for this.
         interrupts.deliver_signals()
         if not quiet:
-            log.report_progress(f"Analysing {run_directory}, the training waits (async_mode=True would not).")
+            log.report_progress("analysing the window (the training waits; async_mode=True would not) ...")
         process, path = _start_analysis(run_directory, is_async=False)
         with interrupts.allow_signals():
             code = process.wait()
@@ -203,7 +201,7 @@ def analyse_and_wait(run_directory: Path, *, quiet: bool = False) -> None:
             process.terminate()
         log.warning(f"{run_directory} is not analysed, because the program was interrupted: steplens analyse does it later.")
         raise
-    _report_result(run_directory, code, path, quiet)
+    _report_failed_analysis(run_directory, code, path)
 
 
 class _Analyses:
@@ -214,19 +212,17 @@ class _Analyses:
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
 
-    def add_run(self, run_directory: Path, then: Callable[[], None], quiet: bool) -> None:
+    def add_run(self, run_directory: Path, then: Callable[[], None]) -> None:
         """Analyse a run directory as soon as there is room, and call ``then``."""
-        thread = threading.Thread(
-            target=self._run_analysis, args=(run_directory, then, quiet), name="steplens analysis", daemon=True
-        )
+        thread = threading.Thread(target=self._run_analysis, args=(run_directory, then), name="steplens analysis", daemon=True)
         self._threads = [*self.running_threads, thread]
         thread.start()
 
-    def _run_analysis(self, run_directory: Path, then: Callable[[], None], quiet: bool) -> None:
+    def _run_analysis(self, run_directory: Path, then: Callable[[], None]) -> None:
         with self._slots:
             try:
                 process, path = _start_analysis(run_directory, is_async=True)
-                _report_result(run_directory, process.wait(), path, quiet)
+                _report_failed_analysis(run_directory, process.wait(), path)
             except Exception as exception:  # the boundary to the system, which starts the analysis
                 log.report_failure(f"analyse {run_directory}", exception)
             then()
@@ -250,15 +246,14 @@ class _Analyses:
 _analyses = _Analyses()
 
 
-def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None, *, quiet: bool = False) -> None:
+def analyse_beside(run_directory: Path, then: Callable[[], None] = lambda: None) -> None:
     """Analyse a run directory in another process without waiting for it.
 
     Args:
         run_directory: the run directory.
         then: called when it has ended, whatever came of it.
-        quiet: leave out that it is done.
     """
-    _analyses.add_run(run_directory, then, quiet)
+    _analyses.add_run(run_directory, then)
 
 
 def is_analysing() -> bool:

@@ -137,7 +137,7 @@ class KinetoReader(Reader[Path]):
 
     def find_file(self, path: Path, start: bytes) -> Capture[Path] | None:
         """Any file that is called as a trace is."""
-        return Capture(path, self, path, "a trace file") if detect(path) else None
+        return Capture(path, self, path, "it is a trace file") if detect(path) else None
 
     def read(self, where: Path, *, allow_msprof: bool = False) -> Trace:
         """See ``read`` of this module."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log
+from steplens.collect.handoff import closing_line
 from steplens.collect.handoff.handler import offline_environment
 from steplens.common import json_text
 
@@ -113,6 +114,11 @@ def wait_for(path: Path) -> None:
 
 
 @atexit.register
+def _end_of_program() -> None:
+    wait_for_all()
+    closing_line.say_next_command()
+
+
 def wait_for_all() -> None:
     """Wait for every analysis that runs beside the training, and say which failed."""
     while _running:

@@ -10,11 +10,13 @@ from types import TracebackType
 from typing import Any
 
 from steplens.collect.common import log
+from steplens.collect.handoff import closing_line
 from steplens.collect.mindspore.interfaces import analysis
 from steplens.collect.mindspore.interfaces.experimental import _ExperimentalConfig, boolean_or_default
 from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_10, Metadata
 from steplens.collect.mindspore.interfaces.names import ProfilerActivity
 from steplens.collect.mindspore.interfaces.schedule import ProfilerAction
+from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.pipeline import pipeline
 from steplens.collect.mindspore.recording.steps import install_hooks, steps
 from steplens.collect.mindspore.recording.window import Window
@@ -54,6 +56,7 @@ class tensorboard_trace_handler:
     def __call__(self, profiler: profile) -> None:
         """Analyse the window that ``profiler`` has just closed."""
         if self._analyse and profiler.run_directory is not None:
+            closing_line.add_window(self.directory, framework.mindspore_rank())
             analysis.run_analysis(
                 profiler.run_directory, data_simplification=profiler.experimental_config.data_simplification, wait=self._wait
             )

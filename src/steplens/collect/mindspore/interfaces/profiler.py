@@ -10,6 +10,7 @@ from typing import Any
 
 from steplens.collect.common import log
 from steplens.collect.common.health import WARNING, Health
+from steplens.collect.handoff import closing_line
 from steplens.collect.mindspore.interfaces import analysis, parameters
 from steplens.collect.mindspore.interfaces.metadata import TOTAL_LIMIT_2_4, Metadata
 from steplens.collect.mindspore.interfaces.names import ProfilerLevel
@@ -178,6 +179,7 @@ class Profiler:
         asked = (self._windows, pretty, steps)
         if asked == self._analysed and not any((self._directory / RAW_DIRECTORY).glob("window_*")):
             return
+        closing_line.add_results(self._directory, framework.mindspore_rank())
         run(self._directory, timeline_limit_mb=self._values["timeline_limit"])
         self._analysed = asked
 

@@ -262,10 +262,10 @@ class AscendDatabaseReader(Reader[Contents | Path]):
             return None
         contents = contents_around(path)
         if contents is None:
-            return Capture(path, self, path, "a database on its own")
+            return Capture(path, self, path, "it is a database on its own")
         if path.name == ANALYSIS_DATABASE:
             return None
-        return Capture(path, self, contents, "a result database; what lies beside it completes it")
+        return Capture(path, self, contents, "it is a result database, and what lies beside it completes it")
 
     def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
         """See ``read_trace`` and ``read_file_trace``; text files beside the database are compared with it."""

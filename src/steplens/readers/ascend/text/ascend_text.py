@@ -384,10 +384,10 @@ class AscendTextReader(Reader[Contents | Path]):
         """The database with the results of another analysis, and an array of events with Ascend's processes."""
         if is_database(path, start):
             contents = contents_around(path) if path.name == ANALYSIS_DATABASE else None
-            why = "what another analysis has computed; what lies beside it completes it"
+            why = "it holds what another analysis has computed, and what lies beside it completes it"
             return None if contents is None else Capture(path, self, contents, why)
         if kineto.detect(path) and is_ascend_timeline(path, start):
-            return Capture(path, self, path, "an array of events with Ascend's processes")
+            return Capture(path, self, path, "it is an array of events with Ascend's processes")
         return None
 
     def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
