@@ -12,7 +12,7 @@ import pytest
 
 import steplens
 from steplens.advice import Evidence, Finding, Saving, advise
-from steplens.advice.order import attacks_verdict
+from steplens.advice.judging.order import attacks_verdict
 from steplens.advice.rule import Rule
 from steplens.analysis.verdict import NOTHING, UNKNOWN
 from steplens.trace.schema import SCOPE_USER

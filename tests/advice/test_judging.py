@@ -11,7 +11,7 @@ import pytest
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
-from steplens.advice.judging import Question, ask_rules
+from steplens.advice.judging.asking import Question, ask_rules
 from steplens.advice.rule import Rule
 from steplens.run import Run, Source
 

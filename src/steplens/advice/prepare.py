@@ -18,7 +18,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.judging import findings_of, is_small, judge_once
+from steplens.advice.judging.asking import findings_of, is_small, judge_once
 from steplens.advice.registry import built_in_rules
 from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names

@@ -65,6 +65,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/cluster/differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["cluster_differences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/cluster/heat": {
         parameters: {
             query?: never;
@@ -937,6 +953,7 @@ export interface components {
             findings: components["schemas"]["FindingShown"][];
             silenced: components["schemas"]["SilencedShown"][];
             step_ns: number;
+            together_ns: number;
         };
         Alive: {
             allocations: number;
@@ -1028,10 +1045,30 @@ export interface components {
             unit: string;
         };
         Communication: {
+            collectives: {
+                bus_bytes_per_s: number | null;
+                bytes: number | null;
+                duration_ns: number;
+                expected_ns: number | null;
+                exposed_ns: number | null;
+                in_step_ns: number | null;
+                label: string;
+                long: boolean;
+                name: string;
+                rank: number;
+                ranks: number | null;
+                rate_bytes_per_s: number | null;
+                step: number;
+                trace: number | null;
+                wait_ns: number | null;
+            }[];
+            collectives_of: number;
             hold_ups: {
                 [key: string]: unknown;
             }[];
             job_ranks: number;
+            long: components["schemas"]["LongCollectives"] | null;
+            messages: number;
             overlap: {
                 [key: string]: unknown;
             }[];
@@ -1075,14 +1112,17 @@ export interface components {
             job: components["schemas"]["Job"];
             no_data: number[];
             rows: {
+                communication_ns: number;
                 communication_share: number | null;
-                /** @enum {string} */
-                measured_by: "library" | "arrival";
+                exposed_ns: number | null;
+                measured_by: ("library" | "arrival") | null;
+                overlapped_ns: number | null;
                 rank: number;
                 stage: number;
                 steps: number;
-                transfer_ns: number;
-                wait_ns: number;
+                transfer_ns: number | null;
+                unexplained_ns: number;
+                wait_ns: number | null;
             }[];
             steps: number[];
         };
@@ -1157,9 +1197,12 @@ export interface components {
             evidence: components["schemas"]["EvidenceShown"][];
             id: string;
             level: string;
+            overlaps: string[];
+            ranks: number[];
             rule: string;
             saving: components["schemas"]["SavingShown"] | null;
             share: number;
+            step_ns: number;
             subject: string;
             texts: {
                 [key: string]: components["schemas"]["FindingText"];
@@ -1198,6 +1241,8 @@ export interface components {
             nodes: components["schemas"]["Node"][];
             peak_flops_per_s: number | null;
             peak_name: string | null;
+            ranks: components["schemas"]["RankWork"][];
+            steps: number;
             vector: components["schemas"]["Units"] | null;
             work: components["schemas"]["Work"] | null;
         };
@@ -1214,6 +1259,9 @@ export interface components {
             message: string;
             severity: string;
             source: string;
+            texts: {
+                [key: string]: string;
+            };
             unsafe: string[];
         };
         Heat: {
@@ -1246,6 +1294,7 @@ export interface components {
         Job: {
             missing: number[];
             mode: string;
+            recorded: number;
             size: number;
             stages: number;
         };
@@ -1338,6 +1387,14 @@ export interface components {
             changed: boolean;
             files: number;
             generation: number;
+        };
+        LongCollectives: {
+            calls: number;
+            duration_ns: number;
+            expected_ns: number;
+            of_calls: number;
+            ranks: number;
+            steps: number;
         };
         LongStepShown: {
             factor: number;
@@ -1442,6 +1499,7 @@ export interface components {
             idle: {
                 [key: string]: number;
             };
+            job_ranks: number;
             judged: boolean;
             parts: {
                 [key: string]: number;
@@ -1450,6 +1508,7 @@ export interface components {
                 [key: string]: unknown;
             }[];
             ranks: components["schemas"]["Rank"][];
+            recorded_ranks: number;
             step_ns: number | null;
             steps: number;
             verdict: components["schemas"]["VerdictShown"];
@@ -1600,6 +1659,7 @@ export interface components {
             devices: string[];
             figures: components["schemas"]["StepFigures"];
             format: string;
+            framework: string;
             origin_ns: string;
             parts: {
                 [key: string]: number;
@@ -1607,6 +1667,7 @@ export interface components {
             path: string;
             peak_bytes: number | null;
             rank: number | null;
+            recorder: string;
             step_ns: number | null;
             steps: number;
             streams: number;
@@ -1614,6 +1675,22 @@ export interface components {
                 [key: string]: number;
             };
             trace: number;
+        };
+        RankDifferences: {
+            matching: number;
+            rank: number;
+            rows: {
+                calls: number;
+                device_self_ns: number;
+                line: string | null;
+                more_device_ns: number;
+                more_ns: number;
+                name: string | null;
+                other_calls: number;
+                other_device_self_ns: number;
+                other_self_ns: number;
+                self_ns: number;
+            }[];
         };
         RankSteps: {
             job: components["schemas"]["Job"];
@@ -1627,6 +1704,11 @@ export interface components {
                 step: number;
                 trace: number;
             }[];
+        };
+        RankWork: {
+            flops: number;
+            rank: number | null;
+            trace: number;
         };
         RunList: {
             runs: components["schemas"]["RunShown"][];
@@ -2069,6 +2151,7 @@ export type LaneShown = components['schemas']['LaneShown'];
 export type Link = components['schemas']['Link'];
 export type Links = components['schemas']['Links'];
 export type Live = components['schemas']['Live'];
+export type LongCollectives = components['schemas']['LongCollectives'];
 export type LongStepShown = components['schemas']['LongStepShown'];
 export type MemoryOverview = components['schemas']['MemoryOverview'];
 export type MemoryTrend = components['schemas']['MemoryTrend'];
@@ -2097,7 +2180,9 @@ export type Progress = components['schemas']['Progress'];
 export type Query = components['schemas']['Query'];
 export type QueueCurve = components['schemas']['QueueCurve'];
 export type Rank = components['schemas']['Rank'];
+export type RankDifferences = components['schemas']['RankDifferences'];
 export type RankSteps = components['schemas']['RankSteps'];
+export type RankWork = components['schemas']['RankWork'];
 export type RunList = components['schemas']['RunList'];
 export type RunShown = components['schemas']['RunShown'];
 export type RunState = components['schemas']['RunState'];
@@ -2251,6 +2336,30 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Asked"];
+                };
+            };
+        };
+    };
+    cluster_differences: {
+        parameters: {
+            query: {
+                limit?: number;
+                rank: number;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RankDifferences"];
                 };
             };
         };
@@ -2468,7 +2577,7 @@ export interface operations {
     flops: {
         parameters: {
             query?: {
-                trace?: number;
+                trace?: number | null;
             };
             header?: never;
             path: {

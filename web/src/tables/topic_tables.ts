@@ -65,6 +65,6 @@ export function topicTables(
       ),
       place,
     ],
-    { wide: true, note },
+    { wide: true },
   );
 }

@@ -18,7 +18,7 @@ from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict import whole_of_shares
-from steplens.analysis.verdict_words import COMMUNICATION, COMPUTE, COPY, GUESS, HOST, IDLE, INPUT, RANK, SURE, SYNCHRONIZING
+from steplens.analysis.verdict_words import COMMUNICATION, COMPUTE, COPY, GUESS, HOST, INPUT, RANK, SURE, SYNCHRONIZING
 from steplens.run import Run
 
 #: how sure it is that more of the same recording, or a usual cure, helps

@@ -211,7 +211,7 @@ def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[
 def _advice_rows(run: Run) -> list[dict[str, str]]:
     from steplens.advice import advise
     from steplens.advice.finding import LOW
-    from steplens.advice.order import is_worth_saying
+    from steplens.advice.judging.order import is_worth_saying
     from steplens.advice.texts import ENGLISH
     from steplens.advice.words import Words
     from steplens.cli.text.advise_text import finding_headline

@@ -84,7 +84,7 @@ export const communication: Page = {
           MORE.filter((name) => isThere(name, found, ranks)),
           trace,
           [],
-          t("communication.more.what"),
+          () => t("communication.more.what"),
         ),
         has(ranks, "communication")
           ? card(

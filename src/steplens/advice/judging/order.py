@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from steplens.advice.finding import LOW, Finding
-from steplens.advice.pricing import Prices
+from steplens.advice.judging.pricing import Prices
 from steplens.advice.rules.next_steps import NEXT_STEPS
 from steplens.analysis import verdict_words as of_verdict
 from steplens.analysis.verdict_words import Verdict
