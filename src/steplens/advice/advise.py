@@ -13,8 +13,8 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging.asking import Question, ask_rules
 from steplens.advice.judging.order import in_order, together_ns, with_overlaps, without_next_steps
-from steplens.advice.prepare import prepare_answers
 from steplens.advice.judging.pricing import Prices, of_one_rank
+from steplens.advice.prepare import prepare_answers
 from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
 from steplens.run import Run
