@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.analysis.cluster.joined_operators import JOINED, delays
+from steplens.analysis.cluster.joined_operators import JOINED, find_delays
 
 MS = 1_000_000
 
@@ -21,7 +21,7 @@ def joined(*rows: tuple[int, str, int, float, float]) -> pl.DataFrame:
 
 def test_a_delay_is_told_once_with_the_rank_and_what_it_ran() -> None:
     """Rank 1 multiplies for 20 ms between the first and the second common operator; what comes later inherits the delay."""
-    found = delays(
+    found = find_delays(
         joined(
             (0, "zero", 0, 0, 1), (0, "linear", 0, 1, 3), (0, "relu", 0, 3, 4), (0, "allreduce", 0, 4, 27),
             (0, "adam", 0, 28, 29),
@@ -37,6 +37,6 @@ def test_a_delay_is_told_once_with_the_rank_and_what_it_ran() -> None:
 
 def test_ranks_that_keep_together_have_no_delay() -> None:
     together = joined((0, "linear", 0, 1, 3), (1, "linear", 0, 1.2, 3), (0, "relu", 0, 3, 4), (1, "relu", 0, 3.5, 4))
-    assert delays(together, MS).is_empty()
-    assert delays(joined(), MS).is_empty()
-    assert delays(joined((0, "linear", 0, 1, 3)), 0).is_empty()
+    assert find_delays(together, MS).is_empty()
+    assert find_delays(joined(), MS).is_empty()
+    assert find_delays(joined((0, "linear", 0, 1, 3)), 0).is_empty()

@@ -127,7 +127,7 @@ def bands(joined: pl.DataFrame) -> pl.DataFrame:
     return band_rows.filter(pl.col("ranks") > 1).sort("start_min_ns", "stage", "name", "number")
 
 
-def delays(joined: pl.DataFrame, least_ns: float) -> pl.DataFrame:
+def find_delays(joined: pl.DataFrame, least_ns: float) -> pl.DataFrame:
     """Where a rank falls behind: the operators at which the spread of the starts of a stage grows the most, largest first.
 
     Everything after a delay inherits it; what is told is by how much the spread grew since the operator before that several
@@ -153,17 +153,18 @@ def delays(joined: pl.DataFrame, least_ns: float) -> pl.DataFrame:
     points = points.with_columns(spread_ns=spread, grown_ns=spread - spread.shift(1).over("stage").fill_null(0))
     largest = points.filter(pl.col("grown_ns") >= least_ns).sort("grown_ns", "first_ns", descending=[True, False]).head(_DELAYS)
     common = rows.join(points, on=key, how="semi")
-    found = []
+    delay_rows = []
     for point in largest.iter_rows(named=True):
-        mine = rows.filter(rank=point["rank"], stage=point["stage"])
+        rank_rows = rows.filter(rank=point["rank"], stage=point["stage"])
         before = common.filter((pl.col("rank") == point["rank"]) & (pl.col("start_ns") < point["start_ns"]))["start_ns"].max()
-        begin = before if before is not None else mine["start_ns"].min()
-        between = mine.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") < point["start_ns"]))
+        begin = before if before is not None else rank_rows["start_ns"].min()
+        between = rank_rows.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") < point["start_ns"]))
         length = pl.min_horizontal("end_ns", pl.lit(point["start_ns"])) - pl.col("start_ns")
         done = between.group_by("name").agg(length=length.sum()).sort("length", "name", descending=[True, False]).head(_NAMED)
-        found.append({**{name: point[name] for name in ("stage", "rank", "name", "number", "grown_ns", "spread_ns", "start_ns")},
-                      "from_ns": begin, "doing": done["name"].to_list(), "doing_ns": done["length"].to_list()})  # fmt: skip
-    return pl.DataFrame(found, schema=DELAYS)
+        names = ("stage", "rank", "name", "number", "grown_ns", "spread_ns", "start_ns")
+        doing = {"from_ns": begin, "doing": done["name"].to_list(), "doing_ns": done["length"].to_list()}
+        delay_rows.append({**{name: point[name] for name in names}, **doing})
+    return pl.DataFrame(delay_rows, schema=DELAYS)
 
 
 def loads(traces: Sequence[Trace], step: int, buckets: int, steps: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from fastapi import Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from steplens.analysis.cluster.joined_operators import bands, delays, joined_operators, loads, rank_steps
+from steplens.analysis.cluster.joined_operators import bands, find_delays, joined_operators, loads, rank_steps
 from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
@@ -69,7 +69,7 @@ class Band(TypedDict):
 
 
 class Delay(TypedDict):
-    """Where a rank falls behind; a row of ``analysis.cluster.joined_operators.delays``."""
+    """Where a rank falls behind; a row of ``analysis.cluster.joined_operators.find_delays``."""
 
     stage: int
     rank: int
@@ -118,7 +118,7 @@ class Joined(BaseModel):
             ranks, start_ns, end_ns (lists of one length); the longest, in order of their first start.
         bands: of the drawn operators that several ranks of a stage ran: rows of ``analysis.cluster.joined_operators.bands``.
         delays: where a rank falls behind in the step, from 1 % of its length on: rows of
-            ``analysis.cluster.joined_operators.delays``.
+            ``analysis.cluster.joined_operators.find_delays``.
         matching: operators that overlap the window.
         loads: rows of ``analysis.cluster.joined_operators.loads``.
         buckets: into how many of equal width the step was cut for ``loads``.
@@ -197,7 +197,7 @@ def marey_operators(
         matching_ranks=ranks.height,
         operators=columns.json_records(lines.sort("first", *key).drop("first")),
         bands=columns.json_records(bands(intervals)),
-        delays=columns.json_records(delays(joined, _LEAST_DELAY * end)),
+        delays=columns.json_records(find_delays(joined, _LEAST_DELAY * end)),
         matching=lengths.height,
         loads=columns.json_records(load.filter(pl.col("rank").is_in(numbers))),
         buckets=buckets,
