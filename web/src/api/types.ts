@@ -39,6 +39,7 @@ export type Operation = S.Pipeline["operations"][number];
 export type RankParts = S.ClusterSteps["rows"][number];
 export type HeatRank = S.Heat["ranks"][number];
 export type Cost = S.Costs["rows"][number];
+export type Delay = S.Joined["delays"][number];
 export type RankDifference = S.RankDifferences["rows"][number];
 export type CollectiveShown = S.Communication["collectives"][number];
 export type RankLink = S.Links["rows"][number];

@@ -82,17 +82,17 @@ def unexplained_by_step(traces: Sequence[Trace]) -> pl.DataFrame:
     """
     long = unexplained_collectives(traces).with_columns(time_ns=pl.min_horizontal("beyond_ns", "exposed_ns").fill_null(0))
     calls_of = dict(long.group_by("rank", "step"))
-    found: dict[tuple[int, int], tuple[int, int]] = {}
+    step_figures: dict[tuple[int, int], tuple[int, int]] = {}
     for trace in traces:
         for step, exposed_ns in chosen_step_times(trace).select("step", "exposed_communication_ns").drop_nulls().iter_rows():
             calls = calls_of.get((trace.rank, step))
             if calls is None:
-                found.setdefault((trace.rank, step), (0, 0))
+                step_figures.setdefault((trace.rank, step), (0, 0))
                 continue
             start = calls["start_ns"].to_numpy()
             together = merge_intervals(start, start + calls["time_ns"].to_numpy())
-            found[trace.rank, step] = (calls.height, min(int(together.length_ns), exposed_ns))
-    rows = [(*key, *value) for key, value in found.items()]
+            step_figures[trace.rank, step] = (calls.height, min(int(together.length_ns), exposed_ns))
+    rows = [(*key, *value) for key, value in step_figures.items()]
     return pl.DataFrame(rows, schema=UNEXPLAINED, orient="row").sort("rank", "step")
 
 

@@ -24,6 +24,13 @@ COLLECTIVES, CLOCK, STEP_START = "collectives", "clock", "step start"
 STEPS = table_schema("rank, stage, trace, step, start_ns, end_ns, aligned_by: String")
 JOINED = table_schema("rank, stage, name: String, number, kind: String, start_ns, end_ns")
 LOADS = table_schema("rank, bucket, allocated_bytes, flops")
+DELAYS: dict[str, pl.DataType] = {
+    **table_schema("stage, rank, name: String, number, grown_ns, spread_ns, from_ns, start_ns"),
+    "doing": pl.List(pl.String()),
+    "doing_ns": pl.List(pl.Int64()),
+}
+#: so many delays, each with so many operators that the rank ran meanwhile
+_DELAYS, _NAMED = 5, 3
 _ENDS = ("start_ns", "end_ns")
 
 #: ranks whose steps of one number begin further apart than this are not on one clock
@@ -118,6 +125,46 @@ def bands(joined: pl.DataFrame) -> pl.DataFrame:
     }
     band_rows = joined.group_by("stage", "name", "number").agg(pl.col("kind").first(), ranks=pl.col("rank").n_unique(), **edges)
     return band_rows.filter(pl.col("ranks") > 1).sort("start_min_ns", "stage", "name", "number")
+
+
+def find_delays(joined: pl.DataFrame, least_ns: float) -> pl.DataFrame:
+    """Where a rank falls behind: the operators at which the spread of the starts of a stage grows the most, largest first.
+
+    Everything after a delay inherits it; what is told is by how much the spread grew since the operator before that several
+    ranks ran, which rank is the last one to come there, and what it ran in between. Communication is left out: collectives
+    begin apart and bring the ranks together.
+
+    Args:
+        joined: of ``joined_operators``.
+        least_ns: what grows by less is noise.
+
+    Returns:
+        columns as in ``DELAYS``: from_ns is when the rank began the operator before (its first operator where there is none),
+        start_ns when it began this one; doing are the longest operators that it ran in between, at most three, doing_ns how long.
+    """
+    rows = joined.filter(pl.col("kind") != KIND_COMMUNICATION)
+    key = ["stage", "name", "number"]
+    points = rows.sort("start_ns").group_by(key).agg(
+        ranks=pl.col("rank").n_unique(), first_ns=pl.col("start_ns").first(), start_ns=pl.col("start_ns").last(),
+        rank=pl.col("rank").last(),
+    )  # fmt: skip
+    points = points.filter(pl.col("ranks") > 1).sort("stage", "first_ns", "name", "number")
+    spread = pl.col("start_ns") - pl.col("first_ns")
+    points = points.with_columns(spread_ns=spread, grown_ns=spread - spread.shift(1).over("stage").fill_null(0))
+    largest = points.filter(pl.col("grown_ns") >= least_ns).sort("grown_ns", "first_ns", descending=[True, False]).head(_DELAYS)
+    common = rows.join(points, on=key, how="semi")
+    delay_rows = []
+    for point in largest.iter_rows(named=True):
+        rank_rows = rows.filter(rank=point["rank"], stage=point["stage"])
+        before = common.filter((pl.col("rank") == point["rank"]) & (pl.col("start_ns") < point["start_ns"]))["start_ns"].max()
+        begin = before if before is not None else rank_rows["start_ns"].min()
+        between = rank_rows.filter((pl.col("start_ns") >= begin) & (pl.col("start_ns") < point["start_ns"]))
+        length = pl.min_horizontal("end_ns", pl.lit(point["start_ns"])) - pl.col("start_ns")
+        done = between.group_by("name").agg(length=length.sum()).sort("length", "name", descending=[True, False]).head(_NAMED)
+        names = ("stage", "rank", "name", "number", "grown_ns", "spread_ns", "start_ns")
+        doing = {"from_ns": begin, "doing": done["name"].to_list(), "doing_ns": done["length"].to_list()}
+        delay_rows.append({**{name: point[name] for name in names}, **doing})
+    return pl.DataFrame(delay_rows, schema=DELAYS)
 
 
 def loads(traces: Sequence[Trace], step: int, buckets: int, steps: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -40,12 +40,12 @@ def rank_differences(traces: Sequence[Trace], rank: int, *, by_line: bool = Fals
     if rank not in ranks or len(ranks) < 2:
         return pl.DataFrame(schema=COLUMNS)
     rows = pl.concat(frames)
-    mine = rows.filter(rank=rank).drop("rank")
+    rank_rows = rows.filter(rank=rank).drop("rank")
     # a rank that never calls it counts with nothing
-    others = pl.DataFrame({"rank": [number for number in ranks if number != rank]}, schema={"rank": pl.Int64})
-    each = mine.select(_KEY).join(others, how="cross").join(rows, on=[*_KEY, "rank"], how="left", nulls_equal=True)
+    other_ranks = pl.DataFrame({"rank": [number for number in ranks if number != rank]}, schema={"rank": pl.Int64})
+    each = rank_rows.select(_KEY).join(other_ranks, how="cross").join(rows, on=[*_KEY, "rank"], how="left", nulls_equal=True)
     medians = each.group_by(_KEY).agg(pl.col(_FIGURES).fill_null(0).median().name.prefix("other_"))
-    both = mine.join(medians, on=_KEY, nulls_equal=True).with_columns(
+    both = rank_rows.join(medians, on=_KEY, nulls_equal=True).with_columns(
         more_ns=pl.col("self_ns") - pl.col("other_self_ns"),
         more_device_ns=pl.col("device_self_ns") - pl.col("other_device_self_ns"),
     )

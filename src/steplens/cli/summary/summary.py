@@ -100,14 +100,14 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     ranks, job_ranks = recorded_ranks(run.traces)
     rank_steps = _unlike_rank_steps(run)
     # of ranks that are unlike, what the first one called
-    shown: tuple[Sequence[Trace], Mapping[str, Any]] = (run.traces, run.step_summary().host)
+    callers: tuple[Sequence[Trace], Mapping[str, Any]] = (run.traces, run.step_summary().host)
     if rank_steps:
-        shown = ([trace for trace in run.traces if trace.rank == rank_steps[0]["rank"]], rank_steps[0])
+        callers = ([trace for trace in run.traces if trace.rank == rank_steps[0]["rank"]], rank_steps[0])
     return Summary(
         path=str(path),
         verdict=verdict_row(run),
         step=_step_figures(run, steps),
-        phase_names=_phase_names(*shown),
+        phase_names=_phase_names(*callers),
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
@@ -167,16 +167,16 @@ def _unlike_rank_steps(run: Run) -> list[dict[str, Any]]:
         return []
     parts = [name for name in figures[0] if name.endswith("_ns") and name not in _NO_PARTS]
 
-    def share(row: dict[str, Any], name: str) -> float:
+    def share_of(row: dict[str, Any], name: str) -> float:
         return float(row.get(name) or 0.0) / float(row["step_time_ns"])
 
     named_rank = run.verdict().rank
-    named = [row for row in figures if named_rank is not None and row["rank"] == named_rank]
-    first = (named or sorted(figures, key=lambda row: share(row, "exposed_communication_ns")))[0]
-    others = [row for row in figures if row is not first]
-    apart = [max(abs(share(row, name) - share(first, name)) for name in parts) for row in others]
+    slow = [row for row in figures if named_rank is not None and row["rank"] == named_rank]
+    first = (slow or sorted(figures, key=lambda row: share_of(row, "exposed_communication_ns")))[0]
+    rest = [row for row in figures if row is not first]
+    apart = [max(abs(share_of(row, name) - share_of(first, name)) for name in parts) for row in rest]
     most = max(apart)
-    return [first, others[apart.index(most)]] if named or most > _APART else []
+    return [first, rest[apart.index(most)]] if slow or most > _APART else []
 
 
 def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[str, str]]:

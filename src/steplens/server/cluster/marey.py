@@ -10,7 +10,7 @@ from fastapi import Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
+from steplens.analysis.cluster.joined_operators import bands, find_delays, joined_operators, loads, rank_steps
 from steplens.server.cluster.cluster import Job, Offset, StageNumber, job_of
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
@@ -68,6 +68,21 @@ class Band(TypedDict):
     end_max_ns: float
 
 
+class Delay(TypedDict):
+    """Where a rank falls behind; a row of ``analysis.cluster.joined_operators.find_delays``."""
+
+    stage: int
+    rank: int
+    name: str
+    number: int
+    grown_ns: int
+    spread_ns: int
+    from_ns: int
+    start_ns: int
+    doing: list[str]
+    doing_ns: list[int]
+
+
 class Load(TypedDict):
     """Memory and arithmetic of a rank in one bucket."""
 
@@ -102,6 +117,8 @@ class Joined(BaseModel):
         operators: of each drawn operator: name, number (how often it ran on the rank before), kind, and for each rank that ran it
             ranks, start_ns, end_ns (lists of one length); the longest, in order of their first start.
         bands: of the drawn operators that several ranks of a stage ran: rows of ``analysis.cluster.joined_operators.bands``.
+        delays: where a rank falls behind in the step, from 1 % of its length on: rows of
+            ``analysis.cluster.joined_operators.find_delays``.
         matching: operators that overlap the window.
         loads: rows of ``analysis.cluster.joined_operators.loads``.
         buckets: into how many of equal width the step was cut for ``loads``.
@@ -113,9 +130,14 @@ class Joined(BaseModel):
     matching_ranks: int
     operators: Annotated[list[dict[str, Any]], documented.as_type(list[JoinedOperator])]
     bands: Annotated[list[dict[str, Any]], documented.as_type(list[Band])]
+    delays: Annotated[list[dict[str, Any]], documented.as_type(list[Delay])]
     matching: int
     loads: Annotated[list[dict[str, Any]], documented.as_type(list[Load])]
     buckets: int
+
+
+#: a rank that falls behind by less of a step is not told
+_LEAST_DELAY = 0.01
 
 
 @router.get("/steps")
@@ -175,6 +197,7 @@ def marey_operators(
         matching_ranks=ranks.height,
         operators=columns.json_records(lines.sort("first", *key).drop("first")),
         bands=columns.json_records(bands(intervals)),
+        delays=columns.json_records(find_delays(joined, _LEAST_DELAY * end)),
         matching=lengths.height,
         loads=columns.json_records(load.filter(pl.col("rank").is_in(numbers))),
         buckets=buckets,

@@ -1,6 +1,6 @@
 /** The ranks over time: their steps, the operators of one step joined across ranks, and memory or arithmetic over it. */
 
-import type { Band, Joined, JoinedOperator, RankSteps } from "../../api/types";
+import type { Delay, Joined, JoinedOperator, RankSteps } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { fitted } from "../../charts/fitted";
 import { clusterStage, pager } from "../../ui/cluster_controls";
@@ -46,8 +46,9 @@ export const marey: Page = {
     const draw = (): void =>
       replace(
         place,
+        delays(found, pick),
         view(context, found, again, (one) => pick(one)),
-        foot(context, found, pick),
+        foot(context, found),
       );
     const again = async (start: number | null, end: number | null): Promise<void> => {
       context.note({ start, end });
@@ -212,42 +213,69 @@ function view(
   );
 }
 
-function foot(context: Context, found: Joined, onPick: (one: JoinedOperator) => void): Child {
+function foot(context: Context, found: Joined): Child {
   const offset = numberOf(context.params, "offset") ?? 0;
   const known = overlayOf(context) === "none" || found.loads.length > 0;
   return [
     h(
       "p",
       { class: "note", role: "status" },
-      t("marey.shown", { shown: format.count(found.operators.length), count: format.count(found.matching) }),
+      found.operators.length < found.matching
+        ? t("marey.shown", { shown: format.count(found.operators.length), count: format.count(found.matching) })
+        : t("marey.all", { count: format.count(found.matching) }),
     ),
     known ? null : h("p", { class: "note" }, t("marey.load.unknown")),
     pager(offset, found.ranks.length, found.matching_ranks, RANKS_AT_ONCE, (to) => context.visit({ offset: to || null })),
-    spread(found, onPick),
   ];
 }
 
-/** Where the ranks of a stage lie furthest apart, as a table. */
-function spread(found: Joined, onPick: (one: JoinedOperator) => void): Child {
-  const widest = [...found.bands]
-    .sort((one, other) => other.start_max_ns - other.start_min_ns - (one.start_max_ns - one.start_min_ns))
-    .slice(0, 10);
-  if (!widest.length) return null;
-  const name = (one: Band): Child => {
+/** Where a rank falls behind, and what it did meanwhile; everything after that inherits the delay. */
+function delays(found: Joined, onPick: (one: JoinedOperator) => void): Child {
+  const [first] = found.delays;
+  if (!first) return found.ranks.length > 1 ? h("p", { class: "sentence" }, t("marey.delay.none")) : null;
+  const doing = (one: Delay): string =>
+    one.doing.map((work, place) => `${format.shorten(work, 60)} ${format.time(one.doing_ns[place]!)}`).join(", ")
+    || t("marey.delay.nothing");
+  const name = (one: Delay): Child => {
     const operator = found.operators.find((other) => keyOf(other) === keyOf(one));
-    const said = `${format.shorten(one.name, 100)} #${one.number + 1}`;
+    const said = `${format.shorten(one.name, 80)} #${one.number + 1}`;
     return operator ? h("button", { type: "button", class: "plain", onclick: () => onPick(operator) }, said) : said;
   };
-  const heads = [t("costs.operation"), t("stage"), t("marey.apart"), t("marey.first"), t("mean"), t("marey.last")];
-  const rows = widest.map((one) => [
+  const stages = new Set(found.ranks.map((one) => one.stage)).size > 1;
+  const heads = [
+    t("rank"),
+    t("marey.delay.before"),
+    ...(stages ? [t("stage")] : []),
+    t("marey.delay.grown"),
+    t("marey.delay.from"),
+    t("marey.delay.to"),
+    t("marey.delay.doing"),
+  ];
+  const rows = found.delays.map((one) => [
+    t("rank.n", { number: one.rank }),
     name(one),
-    String(one.stage),
-    format.time(one.start_max_ns - one.start_min_ns),
-    format.time(one.start_min_ns),
-    format.time(one.start_mean_ns),
-    format.time(one.start_max_ns),
+    ...(stages ? [String(one.stage)] : []),
+    format.time(one.grown_ns),
+    format.time(one.from_ns),
+    format.time(one.start_ns),
+    doing(one),
   ]);
-  return [h("h3", null, t("marey.widest")), smallTable(t("marey.widest"), heads, rows, [2, 3, 4, 5])];
+  const numbers = stages ? [3, 4, 5] : [2, 3, 4];
+  return [
+    h(
+      "p",
+      { class: "sentence" },
+      h(
+        "b",
+        null,
+        t("marey.delay", { rank: first.rank, time: format.time(first.grown_ns), name: format.shorten(first.name, 60) }),
+      ),
+      " ",
+      t("marey.delay.meanwhile", { doing: doing(first) }),
+    ),
+    h("h3", null, t("marey.widest")),
+    smallTable(t("marey.widest"), heads, rows, numbers),
+  ];
 }
 
 function operatorCard(context: Context, found: Joined, one: JoinedOperator): Child {

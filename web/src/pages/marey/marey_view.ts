@@ -68,7 +68,13 @@ export function marey(found: Joined, options: MareyOptions): SVGElement {
     options.overlay === "none" ? null : loads(found, options.overlay, rows, high, x),
     found.operators.map((one) => ribbon(one, rows, stageOf, x, options)),
     found.bands.map((one) => band(one, bands.get(one.stage), x)),
-    [...bands].map(([stage, top]) => svg("text", { class: "marey-label", x: 4, y: top + 15 }, t("marey.spread", { stage }))),
+    [...bands].map(([stage, top]) =>
+      svg(
+        "text",
+        { class: "marey-label", x: 4, y: top + 15 },
+        bands.size > 1 ? t("marey.spread", { stage }) : t("marey.spread.all"),
+      ),
+    ),
   );
   brush(root, options, left);
   return root;
