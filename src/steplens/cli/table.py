@@ -70,8 +70,8 @@ def table(
         raise
     note = "nothing of it was recorded" if recorded_table(name) is not None else _NO_ROWS
     title = f"{name} by {by}" if by else name
-    asked = {"table": name, "by": by, "basis": basis or None}
-    answer_rows(table_rows, path, asked, f"{title}, {basis}" if basis else title, top=top, csv=csv, json=json, note=note)
+    document = {"table": name, "by": by, "basis": basis or None}
+    answer_rows(table_rows, path, document, f"{title}, {basis}" if basis else title, top=top, csv=csv, json=json, note=note)
     keep_timelines(run)
 
 

@@ -149,7 +149,7 @@ def _waited_inside(trace: Trace, calls: pl.DataFrame) -> pl.Series:
     """
     waits = trace.required("api").filter(pl.col("name").is_in(names.containing(names.of_runtime(trace), SYNCHRONIZATION_NAME)))
     length = pl.col("end_ns") - pl.col("start_ns")
-    whole = waits.select("tid", "start_ns", waited_ns=length).collect()
+    blocking = waits.select("tid", "start_ns", waited_ns=length).collect()
     usual = pl.col("launch_duration_ns").median().over("call")
     stands = (pl.col("launch_duration_ns") > LONG_LAUNCH_NS) & (pl.col("delay_ns") > LONG_DELAY_NS)
     standing = launches(trace).with_columns(waited_ns=(pl.col("launch_duration_ns") - usual).cast(pl.Int64)).filter(stands)
@@ -159,7 +159,7 @@ def _waited_inside(trace: Trace, calls: pl.DataFrame) -> pl.Series:
     late = threads.join(standing, on=["correlation", "launch_ns"]).select("tid", start_ns="launch_ns", waited_ns="waited_ns")
     waited = np.zeros(calls.height, dtype=np.int64)
     tid = calls["tid"].to_numpy()
-    for thread in pl.concat([whole, late]).sort("start_ns").partition_by("tid"):
+    for thread in pl.concat([blocking, late]).sort("start_ns").partition_by("tid"):
         rows = np.flatnonzero(tid == thread["tid"][0])
         sums = np.r_[0, np.cumsum(thread["waited_ns"].to_numpy())]
         begins = thread["start_ns"].to_numpy()

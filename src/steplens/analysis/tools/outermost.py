@@ -17,13 +17,13 @@ def is_outermost(parent: Int64Array, group: Int64Array) -> BoolArray:
     """
     row = np.arange(len(parent))
     # a damaged source may name parents that it does not have
-    above = np.where((parent >= 0) & (parent < row), parent, -1)
+    enclosing = np.where((parent >= 0) & (parent < row), parent, -1)
     outermost = group >= 0
-    inner = np.flatnonzero(outermost & (above >= 0))
-    at = above[inner]
+    inner = np.flatnonzero(outermost & (enclosing >= 0))
+    at = enclosing[inner]
     while len(inner):
         same = group[at] == group[inner]
         outermost[inner[same]] = False
-        inner, at = inner[~same], above[at[~same]]
+        inner, at = inner[~same], enclosing[at[~same]]
         inner, at = inner[at >= 0], at[at >= 0]
     return outermost

@@ -94,9 +94,11 @@ def flops(
 ) -> Flops:
     """Operations of a step, of both kinds of units, and of every scope of the model; of all ranks their mean."""
     numbers = [trace] if trace is not None else list(range(len(chosen.run.traces)))
-    known = [(number, Work.model_validate(done)) for number in numbers if (done := work_of(chosen.trace(number))) is not None]
+    counted_works = [
+        (number, Work.model_validate(done)) for number in numbers if (done := work_of(chosen.trace(number))) is not None
+    ]
     # ranks that somebody else counted are no part of a mean
-    works = [(number, work) for number, work in known if work.source == known[0][1].source]
+    works = [(number, work) for number, work in counted_works if work.source == counted_works[0][1].source]
     first = works[0][0] if works else numbers[0]
     tables = chosen.trace(first)
     tree = chosen.frame_of_trace(flop_tree, first) if len(numbers) == 1 else chosen.frame_of_run(flop_tree)
