@@ -51,8 +51,8 @@ class EvidenceShown(BaseModel):
 class FindingShown(BaseModel):
     """One cause of lost time; see ``advice.finding.Finding``. ``share``: the likely saving as a share of ``step_ns``, 0 to 1.
 
-    ``ranks``: on which of several ranks it was seen; empty where on all, or named by the title. ``overlaps``: ids of findings
-    that see the same time.
+    ``ranks``: on which of several ranks it was seen; empty where on all, or where the title names one. ``overlaps``: ids of
+    findings that see the same time.
     """
 
     id: str

@@ -205,11 +205,15 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
   return h(
     "li",
     { class: `finding level-${finding.level}` },
-    level(finding.level),
+    findingLevel(finding),
     h("a", { href }, text?.title ?? finding.id),
     finding.saving ? h("span", { class: "note" }, savingText(finding)) : null,
   );
 }
+
+/** How much a finding matters; nothing where no saving is likely, since nothing tells then. */
+export const findingLevel = (finding: Finding): HTMLElement | null =>
+  finding.saving?.likely_ns === 0 ? null : level(finding.level);
 
 const MOST_RANKS = 8;
 

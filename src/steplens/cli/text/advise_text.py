@@ -79,7 +79,10 @@ def finding_headline(finding: Finding, words: Words) -> str:
 def _show_one(out: Console, number: int, finding: Finding, words: Words, titles: Mapping[str, str]) -> None:
     text = words.of(finding)
     out.print()
-    head = Text(f"{number}. [{words.frame(finding.level)}] ", _STYLE.get(finding.level, "bold"))
+    # where no saving is likely nothing tells how much it matters
+    is_open = finding.saving is not None and finding.saving.likely_ns <= 0
+    level = "" if is_open else f"[{words.frame(finding.level)}] "
+    head = Text(f"{number}. {level}", _STYLE.get(finding.level, "bold"))
     out.print(head + plain(text.title, "bold"))
     if finding.saving is not None:
         sure = words.frame("confidence", percent=f"{100 * finding.confidence:.0f} %")

@@ -5,12 +5,13 @@ import { numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import { conclusion } from "../../ui/health_words";
 import type { Context, Page } from "../../ui/page";
-import { card, level, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
+import { card, findingLevel, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
 const MOST_STEPS = 12;
 const MOST_PLACES = 20;
+const A_RANK = /^rank \d+$/;
 
 export const advice: Page = {
   id: "advice",
@@ -68,7 +69,7 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
     h(
       "summary",
       null,
-      level(finding.level),
+      findingLevel(finding),
       h("h2", null, text?.title ?? finding.id),
       saving ? h("span", { class: saving.low_ns > 0 ? "saving" : "saving uncertain" }, savingText(finding)) : null,
     ),
@@ -114,7 +115,7 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
             high: format.time(saving.high_ns),
           })
         : t("advice.no_saving"),
-      ` · ${t("advice.confidence", { share: format.share(finding.confidence) })} · `,
+      ` · ${t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })} · `,
       h("a", { href: context.to("advice", { finding: finding.id }) }, t("link")),
     ),
   );
@@ -154,6 +155,8 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
           one.places.slice(0, MOST_PLACES).map((place) => {
             const other = all.find((finding) => finding.id === place);
             if (other) return h("li", null, titleLink(context, other));
+            // no event has the name of a rank
+            if (A_RANK.test(place)) return h("li", null, place);
             return h(
               "li",
               null,

@@ -3,7 +3,7 @@
 import type { Finding, Overview } from "../../api/types";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
-import { card, level, savingText } from "../../ui/ui";
+import { card, findingLevel, savingText } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -57,7 +57,7 @@ function change(context: Context, finding: Finding): HTMLElement {
     h(
       "p",
       { class: "change-head" },
-      level(finding.level),
+      findingLevel(finding),
       saving ? h(saving.low_ns > 0 ? "b" : "span", { class: "change-saving" }, savingText(finding)) : null,
     ),
     h("a", { href: context.to("advice", { finding: finding.id }) }, text?.title ?? finding.id),
