@@ -106,7 +106,7 @@ def test_the_overview_says_what_the_analyses_say(site: Site, run_of_two_ranks: P
     figure = site.until("return document.querySelector('.figure dd')?.innerText", "the step time is there")
     # how long a step took is up to the machine
     assert nanoseconds(figure) == pytest.approx(median(chain.from_iterable(lengths)), rel=1e-3)
-    assert site.text(".figure .note") == f"median of {counted} steps"
+    assert site.text(".figure .note") == f"median of {counted // 2} steps on 2 ranks"
     assert run.verdict().sentence() in site.text("main")
     site.open("#/0/steps?rank=1")
     title = site.until(CHOSEN, "the median step is there")
