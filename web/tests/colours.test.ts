@@ -1,3 +1,4 @@
+import { sliceColours } from "../src/charts/share_chart";
 import { readFileSync } from "node:fs";
 
 import { describe, expect, test } from "vitest";
@@ -114,4 +115,15 @@ describe.each(["light", "dark"] as const)("in %s colours", (name) => {
       expect(contrast(timeline.on(box), box), state).toBeGreaterThanOrEqual(4.5);
     }
   });
+});
+
+test("slices beside each other differ in hue, the rest's grey is nobody's, and a name keeps its colour", () => {
+  const names = Array.from({ length: 20 }, (_, place) => `aten::operator_${place}`);
+  const places = sliceColours(names);
+  expect(places).toHaveLength(names.length);
+  for (const [place, one] of places.entries()) {
+    expect(one % 10).not.toBe(9);
+    expect(one % 10).not.toBe(places[(place + 1) % places.length]! % 10);
+  }
+  expect(sliceColours(names.slice(0, 1))).toEqual(places.slice(0, 1));
 });
