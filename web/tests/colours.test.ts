@@ -1,9 +1,9 @@
-import { sliceColours } from "../src/charts/share_chart";
 import { readFileSync } from "node:fs";
 
 import { describe, expect, test } from "vitest";
 
 import { PARTS, type Palette } from "../src/browser/theme";
+import { sliceColours } from "../src/charts/share_chart";
 import { Colours, contrast } from "../src/timeline/colours";
 
 const css = readFileSync(new URL("../src/styles/style.css", import.meta.url), "utf8");
