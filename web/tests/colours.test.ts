@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 
 import { PARTS, type Palette } from "../src/browser/theme";
+import { sliceColours } from "../src/charts/share_chart";
 import { Colours, contrast } from "../src/timeline/colours";
 
 const css = readFileSync(new URL("../src/styles/style.css", import.meta.url), "utf8");
@@ -114,4 +115,15 @@ describe.each(["light", "dark"] as const)("in %s colours", (name) => {
       expect(contrast(timeline.on(box), box), state).toBeGreaterThanOrEqual(4.5);
     }
   });
+});
+
+test("slices beside each other differ in hue, the rest's grey is nobody's, and a name keeps its colour", () => {
+  const names = Array.from({ length: 20 }, (_, place) => `aten::operator_${place}`);
+  const places = sliceColours(names);
+  expect(places).toHaveLength(names.length);
+  for (const [place, one] of places.entries()) {
+    expect(one % 10).not.toBe(9);
+    expect(one % 10).not.toBe(places[(place + 1) % places.length]! % 10);
+  }
+  expect(sliceColours(names.slice(0, 1))).toEqual(places.slice(0, 1));
 });

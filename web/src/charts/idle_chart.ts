@@ -1,35 +1,38 @@
 /** Why the device was idle: a stacked bar of causes per step, with a legend that says how much each takes and what it means. */
 
 import type { Row } from "../api/types";
-import { palette } from "../browser/theme";
+import type { Palette } from "../browser/theme";
 import { h } from "../ui/dom";
 import type { Context } from "../ui/page";
 import * as format from "../words/format";
 import { named, t } from "../words/i18n";
 import { chart, nameAxis, tip, valueAxis } from "./chart";
 
-/** As `analysis.device.idle` looks for them; each has its colour whichever of them occur. */
-const CAUSES = [
-  "garbage collection",
-  "data",
-  "synchronization",
-  "allocation",
-  "calls",
-  "python",
-  "not recorded",
-  "launch",
-  "between kernels",
-  "dependency",
-  "unknown",
-] as const;
-type Cause = (typeof CAUSES)[number];
+/** Causes of idle time as `analysis.device.idle` looks for them, and the part of a step whose colour each has on every page. */
+export const CAUSES = {
+  "garbage collection": "backward",
+  data: "data-wait",
+  synchronization: "device-wait",
+  allocation: "between",
+  calls: "forward",
+  python: "python",
+  "not recorded": "host-rest",
+  launch: "optimizer",
+  "between kernels": "exposed-copy",
+  dependency: "gradient-sync",
+  unknown: "idle",
+} as const satisfies Readonly<Record<string, string>>;
+type Cause = keyof typeof CAUSES;
+const EVERY = Object.keys(CAUSES) as Cause[];
+
+export const lookOf = (cause: string): string => CAUSES[cause as Cause] ?? CAUSES.unknown;
+export const causeName = (cause: string): string => named("value", `idle.${cause.replaceAll(" ", "_")}`, cause);
 
 interface Hovered {
   dataIndex: number;
 }
 
-const colourOf = (cause: Cause, series: readonly string[]): string => series[CAUSES.indexOf(cause)]!;
-const nameOf = (cause: Cause): string => named("value", `idle.${cause}`, cause);
+const colourOf = (cause: Cause, { parts }: Palette): string => parts[CAUSES[cause].replaceAll("-", "_")]!;
 
 /**
  * The chart of all steps and its legend of the `counted` ones.
@@ -47,12 +50,12 @@ export function idleChart(
   const steps = [...new Set(rows.map((row) => Number(row["step"])))];
   const lengths = new Map<Cause, Map<number, number>>();
   for (const row of rows) {
-    const cause = CAUSES.find((one) => one === row["cause"]) ?? "unknown";
+    const cause = EVERY.find((one) => one === row["cause"]) ?? "unknown";
     const of = lengths.get(cause) ?? new Map<number, number>();
     of.set(Number(row["step"]), (of.get(Number(row["step"])) ?? 0) + Number(row["idle_ns"]));
     lengths.set(cause, of);
   }
-  const used = CAUSES.filter((cause) => lengths.has(cause));
+  const used = EVERY.filter((cause) => lengths.has(cause));
   const at = (cause: Cause, step: number): number => lengths.get(cause)?.get(step) ?? 0;
   // figures of a step leave warm-up out, here as elsewhere
   const of_figures = counted.size ? [...counted] : steps;
@@ -84,8 +87,8 @@ export function idleChart(
               used
                 .filter((cause) => at(cause, step) > 0)
                 .map((cause) => ({
-                  colour: colourOf(cause, colours.series),
-                  name: nameOf(cause),
+                  colour: colourOf(cause, colours),
+                  name: causeName(cause),
                   value: format.time(at(cause, step)),
                 })),
             );
@@ -94,8 +97,8 @@ export function idleChart(
         series: used.map((cause) => ({
           type: "bar",
           stack: "idle",
-          name: nameOf(cause),
-          color: colourOf(cause, colours.series),
+          name: causeName(cause),
+          color: colourOf(cause, colours),
           barMaxWidth: 40,
           data: steps.map((step) => at(cause, step)),
         })),
@@ -112,15 +115,12 @@ export function idleChart(
         h(
           "dt",
           null,
-          h("span", {
-            class: "swatch",
-            style: { background: `var(--series-${CAUSES.indexOf(cause)}, ${colourOf(cause, palette().series)})` },
-          }),
-          nameOf(cause),
+          h("span", { class: `swatch part-${lookOf(cause)}` }),
+          causeName(cause),
           " ",
           h("b", null, `${format.time((sum(cause) / whole) * of_a_step)} (${format.share(sum(cause) / whole)})`),
         ),
-        h("dd", { class: "note" }, named("value", `idle.${cause}.what`)),
+        h("dd", { class: "note" }, named("value", `idle.${cause.replaceAll(" ", "_")}.what`)),
       ]),
   );
   return h(

@@ -109,10 +109,15 @@ function summary(context: Context, found: Overview): Child {
           context.to("health"),
         )
       : null,
-    figure(t("recorded.with"), recorders.join(", ") || formats.join(", "), [
-      ...(frameworks.length ? [frameworks.join(", "), " · "] : []),
-      t("recorded.read", { format: formats.join(", ") }),
-    ]),
+    figure(
+      t("recorded.with"),
+      recorders.join(", ") || formats.join(", "),
+      [
+        ...frameworks,
+        // what steplens recorded and reads as that says the same twice
+        ...formats.filter((one) => one !== "steplens run").map((one) => t("recorded.read", { format: one })),
+      ].join(" · "),
+    ),
   );
 }
 

@@ -1,6 +1,7 @@
 /** How a run went: how long each step took, why the device idled in it, and its memory. */
 
 import type { Overview, Trends } from "../../api/types";
+import { CAUSES, causeName, lookOf } from "../../charts/idle_chart";
 import { sparkline, trendBars } from "../../charts/trend";
 import { type Child, h } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -12,22 +13,6 @@ import { named, t } from "../../words/i18n";
 const LEAST_STEPS = 2;
 /** idle time below this share of a step needs no explanation */
 const LEAST_IDLE = 0.01;
-
-/** causes of idle time, in the order of the server, and the colours of what they are akin to */
-const CAUSES: Readonly<Record<string, string>> = {
-  "garbage collection": "backward",
-  data: "data-wait",
-  synchronization: "device-wait",
-  allocation: "between",
-  calls: "forward",
-  python: "python",
-  "not recorded": "host-rest",
-  launch: "optimizer",
-  "between kernels": "exposed-copy",
-  dependency: "gradient-sync",
-  unknown: "idle",
-};
-const causeName = (cause: string): string => named("value", `idle.${cause.replaceAll(" ", "_")}`, cause);
 
 /** The trace that the figures point at: that of the rank which the others wait for, or the first one. */
 export const pointedAt = (found: Overview): Overview["ranks"][number] | undefined =>
@@ -112,7 +97,7 @@ export async function idleCard(context: Context, found: Overview, asked: Promise
     Object.keys(CAUSES).flatMap((cause) =>
       trends.idle
         .filter((one) => one.step === step && one.cause === cause)
-        .map((one) => ({ look: CAUSES[cause]!, value: one.idle_ns })),
+        .map((one) => ({ look: lookOf(cause), value: one.idle_ns })),
     );
   const steps = trends.steps.filter((step) => trends.idle.some((one) => one.step === step.step));
   const bars = steps.map((step) => {
@@ -128,7 +113,7 @@ export async function idleCard(context: Context, found: Overview, asked: Promise
         { class: "bar idle-bar", "aria-hidden": "true" },
         rows.map(([cause, ns]) =>
           h("span", {
-            class: `part part-${CAUSES[cause] ?? "idle"}`,
+            class: `part part-${lookOf(cause)}`,
             style: { width: `${(ns / sum) * 100}%` },
             title: `${causeName(cause)}: ${format.time(ns)}`,
           }),
@@ -141,7 +126,7 @@ export async function idleCard(context: Context, found: Overview, asked: Promise
           h(
             "div",
             { class: "cause" },
-            h("dt", null, h("span", { class: `swatch part-${CAUSES[cause] ?? "idle"}` }), " ", causeName(cause)),
+            h("dt", null, h("span", { class: `swatch part-${lookOf(cause)}` }), " ", causeName(cause)),
             h(
               "dd",
               { class: "cause-time" },
