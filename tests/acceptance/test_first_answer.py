@@ -402,10 +402,10 @@ def gradient_is_ready(_):
 for parameter in model.parameters():
     parameter.register_post_accumulate_grad_hook(gradient_is_ready)
 with steplens.profile(
-    schedule=steplens.schedule(skip_first=4, wait=0, warmup=2, active=8, repeat=1),
+    schedule=steplens.schedule(skip_first=4, wait=0, warmup=2, active=12, repeat=1),
     on_trace_ready=steplens.tensorboard_trace_handler("result"),
 ) as prof:
-    for _ in range(14):
+    for _ in range(18):
         waited = waited_ns()
         begin = time.perf_counter_ns()
         while time.perf_counter_ns() < begin + 120_000_000 * rank:
@@ -441,7 +441,7 @@ def test_a_rank_that_comes_late_is_named_with_what_it_does(tmp_path: Path) -> No
     own = {rank: {key: [step[key] for step in measured(tmp_path, rank)] for key in measured(tmp_path)[0]} for rank in (0, 1)}
     late = statistics.median(own[1]["late"])
     for rank in (0, 1):
-        assert len(rows[rank]) == len(measured(tmp_path, rank)) == 8
+        assert len(rows[rank]) == len(measured(tmp_path, rank)) == 12
         told = {
             "both": [row["forward_ns"] + row["backward_ns"] for row in rows[rank]],
             "late": [row["between_ns"] for row in rows[rank]],
