@@ -146,8 +146,8 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     if available is not None:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
         if work.is_short_of_processors:
-            what = "loader_processor_time" if work.is_recorded else "loader_processor_estimate"
-            evidence.append(Evidence(what, work.used_ns[1], "ns"))
+            figure = "loader_processor_time" if work.is_recorded else "loader_processor_estimate"
+            evidence.append(Evidence(figure, work.used_ns[1], "ns"))
     saving = work.worker_saving()
     is_worth = saving.likely_ns >= least_share * facts.step_ns
     case = FEW_PROCESSORS if work.is_short_of_processors else ""

@@ -23,6 +23,10 @@ _LEAST_SHARE = 0.05
 _VIEWS = r"^aten::as_strided$"
 #: of fewer calls their length is a matter of chance
 _LEAST_CALLS = 50
+#: a call that takes longer has something else in it, such as a profiler of another kind
+_MOST_NS = 2_000
+#: older versions of PyTorch's profiler count whole microseconds
+_COARSE_NS = 1000
 #: cost of recording a call / recorded length of such a call: processor time of loops of 4,500 and 7,400 calls with
 #: torch.profiler less that without, by their number, was 1.9 to 4.5 times that length (plain, shapes, stacks, both; torch 2.13)
 _COST, _LEAST_COST, _MOST_COST = 2.5, 1.9, 4.5
@@ -49,13 +53,17 @@ class RecordingCost:
 
 @once_per_trace
 def view_ns(trace: Trace) -> float | None:
-    """How long a call that does nothing was recorded to take, median, ns; None where too few were recorded."""
+    """How long a call that does nothing was recorded to take, median, ns.
+
+    None where too few were recorded, where the clock is not fine enough to tell, and where such a call does more than nothing.
+    """
     views = containing(of_calls(trace), _VIEWS)
     if not views:
         return None
     calls = trace.required("ops").filter(pl.col("name").is_in(views)).select("self_ns").drop_nulls().collect()["self_ns"]
-    median = calls.median() if len(calls) >= _LEAST_CALLS else None
-    return float(median) if isinstance(median, (int, float)) and median > 0 else None
+    is_fine = len(calls) >= _LEAST_CALLS and not (calls % _COARSE_NS == 0).all()
+    median = calls.median() if is_fine else None
+    return float(median) if isinstance(median, (int, float)) and 0 < median <= _MOST_NS else None
 
 
 def cost_of_call_ns(trace: Trace) -> float | None:
@@ -90,8 +98,8 @@ def find_recording_cost(trace: Trace) -> tuple[HealthFinding, ...]:
     if cost is None or not step_ns or cost.cost_ns < _LEAST_SHARE * step_ns:
         return ()
     message = (
-        f"recording itself is about {format_duration(cost.cost_ns)} of a step here ({cost.cost_ns / step_ns:.0%} of its "
+        f"recording itself is about {format_duration(cost.cost_ns)} of a step here ({100 * cost.cost_ns / step_ns:.0f} % of its "
         f"{format_duration(step_ns)} on the host; between {format_duration(cost.least_ns)} and {format_duration(cost.most_ns)}): "
         f"{cost.calls:,.0f} operator calls of a step are recorded one by one, and what consists of tiny ones is shorter without"
-    ).replace("%", " %")
+    )
     return (finding(RECORDING_COST, INFO, 1, message, STEP_TIMES, OPERATOR_TIMES),)
