@@ -170,7 +170,7 @@ def test_waits_are_links_where_no_link_was_measured(pages: Site) -> None:
 
 
 #: how many operators the page says there are in its window
-MATCHING = r"return Number(/of ([\d,]+) operators/.exec(document.querySelector('main').innerText)[1].replaceAll(',', ''))"
+MATCHING = r"return Number(/(?:of|All) ([\d,]+) operators/.exec(document.querySelector('main').innerText)[1].replaceAll(',', ''))"
 
 
 def test_operators_across_ranks(pages: Site, recorded: Run) -> None:
