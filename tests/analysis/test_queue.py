@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from steplens.analysis.device.queue import launch_statistics, launches, queue_length, queue_summary
 from steplens.analysis.steps.summary import summarize_steps
+from steplens.cli.summary import summary_text
 
 from ..writers.builder import BASE_NS, build, kernel
 
@@ -156,6 +157,8 @@ def test_the_host_waits_for_a_place_in_the_queue() -> None:
         # of each call what it usually takes is no wait; the last places of the queue count as full
         assert summary.queue_wait.get(phase, 0) == pytest.approx(length, rel=0.03, abs=1000)
         assert summary.queue_wait.get(phase, 0) <= summary.host[phase]
+    text = summary_text._queue_text({"queue_wait": summary.queue_wait, "host_ns": summary.host_ns})
+    assert "waiting for the device, whose queue is full (" in text and "; the host's own work is " in text
     trace, truth = throttled(700)
     assert not any(truth.values()) and summarize_steps([trace]).queue_wait == {}
     # a queue that never held many tasks was not full
