@@ -1313,6 +1313,18 @@ export interface components {
                 start_min_ns: number;
             }[];
             buckets: number;
+            delays: {
+                doing: string[];
+                doing_ns: number[];
+                from_ns: number;
+                grown_ns: number;
+                name: string;
+                number: number;
+                rank: number;
+                spread_ns: number;
+                stage: number;
+                start_ns: number;
+            }[];
             end_ns: number;
             loads: {
                 allocated_bytes: number | null;

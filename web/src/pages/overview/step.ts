@@ -117,7 +117,11 @@ function figureOf(context: Context, found: Overview, sources: readonly Source[],
     const add = (name: string, ns: number, of: readonly string[], base: number, left: string): void => {
       if (of.every((one) => partOf(parts, one) === null)) return;
       const waits = of === HOST_PARTS ? figures.queue_wait : {};
-      bars.push({ name: `${names[place]!}${name}`, ns, parts: [...partsOf(context, parts, of, base, waits), ...rest(base, ns, left)] });
+      bars.push({
+        name: `${names[place]!}${name}`,
+        ns,
+        parts: [...partsOf(context, parts, of, base, waits), ...rest(base, ns, left)],
+      });
       bases.push(base);
     };
     add(t("overview.host"), host_ns, HOST_PARTS, host_base, t("overview.rest.host"));
