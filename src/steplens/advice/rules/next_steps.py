@@ -40,7 +40,7 @@ _PARTS = {
 def _next_step(name: str, kind: str) -> Rule:
     """The rule about one verdict."""
 
-    def judge(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
+    def judge_verdict(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         """The verdict is known, and nothing that was recorded tells its cause: what to record, and what usually helps.
 
         At most what the verdict is about goes; nothing tells how much of it.
@@ -55,7 +55,7 @@ def _next_step(name: str, kind: str) -> Rule:
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
-            evidence=tuple(_evidence(kind, held_ns, run, facts)),
+            evidence=tuple(_verdict_evidence(kind, held_ns, run, facts)),
             # of computing nobody can say that it goes
             saving=None if kind == COMPUTE or held_ns <= 0 else Saving(0.0, 0.0, held_ns),
             step_ns=summary.step_time_ns or 0.0,
@@ -63,7 +63,7 @@ def _next_step(name: str, kind: str) -> Rule:
             values={"device": verdict.device, "slow": verdict.rank} if verdict.rank is not None else {"device": verdict.device},
         )
 
-    return Rule(name, judge_run=judge)
+    return Rule(name, judge_run=judge_verdict)
 
 
 def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
@@ -71,7 +71,7 @@ def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
     return whole_of_shares(summary) if of_device else summary.host_ns or summary.step_time_ns or 0.0
 
 
-def _evidence(kind: str, held_ns: float, run: Run, facts: Sequence[Facts]) -> Iterator[Evidence]:
+def _verdict_evidence(kind: str, held_ns: float, run: Run, facts: Sequence[Facts]) -> Iterator[Evidence]:
     yield Evidence("held_up", held_ns, "ns", places=tuple(_longest_work(facts)) if kind == COMPUTE else ())
     if kind == COMMUNICATION and (moving := Exposed(run, facts).moving) is not None:
         yield Evidence("moving_share", 100 * moving, "%", per_step=False)
