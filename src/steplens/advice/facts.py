@@ -122,7 +122,7 @@ class Facts:
         share of the usual steps, of the median step (``summarize_steps``).
         """
         if column in _IN_TURNS and not self._warm_up:
-            return self._summary.host.get(column)
+            return self._step_summary.host.get(column)
         return self.part_ns(column)
 
     def at_most_part(self, length_ns: float, column: str) -> float:
@@ -131,7 +131,7 @@ class Facts:
         return length_ns if most_ns is None else min(length_ns, most_ns)
 
     @unlocked_cached_property
-    def _summary(self) -> StepSummary:
+    def _step_summary(self) -> StepSummary:
         return summarize_steps([self.trace])
 
     @unlocked_cached_property

@@ -141,13 +141,13 @@ def guard_reader(path: Path, reader: AnyReader) -> Iterator[None]:
         yield
     except (SteplensError, OSError, MemoryError):
         raise
-    except _unforeseen() as error:  # the boundary between files, and to installed packages
+    except _unforeseen_errors() as error:  # the boundary between files, and to installed packages
         # where nobody set up logging nothing below a warning is shown: a command prints one sentence, no traceback
         _LOG.info("%s could not be read", path, exc_info=True)
         raise DefectError(path, error, package_of(reader)) from error
 
 
-def _unforeseen() -> tuple[type[BaseException], ...]:
+def _unforeseen_errors() -> tuple[type[BaseException], ...]:
     """Any error, and what polars raises where it fails inside; asked for only when something was raised: then it is loaded."""
     polars = sys.modules.get("polars")
     return (Exception,) if polars is None else (Exception, polars.exceptions.PanicException)

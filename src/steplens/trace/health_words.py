@@ -48,8 +48,8 @@ def translate_message(message: str, language: str) -> str:
 
 def _translate_text(text: str, patterns: Sequence[_Pattern], parts: Sequence[_Pattern]) -> str | None:
     for pattern in patterns:
-        if (found := pattern.expression.fullmatch(text)) is not None:
-            values = [value if (part := _translate_text(value, parts, parts)) is None else part for value in found.groups()]
+        if (matched := pattern.expression.fullmatch(text)) is not None:
+            values = [value if (part := _translate_text(value, parts, parts)) is None else part for value in matched.groups()]
             return pattern.translation.format(*values)
     return None
 

@@ -86,11 +86,11 @@ def _largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Ev
     """The source line in which the rank spends most beyond what the others do there, where that is much of what it is late."""
     for row in lines.head(1).iter_rows(named=True):
         on_device = row["more_device_ns"] > row["more_ns"]
-        mine, others = ("device_self_ns", "other_device_self_ns") if on_device else ("self_ns", "other_self_ns")
-        if row[mine] - row[others] > slow.hold_up_ns / 3:
+        mine, other_columns = ("device_self_ns", "other_device_self_ns") if on_device else ("self_ns", "other_self_ns")
+        if row[mine] - row[other_columns] > slow.hold_up_ns / 3:
             return [
                 Evidence("in_one_line", row[mine], "ns", places=(f"rank {slow.rank}", row["line"])),
-                Evidence("others_in_that_line", row[others], "ns"),
+                Evidence("others_in_that_line", row[other_columns], "ns"),
             ]
     return []
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from steplens.analysis.device.breakdown import BUSY_KINDS
 from steplens.analysis.device.queue import LONG_DELAY_NS, LONG_LAUNCH_NS, launches
-from steplens.analysis.steps.basis import Basis, divide, step_basis
+from steplens.analysis.steps.basis import Basis, divide_by_steps, step_basis
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.tools import names
 from steplens.analysis.tools.groups import number_groups
@@ -137,7 +137,7 @@ def _bound_of_operators(trace: Trace, *, per_step: bool) -> pl.DataFrame:
     )
     if not per_step:
         return rows
-    return divide(divide(rows, ("calls", "host_ns"), len(basis.steps)), ("device_ns",), len(basis.device_steps))
+    return divide_by_steps(divide_by_steps(rows, ("calls", "host_ns"), len(basis.steps)), ("device_ns",), len(basis.device_steps))
 
 
 def _waited_inside(trace: Trace, calls: pl.DataFrame) -> pl.Series:

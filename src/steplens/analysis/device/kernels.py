@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import polars as pl
 
-from steplens.analysis.steps.basis import divide, step_basis
+from steplens.analysis.steps.basis import divide_by_steps, step_basis
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.building.nesting import Int64Array, nest_calls, subtree_sums
 from steplens.trace.schema import KIND_OTHER
@@ -56,7 +56,7 @@ def op_statistic(trace: Trace, *, per_step: bool = False) -> pl.DataFrame:
         .sort("total_ns", "type", "core", descending=[True, False, False])
         .select("type", "core", "count", "total_ns", "min_ns", "mean_ns", "max_ns", "ratio_percent")
     )
-    return divide(rows, _SUMS, len(basis)) if per_step else rows
+    return divide_by_steps(rows, _SUMS, len(basis)) if per_step else rows
 
 
 def kernel_statistics(
@@ -113,7 +113,7 @@ def kernel_statistics(
     share = pl.col("total_ns") * 100 / total if total else pl.lit(0.0)
     rows = rows.with_columns(pl.col(by).cast(pl.String), ratio_percent=pl.when(works).then(share))
     rows = rows.sort("total_ns", by, descending=[True, False])
-    return divide(rows, _SUMS, len(basis)) if per_step else rows
+    return divide_by_steps(rows, _SUMS, len(basis)) if per_step else rows
 
 
 def outermost_tasks(trace: Trace) -> pl.LazyFrame:

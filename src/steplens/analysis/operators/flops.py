@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.analysis.device.device_peaks import device_peak
 from steplens.analysis.operators.flop_formulas import NAMES, work_of
-from steplens.analysis.steps.basis import divide, step_basis
+from steplens.analysis.steps.basis import divide_by_steps, step_basis
 from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.names import of_calls
 from steplens.analysis.tools.once import once_if_small
@@ -180,7 +180,7 @@ def flops(trace: Trace, by: str = "name", *, per_step: bool = False) -> pl.DataF
     groups = groups.select(
         *(pl.col(key).cast(CALLS[key]) for key in keys), *(pl.col(name).cast(COLUMNS[name]) for name in COLUMNS)
     )
-    return divide(groups, _SUMS, len(basis)) if per_step and by != "step" else groups
+    return divide_by_steps(groups, _SUMS, len(basis)) if per_step and by != "step" else groups
 
 
 def _against_peak(groups: pl.DataFrame, trace: Trace, *, per_step: bool) -> pl.DataFrame:

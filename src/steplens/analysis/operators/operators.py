@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import polars as pl
 
-from steplens.analysis.steps.basis import divide, step_basis, with_steps
+from steplens.analysis.steps.basis import divide_by_steps, step_basis, with_steps
 from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.outermost import is_outermost
 from steplens.analysis.tools.overlap import Int64Array
@@ -76,7 +76,7 @@ def operators(
     if per_step:
         basis = step_basis(trace)
         sums = operators(trace, by, basis.steps or None, annotations=annotations)
-        means = divide(divide(sums, _HOST_SUMS, len(basis.steps)), _DEVICE_SUMS, len(basis.device_steps))
+        means = divide_by_steps(divide_by_steps(sums, _HOST_SUMS, len(basis.steps)), _DEVICE_SUMS, len(basis.device_steps))
         return _with_percentages(means)
     if by == "name" and steps is None and not annotations:
         return trace.once(operators_by_name)
@@ -104,7 +104,7 @@ def operators_of_traces(
     keys = [name for name in frame.columns if name not in sums and name not in _PERCENT]
     added = frame.group_by(keys).agg(pl.col(*sums).sum())
     if per_step and step_basis(counted[0]).steps:
-        added = divide(added, sums, sum(frame.height > 0 for frame in frames))
+        added = divide_by_steps(added, sums, sum(frame.height > 0 for frame in frames))
     return _with_percentages(added.sort(["self_ns", *keys], descending=[True, *([False] * len(keys))]))
 
 

@@ -38,7 +38,7 @@ def step_basis(trace: Trace) -> Basis:
     return Basis(steps, tuple(recorded["step"].to_list()))
 
 
-def divide(rows: pl.DataFrame, columns: Sequence[str], steps: int) -> pl.DataFrame:
+def divide_by_steps(rows: pl.DataFrame, columns: Sequence[str], steps: int) -> pl.DataFrame:
     """Sums over so many steps as those of one, as real numbers; with 0 steps they stay what they are."""
     return rows.with_columns(pl.col(*columns).cast(pl.Float64) / max(steps, 1))
 

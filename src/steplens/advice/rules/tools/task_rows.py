@@ -46,9 +46,9 @@ class Rows:
     def words(self, rows: Sequence[Row], facts: Facts) -> tuple[str, ...]:
         """The rows as text: ``12 x Mul > Add``, with their occurrences in a step; by operators where these are known."""
         steps = max(facts.recorded.height, 1)
-        return tuple(f"{row.count / steps:.3g} x {_join_task_names(self._names(row, facts))}" for row in rows)
+        return tuple(f"{row.count / steps:.3g} x {_join_task_names(self._task_names(row, facts))}" for row in rows)
 
-    def _names(self, row: Row, facts: Facts) -> list[str]:
+    def _task_names(self, row: Row, facts: Facts) -> list[str]:
         tasks = self.tasks[int(row.first[0]) : int(row.first[0]) + row.length]
         numbers = tasks["op"].drop_nulls().unique()
         ops = facts.trace.required("ops").filter(pl.col("id").is_in(numbers.implode()))
