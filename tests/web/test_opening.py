@@ -45,7 +45,7 @@ def test_a_trace_that_breaks_off_says_so_on_every_page(browse: Callable[[Sequenc
         assert site.until(BADGE, "the mark is there") == "#/0/health"
     mouse.click(site, "header .badge-error")
     site.until(scripts.ANY_SHOWN, "the page about the data is shown", "main .small tbody tr")
-    assert "the file breaks off" in site.text("main")
+    assert "he file breaks off inside its events" in site.text("main")
     site.open("#/1/overview")
     site.settle()
     assert site.script(BADGE) is None, "the other one is whole"
