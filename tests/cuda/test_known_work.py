@@ -94,7 +94,9 @@ def parts_add_up(run: Run) -> None:
     host = ("data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns", "device_wait_ns", "between_ns", "python_ns")
     for parts, whole in ((device, "device_period_ns"), (host, "duration_ns")):
         assert steps.select(pl.min_horizontal(parts).min()).item() >= 0
-        assert (steps.select(pl.sum_horizontal(parts)).to_series() == steps[whole]).all()
+        # phases of the host that nothing was recorded of are not known
+        known = steps.filter(pl.all_horizontal(pl.col(parts).is_not_null()))
+        assert (known.select(pl.sum_horizontal(parts)).to_series() == known[whole]).all()
 
 
 def test_a_busy_gpu_is_compute_bound_and_steps_last_as_long_as_without_a_profiler(torch: Any, tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_python_that_takes_ten_milliseconds_leaves_the_gpu_idle_for_them(torch: 
     assert verdict.kind == "host"
     assert verdict.cause == "python"
     assert verdict.summary.step_time_ns == pytest.approx(bare_ns, rel=0.2)
-    assert 10 * MS <= verdict.summary.host["python_ns"] < 12 * MS
+    assert verdict.summary.host["python_ns"] == pytest.approx(10 * MS, rel=0.1)
     idle = {row["cause"]: row["idle_ns"] for row in run.idle().group_by("cause").agg(pl.col("idle_ns").median()).to_dicts()}
     assert idle["python"] == pytest.approx(10 * MS, rel=0.25)
 
