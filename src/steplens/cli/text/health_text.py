@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from steplens.cli.text.text import plain
+from steplens.trace.health import INFO
 
 #: what differs between the messages of one finding about several traces
 _NUMBER = re.compile(r"\d[\d.,e+]*( ?(ns|us|ms|s|h)\b)?")
@@ -68,7 +69,9 @@ def _finding_sentence(group: list[dict[str, Any]], sources: set[str]) -> str:
         path = PurePath(next(iter(sources_named)))
         covers_all = any(path in PurePath(source).parents for source in sources)
         where = "" if covers_all else f", in {path.name}"
-    unsafe = f"; doubtful: {finding['unsafe']}" if finding["unsafe"] else ""
+    # a note says itself by how much; the pages say the same of it
+    effect = "touches" if finding["severity"] == INFO else "doubtful"
+    unsafe = f"; {effect}: {finding['unsafe']}" if finding["unsafe"] else ""
     return f"{message}{times}{where}{unsafe}"
 
 
