@@ -162,7 +162,7 @@ def _long_steps(traces: Sequence[Trace], several: bool) -> tuple[LongStep, ...]:
     for trace in traces:
         steps = chosen_step_times(trace).select("step", "step_time_ns").drop_nulls()
         median = _column_median(steps, "step_time_ns")
-        if median is None or steps.height < LEAST_STEPS:
+        if not median or steps.height < LEAST_STEPS:
             continue
         rank = trace.rank if several and trace.rank >= 0 else None
         for step, time_ns in steps.filter(pl.col("step_time_ns") >= _LONG * median).iter_rows():

@@ -76,10 +76,15 @@ def _calls_between_graphs(facts: Facts) -> pl.Series | None:
     if not names:
         return None
     calls = facts.trace.required("ops").filter(pl.col("step").is_in(list(facts.numbers))).select("id", "parent", "name").collect()
-    levels = [calls.filter(pl.col("name").is_in(names))["id"]]
-    while levels[-1].len():
-        levels.append(calls.filter(pl.col("parent").is_in(levels[-1].implode()))["id"])
-    return pl.concat(levels).unique() if levels[0].len() else None
+    is_between = calls["name"].is_in(names)
+    level = calls.filter(is_between)["id"]
+    if not level.len():
+        return None
+    while level.len():
+        # none twice: a damaged file may say that a call is its own parent
+        is_called = calls["parent"].is_in(level.implode()) & ~is_between
+        level, is_between = calls.filter(is_called)["id"], is_between | is_called
+    return calls.filter(is_between)["id"].unique()
 
 
 def rows_of(facts: Facts) -> Rows:
