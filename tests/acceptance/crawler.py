@@ -26,6 +26,8 @@ BEYOND = {
     ("task_launches", "delay_ns"): "a task may begin while its call still runs",
     ("task_launches", "wait_ns"): "a task may begin before its call by two clocks that do not quite agree, which health says",
 }
+#: in answers: how much more one rank takes than the others, which is less than nothing where it takes less
+_DIFFERENCES = ("more_ns", "more_device_ns")
 #: percentages in texts that are growth
 _GROWTH = re.compile(r"% too high")
 _MOMENTS = frozenset(column for table in every_table().values() for column, unit in table.units.items() if unit == MOMENT)
@@ -104,7 +106,7 @@ def _of_number(path: str, name: str, unit: str, value: Any) -> Iterator[str]:
         return
     if not math.isfinite(value):
         yield f"{path}: {value}"
-    elif bounds := _bounds(name, unit):
+    elif name not in _DIFFERENCES and (bounds := _bounds(name, unit)):
         yield from _outside(path, value, value, bounds)
 
 

@@ -76,6 +76,6 @@ def most(traces: Sequence[Trace], column: str) -> float | None:
             continue
         found.append(float(statistics.median(values)))
         if column == "data_wait_ns":
-            # of several workers: but for the longest one, which is as long as the second longest then
-            found.append(statistics.fmean([*values[:-1], *values[-2:-1]] if len(values) > 2 else values))
+            # of several workers: what the pages show, a share of all of these steps
+            found.append(statistics.fmean(values))
     return max(found, default=None)

@@ -36,7 +36,7 @@ _SHORTEST = 0.1
 def collective_times(traces: Sequence[Trace]) -> pl.DataFrame:
     """Every collective and message of every rank, the longest first; columns as in ``COLUMNS``.
 
-    * ``in_step_ns``: its start, from the start of its step on the host of its rank.
+    * ``in_step_ns``: its start, from the start of its step on the host of its rank; null where it starts before.
     * ``expected_ns``: what its size explains, from those of its operation and group in this run, on any rank. Each size has a
       usual time: where the arrival of all ranks is known, the median of what is left without waiting; else the shortest tenth
       of the durations, since most of them may hold waiting. Expected is the least usual time of a size that is at least as

@@ -66,7 +66,8 @@ def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
 @once_per_run
 def named_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     """``communication_operations`` with what else is known of each: ``name`` (of its event), ``dtype``, ``ranks`` (size of its
-    group) and ``in_step_ns`` (its start, from the start of its step on the host of its rank).
+    group) and ``in_step_ns`` (its start, from the start of its step on the host of its rank;
+    null where it starts before).
     """
     frames = [_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
     if not frames:
@@ -133,7 +134,8 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
     )
     steps = trace.required("steps").select(step="id", step_start_ns="start_ns").unique("step", keep="first").collect()
     rows = rows.join(steps, on="step", how="left", maintain_order="left")
-    rows = rows.with_columns(in_step_ns=pl.col("start_ns") - pl.col("step_start_ns"))
+    in_step_ns = pl.col("start_ns") - pl.col("step_start_ns")
+    rows = rows.with_columns(in_step_ns=pl.when(in_step_ns >= 0).then(in_step_ns))
     if "communication_times" not in trace or not is_measured(trace):
         return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LIBRARY)
     # a damaged source may say more than 64 bits hold

@@ -159,12 +159,12 @@ def _waited_inside(trace: Trace, calls: pl.DataFrame) -> pl.Series:
     late = threads.join(standing, on=["correlation", "launch_ns"]).select("tid", start_ns="launch_ns", waited_ns="waited_ns")
     waited = np.zeros(calls.height, dtype=np.int64)
     tid = calls["tid"].to_numpy()
-    for thread in pl.concat([blocking, late]).sort("start_ns").partition_by("tid"):
+    for thread in pl.concat([blocking, late]).drop_nulls().partition_by("tid"):
         rows = np.flatnonzero(tid == thread["tid"][0])
-        sums = np.r_[0, np.cumsum(thread["waited_ns"].to_numpy())]
-        begins = thread["start_ns"].to_numpy()
-        place = [np.searchsorted(begins, calls[bound].to_numpy()[rows], side="left") for bound in ("start_ns", "end_ns")]
-        waited[rows] = sums[place[1]] - sums[place[0]]
+        start = thread["start_ns"].to_numpy()
+        # runtime calls lie in one another, and what lies in a call ends with it
+        waits_of_thread = merge_intervals(start, start + thread["waited_ns"].to_numpy())
+        waited[rows] = length_inside(waits_of_thread, calls["start_ns"].to_numpy()[rows], calls["end_ns"].to_numpy()[rows])
     return pl.Series(waited)
 
 

@@ -23,14 +23,14 @@ def trace_framework(trace: Trace) -> str:
 
 #: what recorded a trace
 STEPLENS, TORCH_PROFILER, TORCH_NPU_PROFILER, MINDSPORE_PROFILER = "steplens", "torch.profiler", "torch_npu.profiler", "MindSpore"
-#: framework -> where the recording says its version
-_VERSIONS = {PYTORCH: "torch_version", MINDSPORE: "ms_version"}
 _KINETO = "Kineto trace"
 
 
 def framework_version(trace: Trace) -> str:
     """The version of the framework, where the recording says it; what was built for which device is no part of it."""
-    version = trace.meta_values().get(_VERSIONS.get(trace_framework(trace), ""))
+    framework = trace_framework(trace)
+    meta = trace.meta_values()
+    version = {PYTORCH: meta.get("torch_version"), MINDSPORE: meta.get("ms_version")}.get(framework)
     return version.partition("+")[0] if isinstance(version, str) else ""
 
 
