@@ -26,6 +26,7 @@ from steplens.advice.rules.parallelism import (
 from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
 from steplens.run import Run, Source
+from steplens.timeline.event_names import has_event
 from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import STEP_DEVICE_TIMES, WARNING, HealthFinding, frame_of
 from steplens.trace.schema import SCHEMA
@@ -303,6 +304,10 @@ def test_collectives_that_their_size_does_not_explain() -> None:
     }  # fmt: skip
     assert saving(finding) == (0, 4 * MS, 4 * MS)
     assert finding.values["operation"] == "all-reduce"
+    # the first place is the name of the event, which a search on the timeline finds
+    place = next(item.places for item in finding.evidence if item.what == "one_collective")
+    assert place == ("allreduce", "all-reduce 1.00 MiB", "rank 0")
+    assert has_event(UNEXPLAINED, place[0]) and not has_event(UNEXPLAINED, place[1])
     assert "data_parallel_communication" in long_collectives.explains
     assert found(long_collectives, job(*spans)) == []
     # a third of a millisecond is 3 % of no step

@@ -79,7 +79,8 @@ def _longest_calls(calls: pl.DataFrame) -> Iterator[Evidence]:
         .unique(["operation", "bytes"], maintain_order=True)[:_NAMED]
         .iter_rows(named=True)
     ):
-        places = (f"{collective_name(row['operation'])} {row['bytes'] / (1 << 20):.2f} MiB", f"rank {row['rank']}")
+        size = f"{collective_name(row['operation'])} {row['bytes'] / (1 << 20):.2f} MiB"
+        places = (row["name"], size, f"rank {row['rank']}")
         yield Evidence("one_collective", row["duration_ns"], "ns", (row["step"],), places, per_step=False)
 
 
