@@ -302,7 +302,8 @@ def test_collectives_that_their_size_does_not_explain() -> None:
     assert figures(finding) == {
         "long_collectives": 5 * MS, "explained_by_size": MS, "one_collective": 5 * MS, "waiting_unknown": 0, "missing_ranks": 6,
     }  # fmt: skip
-    assert saving(finding) == (0, 4 * MS, 4 * MS)
+    # recording all ranks saves nothing: it names the cause, and what is at stake makes it matter
+    assert (saving(finding), finding.at_stake, finding.level) == ((0, 0, 4 * MS), True, "high")
     assert finding.values["operation"] == "all-reduce"
     # the first place is the name of the event, which a search on the timeline finds
     place = next(item.places for item in finding.evidence if item.what == "one_collective")

@@ -150,7 +150,7 @@ def _explained_once(
         if finding.saving is None or not causes:
             yield finding
             continue
-        explained_ns = sum(cause.saving.likely_ns for cause in causes if cause.saving is not None)
+        explained_ns = sum(cause.weight_ns for cause in causes)
         low, likely, high = (max(ns - explained_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
         if likely < max(_LEAST_LEFT * finding.saving.likely_ns, _LEAST_SHARE * finding.step_ns):
             continue

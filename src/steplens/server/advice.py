@@ -71,7 +71,7 @@ class FindingShown(BaseModel):
     """One cause of lost time; see ``advice.finding.Finding``. ``share``: the likely saving as a share of ``step_ns``, 0 to 1.
 
     ``ranks``: on which of several ranks it was seen; empty where on all, or where the title names one. ``overlaps``: ids of
-    findings that see the same time.
+    findings that see the same time. ``at_stake``: the remedy finds the cause and saves nothing itself.
     """
 
     id: str
@@ -83,6 +83,7 @@ class FindingShown(BaseModel):
     step_ns: float
     ranks: list[int]
     overlaps: list[str]
+    at_stake: bool
     saving: SavingShown | None
     evidence: list[EvidenceShown]
     texts: dict[str, FindingText]
@@ -149,7 +150,7 @@ def finding_shown(finding: Finding, traces: Mapping[int, Trace] | None = None) -
         traces: where to look for the events that its evidence names, by number; nowhere by default.
     """
     words = {language: Words(language) for language in LANGUAGES}
-    shared = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks", "overlaps", "saving")
+    shared = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks", "overlaps", "at_stake", "saving")
     evidence = [
         {
             **vars(item),

@@ -1199,6 +1199,7 @@ export interface components {
             address: string;
         };
         FindingShown: {
+            at_stake: boolean;
             confidence: number;
             evidence: components["schemas"]["EvidenceShown"][];
             id: string;

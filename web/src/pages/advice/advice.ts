@@ -108,13 +108,13 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
     h(
       "p",
       { class: "note" },
-      saving
+      saving && !finding.at_stake
         ? t("advice.range", {
             low: format.time(saving.low_ns),
             likely: format.time(saving.likely_ns),
             high: format.time(saving.high_ns),
           })
-        : t("advice.no_saving"),
+        : t(saving ? "advice.at_stake" : "advice.no_saving"),
       ` · ${t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })} · `,
       h("a", { href: context.to("advice", { finding: finding.id }) }, t("link")),
     ),
