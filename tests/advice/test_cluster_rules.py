@@ -13,8 +13,11 @@ import pytest
 import steplens
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
+from steplens.advice.finding import Evidence, Saving
+from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster import slow_card, slow_interval, slow_link
 from steplens.advice.rules.collectives import long_collectives
+from steplens.advice.rules.loaders import loader_too_slow, loader_without_workers
 from steplens.advice.rules.parallelism import (
     data_parallel_communication,
     model_parallel_communication,
@@ -26,6 +29,7 @@ from steplens.advice.rules.parallelism import (
 from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
 from steplens.run import Run, Source
+from steplens.timeline.event_names import has_event
 from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import STEP_DEVICE_TIMES, WARNING, HealthFinding, frame_of
 from steplens.trace.schema import SCHEMA
@@ -301,8 +305,13 @@ def test_collectives_that_their_size_does_not_explain() -> None:
     assert figures(finding) == {
         "long_collectives": 5 * MS, "explained_by_size": MS, "one_collective": 5 * MS, "waiting_unknown": 0, "missing_ranks": 6,
     }  # fmt: skip
-    assert saving(finding) == (0, 4 * MS, 4 * MS)
+    # recording all ranks saves nothing: it names the cause, and what is at stake makes it matter
+    assert (saving(finding), finding.at_stake, finding.level) == ((0, 0, 4 * MS), True, "high")
     assert finding.values["operation"] == "all-reduce"
+    # the first place is the name of the event, which a search on the timeline finds
+    place = next(item.places for item in finding.evidence if item.what == "one_collective")
+    assert place == ("allreduce", "all-reduce 1.00 MiB", "rank 0")
+    assert has_event(UNEXPLAINED, place[0]) and not has_event(UNEXPLAINED, place[1])
     assert "data_parallel_communication" in long_collectives.explains
     assert found(long_collectives, job(*spans)) == []
     # a third of a millisecond is 3 % of no step
@@ -380,3 +389,23 @@ def test_a_slow_rank_whose_data_is_late_is_told_once() -> None:
     assert "slow_rank" in slow_interval.explains
     advice = advise(run_of(job((0, 9, "compute"), (5, 9.5, "allreduce"), ranks=2)))
     assert not {finding.rule for finding in advice.findings} & {rule.name for rule in RULES}
+
+
+def test_what_a_rank_does_beyond_the_others_explains_that_it_is_late() -> None:
+    """A loader costs 6 ms on rank 0 and 2 ms on rank 1: 4 ms of what rank 0 is late, and all of the 3 ms that its data is."""
+    assert all({"slow_rank", "slow_interval"} <= set(rule.explains) for rule in (loader_too_slow, loader_without_workers))
+
+    def priced(name: str, likely_ms: float, *ranks: int) -> Finding:
+        return Finding(name, 0.9, (), Saving(0, likely_ms * MS, likely_ms * MS), STEP_MS * MS, ranks=ranks)
+
+    costs = {0: 6, 1: 2}
+    rules = [
+        Rule("loader", lambda facts: [priced("loader", costs[facts.trace.rank])], explains=("late_data", "late")),
+        Rule("late_data", judge_run=lambda run, facts: [priced("late_data", 3, 0)], explains=("late",)),
+        Rule("late", judge_run=lambda run, facts: [priced("late", 5, 0)]),
+    ]
+    advice = advise(run_of(job((0, 9, "compute"))), rules)
+    savings = {each.id: each.saving.likely_ns for each in advice.findings if each.saving}
+    assert savings == {"loader": 6 * MS, "late": 1 * MS}
+    late = next(each for each in advice.findings if each.id == "late")
+    assert late.evidence[-1] == Evidence("explained_elsewhere", 4 * MS, "ns", places=("loader",))

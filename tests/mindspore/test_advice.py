@@ -86,10 +86,11 @@ def test_a_slow_generator_is_named_and_priced(tmp_path: Path) -> None:
     slow_ns, slow = trained(tmp_path / "slow", SLOW_BATCH_S)
     assert min(slow_ns) > SLOW_BATCH_S * 1e9
     found = {finding.rule: finding for finding in slow.findings}
-    assert {"iteration_interval", "slow_generator", "data_processing"} <= set(found)
-    assert {found[name].level for name in ("iteration_interval", "slow_generator", "data_processing")} == {"high"}
+    # the finding that names the operation has the price, and those that only say that the loop waits are explained by it
+    assert "slow_generator" in found and not {"iteration_interval", "data_processing"} & set(found)
+    assert found["slow_generator"].level == "high"
     healthy_ns, healthy = trained(tmp_path / "healthy", 0)
-    saving = found["iteration_interval"].saving
+    saving = found["slow_generator"].saving
     assert saving is not None
     assert saving.likely_ns == pytest.approx(statistics.mean(slow_ns) - statistics.median(healthy_ns), rel=0.3)
     told = {finding.rule: finding for finding in healthy.findings}

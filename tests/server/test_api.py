@@ -225,6 +225,12 @@ def test_the_advice_has_words_in_every_language(client: Client, runs: list[Run],
             assert "{" not in got["texts"][language]["title"]
             assert all(one["words"][language] for one in got["evidence"])
         assert any("\u4e00" <= character <= "\u9fff" for character in got["texts"]["zh"]["title"])
+    # what the page offers to show in the timeline is there
+    for evidence in (one for got in found["findings"] for one in got["evidence"]):
+        for event in evidence["events"]:
+            assert event["place"] in evidence["places"]
+            hits = client.get(f"/api/runs/{run}/timeline/search", text=event["place"], trace=event["trace"])
+            assert hits["total"] and event["step"] in (None, *evidence["steps"])
 
 
 @pytest.mark.parametrize("run", range(5))

@@ -284,7 +284,7 @@ def test_two_runs_lead_to_their_own_pages(pages: Site) -> None:
     rows = {row[0]: row for row in cells(pages, "Parts of a step")}
     assert len(rows) > 3
     links: list[str] = pages.script("return [...document.querySelectorAll('main .card a')].map(one => one.getAttribute('href'))")
-    assert any(link.startswith(f"#/{RECORDED}/timeline?find=") for link in links)
+    assert any(link.startswith(f"#/{RECORDED}/timeline?") and "find=" in link for link in links)
     assert any(link.startswith(f"#/{PROPOSE}/advice?finding=") for link in links)
     assert cells(pages, "Operators with the largest change")
     pages.script("[...document.querySelectorAll('main button')].find(one => one.innerText === 'Swap').click()")

@@ -98,8 +98,7 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     of_run = list(map(of_one_rank, _merge_by_id(of_run)))
     slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
-    all_findings = _merge_by_id(finding for mine in of_trace for finding in mine)
-    findings = list(_explained_once(of_run, [*of_run, *all_findings], explains))
+    findings = _explained_of_run(of_run, list(zip((part.trace.rank for part in facts), of_trace, strict=True)), explains)
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
         left = [prices.price_on_path(finding, part, slow) for finding in _explained_once(mine, [*mine, *of_run], explains)]
@@ -150,12 +149,48 @@ def _explained_once(
         if finding.saving is None or not causes:
             yield finding
             continue
-        explained_ns = sum(cause.saving.likely_ns for cause in causes if cause.saving is not None)
+        explained_ns = sum(cause.weight_ns for cause in causes)
         low, likely, high = (max(ns - explained_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
         if likely < max(_LEAST_LEFT * finding.saving.likely_ns, _LEAST_SHARE * finding.step_ns):
             continue
         part = Evidence("explained_elsewhere", explained_ns, "ns", places=tuple(cause.id for cause in causes))
         yield dataclasses.replace(finding, saving=Saving(low, likely, high), evidence=(*finding.evidence, part))
+
+
+def _explained_of_run(
+    of_run: Sequence[Finding], of_rank: Sequence[tuple[int, Sequence[Finding]]], explains: Mapping[str, frozenset[str]]
+) -> list[Finding]:
+    """Findings of the run without what those of its ranks explain; of a finding about one rank, what those say beyond the others.
+
+    Args:
+        of_run: findings of the run.
+        of_rank: rank and findings of every trace.
+        explains: rule -> rules that it explains.
+    """
+    everywhere = _merge_by_id(finding for _, mine in of_rank for finding in mine)
+
+    def left_of(causes_of_run: Sequence[Finding]) -> list[Finding]:
+        left: list[Finding] = []
+        for finding in of_run:
+            of_its_rank = list(_beyond_other_ranks(finding.ranks[0], of_rank)) if len(finding.ranks) == 1 else everywhere
+            left += _explained_once([finding], [*causes_of_run, *of_its_rank], explains)
+        return left
+
+    remaining = {finding.id for finding in left_of(of_run)}
+    # what is not given explains nothing: its causes do
+    return left_of([finding for finding in of_run if finding.id in remaining])
+
+
+def _beyond_other_ranks(rank: int, of_rank: Sequence[tuple[int, Sequence[Finding]]]) -> Iterator[Finding]:
+    """The findings on one rank, with what they save beyond the mean of the same on the others, which do not wait for that."""
+    others = [mine for number, mine in of_rank if number != rank]
+    for finding in _merge_by_id(finding for number, mine in of_rank if number == rank for finding in mine):
+        if finding.saving is None:
+            continue
+        same_ns = sum(other.weight_ns for mine in others for other in mine if other.id == finding.id) / max(len(others), 1)
+        low, likely, high = (max(ns - same_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
+        if likely > 0:
+            yield dataclasses.replace(finding, saving=Saving(low, likely, high))
 
 
 class _SeenOn:

@@ -69,6 +69,8 @@ class Finding:
         lies_in: the phases of the host in which the time lies that it is about; empty where that is ``part`` or not known.
         ranks: on which ranks of several it was seen; empty where on all.
         overlaps: ids of the findings that see time of the same part of the step: what one saves, another may not save again.
+        at_stake: whether the remedy only finds the cause, and saves nothing itself: then no saving is likely, and what is at
+            stake (its high end) tells how much it matters.
     """
 
     rule: str
@@ -84,6 +86,7 @@ class Finding:
     lies_in: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     overlaps: tuple[str, ...] = ()
+    at_stake: bool = False
 
     @property
     def id(self) -> str:
@@ -97,12 +100,20 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """How much it matters: by the likely saving, or what the rule says where no time is at stake."""
+        """How much it matters: by ``weight_ns``, or what the rule says where no time is at stake."""
         if self.saving is None:
             return self.urgency
-        return HIGH if self.share >= _HIGH_SHARE else MEDIUM if self.share >= _MEDIUM_SHARE else LOW
+        share = self.weight_ns / self.step_ns if self.step_ns > 0 else 0.0
+        return HIGH if share >= _HIGH_SHARE else MEDIUM if share >= _MEDIUM_SHARE else LOW
+
+    @property
+    def weight_ns(self) -> float:
+        """Time that tells how much it matters: the likely saving, or what is at stake; 0 without one."""
+        if self.saving is None:
+            return 0.0
+        return self.saving.high_ns if self.at_stake else self.saving.likely_ns
 
     @property
     def rank(self) -> tuple[int, float]:
         """Sort key: the level, then the saving, largest first."""
-        return LEVELS.index(self.level), -(self.saving.likely_ns if self.saving else 0.0)
+        return LEVELS.index(self.level), -self.weight_ns

@@ -38,6 +38,7 @@ class Text:
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What replaces parts of a text; None leaves a part as it is. The patch goes, unless there is another."""
 
+    title: str | None = None
     cause: str | None = None
     remedy: str | None = None
     patch: tuple[str, ...] = ()
@@ -75,9 +76,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         variant = self.cases.get(case, variant)
         if variant is None:
             return self.text
+        title = self.title if variant.title is None else variant.title
         cause = self.cause if variant.cause is None else variant.cause
         remedy = self.remedy if variant.remedy is None else variant.remedy
-        return Text(self.title, cause, remedy, "\n".join(variant.patch))
+        return Text(title, cause, remedy, "\n".join(variant.patch))
 
 
 class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

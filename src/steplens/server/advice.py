@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.advice import Advice, Finding, advise
+from steplens.advice.finding import Evidence
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.run import Run
@@ -15,8 +17,13 @@ from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
+from steplens.timeline.event_names import has_event
+from steplens.trace.trace import Trace
 
 router = create_router("/api/runs/{run}", "advice")
+
+#: of many ranks these many are searched for an event
+_SEARCHED = 8
 
 
 class SavingShown(BaseModel):
@@ -36,8 +43,19 @@ class FindingText(BaseModel):
     patch: str
 
 
+class EventPlace(BaseModel):
+    """A place of evidence that events of the timeline are named after: the trace that has them, and the step where it is one."""
+
+    place: str
+    trace: int
+    step: int | None
+
+
 class EvidenceShown(BaseModel):
-    """One measured fact; see ``advice.finding.Evidence``. ``words`` says in each language what it is."""
+    """One measured fact; see ``advice.finding.Evidence``. ``words`` says in each language what it is.
+
+    ``events``: those of ``places`` that a search on the timeline finds. Others are ranks, loaders, other findings.
+    """
 
     what: str
     value: float | None
@@ -45,6 +63,7 @@ class EvidenceShown(BaseModel):
     per_step: bool
     steps: list[int]
     places: list[str]
+    events: list[EventPlace]
     words: dict[str, str]
 
 
@@ -52,7 +71,7 @@ class FindingShown(BaseModel):
     """One cause of lost time; see ``advice.finding.Finding``. ``share``: the likely saving as a share of ``step_ns``, 0 to 1.
 
     ``ranks``: on which of several ranks it was seen; empty where on all, or where the title names one. ``overlaps``: ids of
-    findings that see the same time.
+    findings that see the same time. ``at_stake``: the remedy finds the cause and saves nothing itself.
     """
 
     id: str
@@ -64,6 +83,7 @@ class FindingShown(BaseModel):
     step_ns: float
     ranks: list[int]
     overlaps: list[str]
+    at_stake: bool
     saving: SavingShown | None
     evidence: list[EvidenceShown]
     texts: dict[str, FindingText]
@@ -113,22 +133,29 @@ def advice(
 ) -> AdviceShown:
     """What to change, in all languages."""
     judgement = advise_on_run(chosen) if trace is None else _advise_on_trace(chosen, trace)
+    traces = dict(enumerate(chosen.run.traces)) if trace is None else {trace: chosen.trace(trace)}
     return AdviceShown(
         step_ns=judgement.step_ns,
         together_ns=judgement.together_ns,
-        findings=[finding_shown(item) for item in judgement.findings],
+        findings=[finding_shown(item, traces) for item in judgement.findings],
         silenced=[SilencedShown(**vars(item)) for item in judgement.silenced],
     )
 
 
-def finding_shown(finding: Finding) -> FindingShown:
-    """A finding with its words."""
+def finding_shown(finding: Finding, traces: Mapping[int, Trace] | None = None) -> FindingShown:
+    """A finding with its words.
+
+    Args:
+        finding: the finding.
+        traces: where to look for the events that its evidence names, by number; nowhere by default.
+    """
     words = {language: Words(language) for language in LANGUAGES}
-    shared = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks", "overlaps", "saving")
+    shared = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks", "overlaps", "at_stake", "saving")
     evidence = [
         {
             **vars(item),
             "value": columns.json_value(float(item.value)),
+            "events": _event_places(finding, item, traces or {}),
             "words": {language: catalogue.evidence(item.what) for language, catalogue in words.items()},
         }
         for item in finding.evidence
@@ -139,3 +166,16 @@ def finding_shown(finding: Finding) -> FindingShown:
         # its title names the rank, and what is saved is the others' wait
         values["ranks"] = ()
     return FindingShown.model_validate(values, from_attributes=True)
+
+
+def _event_places(finding: Finding, evidence: Evidence, traces: Mapping[int, Trace]) -> list[dict[str, str | int | None]]:
+    """The places of evidence after which events are named, with the first trace of its ranks that has one."""
+    ranks = {rank for rank in (trace.rank for trace in traces.values()) if f"rank {rank}" in evidence.places} or finding.ranks
+    searched = [number for number, trace in traces.items() if not ranks or trace.rank in ranks][:_SEARCHED]
+    step = evidence.steps[0] if len(evidence.steps) == 1 else None
+    events: list[dict[str, str | int | None]] = []
+    for place in evidence.places:
+        number = next((number for number in searched if has_event(traces[number], place)), None)
+        if number is not None:
+            events.append({"place": place, "trace": number, "step": step})
+    return events

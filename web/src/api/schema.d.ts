@@ -1156,6 +1156,11 @@ export interface components {
             lane: number;
             time_ns: number;
         };
+        EventPlace: {
+            place: string;
+            step: number | null;
+            trace: number;
+        };
         EventShown: {
             callers: components["schemas"]["Brief"][];
             columns: {
@@ -1172,6 +1177,7 @@ export interface components {
             table: string;
         };
         EvidenceShown: {
+            events: components["schemas"]["EventPlace"][];
             per_step: boolean;
             places: string[];
             steps: number[];
@@ -1193,6 +1199,7 @@ export interface components {
             address: string;
         };
         FindingShown: {
+            at_stake: boolean;
             confidence: number;
             evidence: components["schemas"]["EvidenceShown"][];
             id: string;
@@ -2141,6 +2148,7 @@ export type CurveShown = components['schemas']['CurveShown'];
 export type DeviceMemory = components['schemas']['DeviceMemory'];
 export type Draft = components['schemas']['Draft'];
 export type End = components['schemas']['End'];
+export type EventPlace = components['schemas']['EventPlace'];
 export type EventShown = components['schemas']['EventShown'];
 export type EvidenceShown = components['schemas']['EvidenceShown'];
 export type FigureRow = components['schemas']['FigureRow'];

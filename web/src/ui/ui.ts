@@ -213,22 +213,23 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
 
 /** How much a finding matters; nothing where no saving is likely, since nothing tells then. */
 export const findingLevel = (finding: Finding): HTMLElement | null =>
-  finding.saving?.likely_ns === 0 ? null : level(finding.level);
+  finding.saving?.likely_ns === 0 && !finding.at_stake ? null : level(finding.level);
 
 const MOST_RANKS = 8;
 
-/** What a finding saves: a range where it may be nothing, since a single figure would promise too much. */
+/** What a finding saves: a range where it may be nothing, with what is likely, which level and order follow from. */
 export function savingText(finding: Finding): string {
   const { saving, ranks } = finding;
   if (!saving) return "";
-  const saves =
-    saving.low_ns > 0
-      ? t("saves", { time: format.time(saving.likely_ns), share: format.share(finding.share) })
-      : t("saves.up_to", {
-          low: "0",
-          high: format.time(saving.high_ns),
-          share: format.share(finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0),
-        });
+  const [time, high] = [format.time(saving.likely_ns), format.time(saving.high_ns)];
+  const [likely, most] = [format.share(finding.share), format.share(finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0)];
+  const saves = finding.at_stake
+    ? t("saves.at_stake", { high, share: most })
+    : saving.low_ns > 0
+      ? t("saves", { time, share: likely })
+      : saving.likely_ns > 0
+        ? t("saves.likely", { low: "0", high, time, share: likely })
+        : t("saves.up_to", { low: "0", high, share: most });
   if (!ranks.length) return saves;
   const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
   return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });

@@ -35,8 +35,8 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
     See ``analysis.cluster.collectives``: at least three times as long as those of the same kind that move as much or more, and
     exposed for 3 % of a step beyond that. A rank that comes late, or the network: the order of arrival of all ranks tells.
 
-    What exceeds the expected time, as far as it is exposed: on the recorded rank that has the least of it likely, on the one
-    that has the most at most.
+    At stake is what exceeds the expected time, as far as it is exposed, on the recorded rank that has the most of it. A recording
+    of all ranks saves nothing of it: it says whom to mend.
     """
     traces = traces_of(facts)
     by_step = analyse_once(unexplained_by_step, facts, traces)
@@ -59,9 +59,10 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
             Evidence("waiting_unknown", 0, ""),
             *missing_rank_evidence(job_of(facts)),
         ),
-        saving=Saving(0.0, min(by_rank), max(by_rank)),
+        saving=Saving(0.0, 0.0, max(by_rank)),
         step_ns=fmean(lengths),
         part="exposed_communication_ns",
+        at_stake=True,
         values={
             "times": f"{took_ns / expected_ns:.0f}",
             "operation": collective_name(leading),
@@ -79,7 +80,8 @@ def _longest_calls(calls: pl.DataFrame) -> Iterator[Evidence]:
         .unique(["operation", "bytes"], maintain_order=True)[:_NAMED]
         .iter_rows(named=True)
     ):
-        places = (f"{collective_name(row['operation'])} {row['bytes'] / (1 << 20):.2f} MiB", f"rank {row['rank']}")
+        size = f"{collective_name(row['operation'])} {row['bytes'] / (1 << 20):.2f} MiB"
+        places = (row["name"], size, f"rank {row['rank']}")
         yield Evidence("one_collective", row["duration_ns"], "ns", (row["step"],), places, per_step=False)
 
 

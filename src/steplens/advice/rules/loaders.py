@@ -121,7 +121,11 @@ FEW_PROCESSORS = "few_processors"
 FETCH_IN_LOOP = "enumerate(DataLoader)#_SingleProcessDataLoaderIter"
 
 
-@rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), framework=PYTORCH)
+#: what a rank that waits for its loader is seen as, too
+_LATE_RANK = ("slow_interval", "slow_rank")
+
+
+@rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), explains=_LATE_RANK, framework=PYTORCH)
 def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterator[Finding]:
     """The training loop itself loads the data, before the model can go on: ``DataLoader(num_workers=0)``.
 
@@ -181,7 +185,7 @@ def waiting_ns(facts: Facts) -> float:
     return facts.at_most_part(mean, "data_wait_ns")
 
 
-@rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), framework=PYTORCH)
+@rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), explains=_LATE_RANK, framework=PYTORCH)
 def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Finding]:
     """The model waits for the workers of the loader: they produce batches slower than it uses them.
 
@@ -211,7 +215,7 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     )
 
 
-@rule(rests_on=(DATA_LOADING, OPERATOR_CALLS, STEP_PHASES), explains=("loader_too_slow",), framework=PYTORCH)
+@rule(rests_on=(DATA_LOADING, OPERATOR_CALLS, STEP_PHASES), explains=("loader_too_slow", *_LATE_RANK), framework=PYTORCH)
 def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[Finding]:
     """Collating is the longest stage of a loader that the model waits for.
 
@@ -243,7 +247,7 @@ def _batches_per_step(facts: Facts, verdict: LoaderVerdict) -> float:
     return float(got["batches"].sum()) / facts.steps.height
 
 
-@rule(rests_on=(DATA_LOADING, STEP_TIMES), explains=("loader_too_slow", "slow_fetches"), framework=PYTORCH)
+@rule(rests_on=(DATA_LOADING, STEP_TIMES), explains=("loader_too_slow", "slow_fetches", *_LATE_RANK), framework=PYTORCH)
 def loader_slow_start(facts: Facts, *, least_share: float = 0.02) -> Iterator[Finding]:
     """Every epoch begins with starting the workers of a loader again.
 

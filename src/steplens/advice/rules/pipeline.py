@@ -9,7 +9,16 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.pressure import MATTERS_MUCH, at_most, mindspore_operations, pipeline_pressure, wait_evidence
+from steplens.advice.rules.tools.pressure import (
+    MATTERS_MUCH,
+    WAITING,
+    at_most,
+    mindspore_operations,
+    pipeline_pressure,
+    pipeline_saving,
+    trains_on_cpu,
+    wait_evidence,
+)
 from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
 from steplens.analysis.data_loading.pipeline_cpu import HOST, HOST_PARTS, PROCESS, cpu_means, cpu_samples, host_idle
@@ -20,6 +29,8 @@ from steplens.trace.trace import Trace
 
 #: an interval that is no reason to look any further
 LEAST_NS = 500_000
+#: of what is said where the CPU trains itself: there is no device to wait, and sinking data does nothing
+_ON_CPU = "cpu"
 #: of two steps one may be an accident
 _SURE_STEPS = 3
 
@@ -31,12 +42,13 @@ def iteration_interval(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[
     A mean interval of more than 0.5 ms; all of it but that goes when the data is there and the next step is launched.
 
     The interval is that of ``analysis.data_loading.data_wait``, without warm-up. Steps that PyTorch's DataLoader feeds have
-    rules of their own.
+    rules of their own. Where the loop's own clock tells how long it waits, that is the price (``pipeline_saving``).
     """
     waited = data_wait(facts.trace)
     if waited is None or waited.wait_ns <= least_ns or loads_with_pytorch(facts.trace):
         return
     steps = tuple(waited.steps.filter(pl.col("wait_ns") > least_ns)["step"].to_list())
+    by_loop = pipeline_saving(facts)
     yield Finding(
         rule=iteration_interval.name,
         confidence=0.8 if len(steps) >= _SURE_STEPS else 0.5,
@@ -45,9 +57,10 @@ def iteration_interval(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[
             Evidence("interval_share", 100 * waited.share, "%"),
             Evidence("median_interval", float(waited.steps["wait_ns"].median() or 0), "ns"),  # type: ignore[arg-type]
         ),
-        saving=Saving((waited.wait_ns - least_ns) / 2, waited.wait_ns - least_ns, waited.wait_ns),
+        saving=by_loop or Saving((waited.wait_ns - least_ns) / 2, waited.wait_ns - least_ns, waited.wait_ns),
         step_ns=waited.step_ns,
-        values={"threshold": f"{least_ns / 1e6:g}"},
+        part=WAITING if by_loop else "",
+        values={"threshold": f"{least_ns / 1e6:g}", "case": _ON_CPU if trains_on_cpu(facts) else ""},
     )
 
 
@@ -55,11 +68,12 @@ def iteration_interval(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[
 _SURE_BATCHES = 10
 
 
-@rule()
+@rule(explains=("iteration_interval",))
 def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator[Finding]:
     """The queue on the host runs empty: batches are used faster than the data pipeline makes them.
 
-    More than 30 % of the batches found the queue empty. What it costs is the interval's to say (``iteration_interval``).
+    More than 30 % of the batches found the queue empty. What it costs is what the loop waits (``pipeline_saving``), else the
+    interval's to say (``iteration_interval``).
 
     A queue on the device that was never empty hid all of it: nobody waited.
     """
@@ -77,15 +91,20 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
         *([Evidence("queue_full", queue.full, "count", per_step=False)] if queue.full is not None else []),
         *wait_evidence(facts),
     ]
-    if received is None:
-        evidence.append(Evidence("no_device_queue", 0, ""))
-    else:
+    if received is not None:
         evidence.append(Evidence("device_queue_empty", received.empty, "count", per_step=False))
+    elif not trains_on_cpu(facts):
+        evidence.append(Evidence("no_device_queue", 0, ""))
     hidden = received is not None and not received.empty
     level = pipeline_pressure(facts)
     urgency = LOW if hidden else level if queue.batches >= _SURE_BATCHES else at_most(level, MEDIUM)
     yield facts.make_finding(
-        data_processing.name, evidence, confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6, urgency=urgency
+        data_processing.name,
+        evidence,
+        None if hidden else pipeline_saving(facts),
+        part=WAITING,
+        confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6,
+        urgency=urgency,
     )
 
 
@@ -145,10 +164,10 @@ def data_pipeline_healthy(facts: Facts, *, most_empty: float = MOST_EMPTY) -> It
         Evidence("queue_empty", queue.empty, "count", per_step=False),
         Evidence("queue_batches", queue.batches, "count", per_step=False),
     ]
-    if received is None:
-        evidence.append(Evidence("no_device_queue", 0, ""))
-    else:
+    if received is not None:
         evidence.append(Evidence("device_queue_empty", received.empty, "count", per_step=False))
+    elif not trains_on_cpu(facts):
+        evidence.append(Evidence("no_device_queue", 0, ""))
     usage = mindspore_operations(facts).drop_nulls("usage")
     if usage.height:
         evidence.append(Evidence("last_queue_usage", 100 * usage["usage"][0], "%", per_step=False))

@@ -9,7 +9,15 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule, rule
-from steplens.advice.rules.tools.pressure import at_most, mindspore_operations, names_of, pipeline_pressure, wait_evidence
+from steplens.advice.rules.tools.pressure import (
+    WAITING,
+    at_most,
+    mindspore_operations,
+    names_of,
+    pipeline_pressure,
+    pipeline_saving,
+    wait_evidence,
+)
 from steplens.analysis.data_loading import pipeline_queues as queues
 from steplens.analysis.data_loading.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
 from steplens.analysis.data_loading.pipeline_verdict import keeps_up
@@ -34,7 +42,7 @@ def _queue_rule(name: str, kind: str) -> Rule:
     def judge(facts: Facts, *, high: float = HIGH_USAGE, low: float = LOW_USAGE) -> Iterator[Finding]:
         """See ``data_pipeline.bottlenecks``; what the queues say is certain, whether it costs time says ``pipeline_pressure``.
 
-        Of a pipeline that keeps up no operation holds up anything, however full its queues are.
+        Of a pipeline that keeps up no operation holds up anything, however full its queues are. The price is ``pipeline_saving``.
         """
         if keeps_up(facts.trace):
             return
@@ -51,13 +59,15 @@ def _queue_rule(name: str, kind: str) -> Rule:
         yield facts.make_finding(
             name,
             [*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)],
+            pipeline_saving(facts),
+            part=WAITING,
             confidence=0.7,
             subject="/".join(names),
             values=values,
             urgency=pipeline_pressure(facts),
         )
 
-    return Rule(name, judge, (STEP_PHASES,), framework=MINDSPORE)
+    return Rule(name, judge, (STEP_PHASES,), explains=("iteration_interval", "data_processing"), framework=MINDSPORE)
 
 
 def _queue_evidence(mine: list[dict[str, object]], table: list[dict[str, object]], names: tuple[str, ...]) -> Iterator[Evidence]:

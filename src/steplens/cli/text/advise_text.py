@@ -80,7 +80,7 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words, titles:
     text = words.of(finding)
     out.print()
     # where no saving is likely nothing tells how much it matters
-    is_open = finding.saving is not None and finding.saving.likely_ns <= 0
+    is_open = finding.saving is not None and finding.weight_ns <= 0
     level = "" if is_open else f"[{words.frame(finding.level)}] "
     head = Text(f"{number}. {level}", _STYLE.get(finding.level, "bold"))
     out.print(head + plain(text.title, "bold"))
@@ -104,13 +104,23 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words, titles:
 def _saving_text(finding: Finding, words: Words) -> str:
     assert finding.saving is not None
     ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
-    # of what may save nothing a single figure would promise too much
-    key, weighed = ("saves", "likely") if finding.saving.low_ns > 0 else ("saves_up_to", "high")
+    key, weighed = _saving_key(finding)
     text = words.frame(key, share=share(ends[weighed], finding.step_ns), **{name: duration(ns) for name, ns in ends.items()})
     if not finding.ranks or "rank" in finding.values:
         return text
     rank_names = ", ".join(f"rank {rank}" for rank in finding.ranks[:_RANKS]) + (" ..." if finding.ranks[_RANKS:] else "")
     return f"{text}, {words.frame('on_ranks', ranks=rank_names)}"
+
+
+def _saving_key(finding: Finding) -> tuple[str, str]:
+    """The sentence about a saving, and which end of it its share is of: the one that level and order follow from."""
+    saving = finding.saving
+    if finding.at_stake:
+        return "at_stake", "high"
+    if saving is not None and saving.likely_ns > 0:
+        # of what may save nothing a single figure would promise too much
+        return ("saves" if saving.low_ns > 0 else "saves_likely"), "likely"
+    return "saves_up_to", "high"
 
 
 def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> str:

@@ -108,13 +108,13 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
     h(
       "p",
       { class: "note" },
-      saving
+      saving && !finding.at_stake
         ? t("advice.range", {
             low: format.time(saving.low_ns),
             likely: format.time(saving.likely_ns),
             high: format.time(saving.high_ns),
           })
-        : t("advice.no_saving"),
+        : t(saving ? "advice.at_stake" : "advice.no_saving"),
       ` · ${t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })} · `,
       h("a", { href: context.to("advice", { finding: finding.id }) }, t("link")),
     ),
@@ -155,14 +155,24 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
           one.places.slice(0, MOST_PLACES).map((place) => {
             const other = all.find((finding) => finding.id === place);
             if (other) return h("li", null, titleLink(context, other));
-            // no event has the name of a rank
             if (A_RANK.test(place)) return h("li", null, place);
+            const event = one.events.find((candidate) => candidate.place === place);
+            const { trace: rank, step } = event ?? {};
             return h(
               "li",
               null,
               h("code", null, format.shorten(place, 300)),
-              " ",
-              h("a", { class: "note", href: context.to("timeline", { find: place }) }, t("timeline.find_short")),
+              // what no event is named after, a search would not find
+              event
+                ? [
+                    " ",
+                    h(
+                      "a",
+                      { class: "note", href: context.to("timeline", { rank, step, find: place }) },
+                      t("timeline.find_short"),
+                    ),
+                  ]
+                : null,
             );
           }),
         )

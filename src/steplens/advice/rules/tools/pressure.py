@@ -7,14 +7,18 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence
+from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Saving
 from steplens.analysis.data_loading.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
 from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
+from steplens.analysis.data_loading.pipeline_cpu import PROCESS, cpu_means, cpu_samples
 from steplens.analysis.data_loading.pipeline_queues import operation_name
 from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
+from steplens.trace.building.devices import cpu_is_device
 
 #: share of a step, or of the batches, that makes waiting matter, and matter much
 MATTERS, MATTERS_MUCH = 0.03, 0.10
+#: the part of a step in which its loop waits for a batch
+WAITING = "data_wait_ns"
 _NO_OPERATIONS = pl.DataFrame(schema=OPERATIONS)
 
 
@@ -32,6 +36,36 @@ def pipeline_pressure(facts: Facts) -> str:
         return HIGH if share >= MATTERS_MUCH else MEDIUM if share >= MATTERS else LOW
     queue = host_queue(facts.trace)
     return LOW if queue is not None and queue.empty <= MOST_EMPTY * queue.batches else MEDIUM
+
+
+def pipeline_saving(facts: Facts) -> Saving | None:
+    """What a step saves whose batches are always there; None where its loop did not wait for them, or nothing tells.
+
+    The wait that the verdict names. A step takes no less than its processor time over the processors, as far as samples of the
+    process tell it: a function that sleeps or waits can be hidden, one that works needs a processor.
+    """
+    waiting = facts.most_ns(WAITING) or 0.0
+    if not facts.step_ns or waiting < MATTERS * facts.step_ns:
+        return None
+    busy = _busy_share_of_process(facts)
+    if busy is None:
+        return Saving.up_to(waiting)
+    likely = min(waiting, max(1 - busy, 0.0) * facts.step_ns)
+    return Saving(likely / 2, likely, waiting)
+
+
+def _busy_share_of_process(facts: Facts) -> float | None:
+    """The share of the processors that the process used in the steps, 0 to 1; None where it was not sampled."""
+    if not facts.numbers or "pipeline_samples" not in facts.trace:
+        return None
+    means = cpu_means(cpu_samples(facts.trace, first=min(facts.numbers), last=max(facts.numbers)))
+    used = means.filter((pl.col("scope") == PROCESS) & pl.col("name").is_in(["user_utilization", "sys_utilization"]))["mean"]
+    return float(used.sum()) / 100 if used.drop_nulls().len() == 2 else None
+
+
+def trains_on_cpu(facts: Facts) -> bool:
+    """Whether the CPU does the training itself, so that there is no device to send batches to."""
+    return "kernels" in facts.trace and cpu_is_device(facts.trace)
 
 
 def at_most(level: str, limit: str) -> str:
@@ -53,7 +87,8 @@ def wait_evidence(facts: Facts) -> Iterable[Evidence]:
     waited = data_wait(facts.trace)
     if waited is not None:
         steps = tuple(waited.steps.filter(pl.col("wait_ns") >= MATTERS * pl.col("total_ns"))["step"].to_list())
-        yield Evidence("wait_for_data", waited.wait_ns, "ns", steps)
+        # where the loop's own clock tells, it is the figure of the verdict and of the price
+        yield Evidence("wait_for_data", facts.most_ns(WAITING) or waited.wait_ns, "ns", steps)
 
 
 def names_of(table: pl.DataFrame, numbers: Sequence[int]) -> tuple[str, ...]:
