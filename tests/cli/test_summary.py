@@ -71,6 +71,8 @@ def test_a_wait_for_the_device_is_named(cli: Any) -> None:
     text = cli.run("summary", str(shared("ascend_pytorch", "text_level1", "rank0_ascend_pt")), env={"COLUMNS": "200"}).stdout
     assert text.splitlines()[1].startswith("Communication bound: ")
     assert "waiting for the device: aten::item 92." in text
+    # the phase has the name that it has on the pages; a loop without workers waits for nobody
+    assert "data loading " in text and "waiting for data" not in text
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 160])

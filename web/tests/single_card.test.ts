@@ -5,6 +5,7 @@ import { points } from "../src/charts/bucket_chart";
 import { boxes } from "../src/charts/pipeline_flow";
 import { memoryMarks } from "../src/pages/memory/memory_marks";
 import { pathOf, topOf } from "../src/pages/operators/flops_card";
+import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
@@ -148,5 +149,19 @@ describe("marks on the curve of memory", () => {
   test("are those of the step with the peak where no step has the moment", () => {
     expect(memoryMarks(found, "CUDA 0", 1e6).step).toBe(found.steps[1]);
     expect(memoryMarks(found, "NPU 0", null)).toEqual({ capacity_bytes: null, static_bytes: null, step: null });
+  });
+});
+
+describe("the time that a step loads data", () => {
+  const of = (rank: number, ms: number, itself = false) => ({ name: `Rank ${rank}`, ns: ms * 1e6, step_ns: 50e6, itself });
+
+  test("is that of the rank which loads the longest, never a mean over ranks", () => {
+    expect(loadingWords([of(0, 36), of(1, 2)])).toBe("Rank 0 waits 36 ms per step for data (72 %); Rank 1: 2 ms.");
+    expect(loadingWords([of(3, 36), of(0, 5), of(1, 4), of(2, 2)])).toContain("; the others 2 ms to 5 ms.");
+  });
+
+  test("is no wait where the loop loads its data itself", () => {
+    expect(loadingWords([of(0, 36, true)])).toBe("The training loop spends 36 ms per step on loading its data itself (72 %).");
+    expect(loadingWords([of(0, 36, true), of(1, 2, true)])).not.toContain("waits");
   });
 });

@@ -1672,6 +1672,7 @@ export interface components {
             figures: components["schemas"]["StepFigures"];
             format: string;
             framework: string;
+            loads_itself: boolean;
             origin_ns: string;
             parts: {
                 [key: string]: number;

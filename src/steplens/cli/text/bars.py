@@ -36,7 +36,7 @@ BETWEEN_PHASES = "between the phases"
 
 #: the phases of the host, which add up to its duration
 PHASES = (
-    Segment("data_wait_ns", "waiting for data", "d", "red"),
+    Segment("data_wait_ns", "data loading", "d", "red"),
     Segment("forward_ns", "forward", "f", "blue"),
     Segment(BACKWARD_ALONE, "backward", "b", "magenta"),
     Segment("gradient_sync_ns", "gradient synchronisation", "s", "yellow"),
