@@ -14,7 +14,10 @@ export const cellText = (cell: unknown, column: Column): string =>
     ? "CPU"
     : column.name === "cause" && typeof cell === "string"
       ? named("value", `idle.${cell}`, cell)
-      : format.value(cell, column.unit);
+      : column.name === "differs" && typeof cell === "string"
+        ? // the part in which a rank differs is told by the name of its column
+          named("column", cell, cell)
+        : format.value(cell, column.unit);
 
 /** Width of a column, rem: what does not fit is cut off, and whole in the details of a row. No word of the heading is cut. */
 export function widthOf(column: Column): number {
