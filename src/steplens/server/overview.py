@@ -63,7 +63,7 @@ class StepFigures(BaseModel):
     """A step over the chosen steps, in ns; see ``analysis.steps.summary.StepSummary``. ``sentence`` says which steps.
 
     ``chosen``, ``left_out``: the steps that the figures are of and the others, of the first trace that has steps; ``few``: fewer
-    than three are left.
+    than three are left. ``usual``: whose shares the parts of the host are.
     """
 
     steps: int
@@ -86,6 +86,7 @@ class StepFigures(BaseModel):
     distinct: int
     long_steps: list[LongStepShown]
     queue_wait: dict[str, float]
+    usual: list[int]
 
 
 class VerdictShown(BaseModel):

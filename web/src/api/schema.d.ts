@@ -1866,6 +1866,7 @@ export interface components {
             sentence: string;
             step_time_ns: number | null;
             steps: number;
+            usual: number[];
         };
         StepIdle: {
             cause: string;

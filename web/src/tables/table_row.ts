@@ -13,7 +13,7 @@ export const cellText = (cell: unknown, column: Column): string =>
   column.name === "device" && cell === -1
     ? "CPU"
     : column.name === "cause" && typeof cell === "string"
-      ? named("value", `idle.${cell}`, cell)
+      ? named("value", `idle.${cell.replaceAll(" ", "_")}`, cell)
       : column.name === "differs" && typeof cell === "string"
         ? // the part in which a rank differs is told by the name of its column
           named("column", cell, cell)
