@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import type { FlopNode, MemoryOverview, Operation, Place, StepFigures } from "../src/api/types";
+import type { FlopNode, MemoryOverview, Operation, Place, StepFigures, Verdict } from "../src/api/types";
 import { points } from "../src/charts/bucket_chart";
 import { boxes } from "../src/charts/pipeline_flow";
 import { stepsOf } from "../src/charts/step_trace_card";
@@ -8,7 +8,7 @@ import { memoryMarks } from "../src/pages/memory/memory_marks";
 import { pathOf, topOf } from "../src/pages/operators/flops_card";
 import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
-import { shareOfSteps, sharesOfSteps } from "../src/ui/verdict_words";
+import { isHostBound, shareOfSteps, sharesOfSteps } from "../src/ui/verdict_words";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
   id,
@@ -186,4 +186,11 @@ test("the interval of a first step is not known, and no 0", () => {
     [null, 0],
     [0, 1],
   ]);
+});
+
+test("operators open by the host's time where a device idles for the host, and nowhere else", () => {
+  const of = (kind: string, of_device = true): Verdict => ({ kind, of_device }) as unknown as Verdict;
+  expect(["host", "synchronizing"].every((kind) => isHostBound(of(kind)))).toBe(true);
+  expect(["input", "rank", "compute", "communication", "idle"].some((kind) => isHostBound(of(kind)))).toBe(false);
+  expect(isHostBound(of("host", false))).toBe(false);
 });

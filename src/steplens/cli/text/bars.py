@@ -43,7 +43,7 @@ PHASES = (
     Segment("optimizer_ns", "optimizer", "o", "green"),
     Segment("device_wait_ns", "waiting for the device", "w", "bright_red"),
     Segment("between_ns", BETWEEN_PHASES, "t", "bright_blue"),
-    Segment("python_ns", "Python (no operator)", ".", "bright_black"),
+    Segment("python_ns", "Python outside the phases", ".", "bright_black"),
     Segment("host_rest_ns", "not told apart", "?", "white"),
 )
 

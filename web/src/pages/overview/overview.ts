@@ -5,7 +5,7 @@ import { type Child, h } from "../../ui/dom";
 import { type Part, parts } from "../../ui/later";
 import type { Context, Page } from "../../ui/page";
 import { card, figure, figures, grid, rankName } from "../../ui/ui";
-import { stepCount, verdictWords } from "../../ui/verdict_words";
+import { isHostBound, stepCount, verdictWords } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { type Key, t } from "../../words/i18n";
 import { adviceCard } from "./changes";
@@ -58,6 +58,8 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
   const links: (readonly [href: string, text: string])[] = [
     [context.to(evidence[0], page === "kernels" ? { by: "category" } : {}), t(evidence[1])],
   ];
+  if (isHostBound(found.verdict) && pointed?.tables["ops"])
+    links.push([context.to("operators", { metric: "self_ns" }), t("overview.operators.host")]);
   if (steps.length && pointed)
     links.push([
       context.to("timeline", { rank: pointed.trace, step: steps[Math.floor(steps.length / 2)] ?? null }),
