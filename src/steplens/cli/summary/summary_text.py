@@ -156,7 +156,7 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
         why = {
             RUN_AHEAD: "the host issues its work faster than the device does it",
             THROTTLED: "perhaps the host waits for the device's queue in some steps",
-            CUT_WINDOW: "perhaps the recording of the device ends with its last work",
+            CUT_WINDOW: "the device period begins with the first work of a step, and the last one ends with its last work",
         }[step["differs"]]
         _print_wrapped(
             out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2
