@@ -108,14 +108,15 @@ def test_a_process_that_gives_no_answer_is_not_called_stopped() -> None:
         (5e6, 9e6, True, "the host issues its work faster than the device does it"),
         # the two that are left, which nothing but the lengths of steps shows
         (9e6, 5e6, True, "perhaps the host waits for the device's queue in some steps"),
-        (9e6, 5e6, False, "perhaps the recording of the device ends with its last work"),
+        (9e6, 5e6, False, "the device period begins with the first work of a step, and the last one ends with its last work"),
     ],
 )
 def test_why_host_and_device_differ(host_ns: float, device_ns: float, behind: bool, words: str) -> None:
     out = Console(record=True, width=200, file=io.StringIO())
     step = {
         "quartiles_ns": (9e6, 9e6), "steps": 1, "step_time_ns": 9e6, "of": "one step", "device_steps": 1,
-        "host_ns": host_ns, "device_ns": device_ns, "differs": _why_differs(host_ns, device_ns, behind),
+        "host_ns": host_ns, "device_ns": device_ns, "differs": _why_differs(host_ns, device_ns, behind), "distinct": 1,
+        "long_steps": [],
     }  # fmt: skip
     summary_text._show_step_time(out, SimpleNamespace(step=step, steps=[1]), 1)  # type: ignore[arg-type]
     assert f"on the device: {words}" in out.export_text()

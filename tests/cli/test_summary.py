@@ -21,6 +21,8 @@ def test_shows_steps_operators_memory_health_and_what_is_next(recorded: Any) -> 
     steps = ("A step takes ", "of steps 2-4", "step 2", "f forward", "c computing")
     for expected in (*steps, "aten::", "Memory peak", "CPU:", "Health", "results:", "next: steplens"):
         assert expected in text
+    # a step that stands out is not usual, whatever the machine did meanwhile
+    assert "; the shares above are of the time of steps " in " ".join(text.split())
     assert "\x1b" not in text
     assert all(line == line.rstrip() for line in text.splitlines())
 
@@ -71,6 +73,8 @@ def test_a_wait_for_the_device_is_named(cli: Any) -> None:
     text = cli.run("summary", str(shared("ascend_pytorch", "text_level1", "rank0_ascend_pt")), env={"COLUMNS": "200"}).stdout
     assert text.splitlines()[1].startswith("Communication bound: ")
     assert "waiting for the device: aten::item 92." in text
+    # the phase has the name that it has on the pages; a loop without workers waits for nobody
+    assert "data loading " in text and "waiting for data" not in text
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 160])

@@ -74,6 +74,10 @@ def test_the_step_figure_is_that_of_the_chosen_step(site: Site, run_of_two_ranks
     assert "aten::" in site.text(".points")
     site.open(f"#/0/steps?rank=0&step={step}&forward=aten%3A%3Aaddmm")
     assert site.until(SEGMENTS, "the figure is there") != shown
+    # operations with queues between them are MindSpore's: of a DataLoader there is no tab with them, whatever an address says
+    site.open("#/0/pipeline?view=processing")
+    assert "Data processing" not in site.text("main .tabs") and site.count("main .flow-box") > 1
+    assert "num_parallel_workers" not in site.text("main")
     assert site.console() == []
 
 

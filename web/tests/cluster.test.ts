@@ -1,8 +1,11 @@
 import { describe, expect, test } from "vitest";
 
-import { layered } from "../src/pages/strategy/graph_layout";
+import type { Rank } from "../src/api/types";
+import { phaseDifferences } from "../src/pages/ranks/differences";
 import { heatClass } from "../src/pages/ranks/heat_map";
+import { layered } from "../src/pages/strategy/graph_layout";
 import { cuts, scopesAround } from "../src/pages/strategy/strategy_graph";
+import { cellText } from "../src/tables/table_row";
 
 const edge = (source: string, destination: string): { source: string; destination: string } => ({ source, destination });
 
@@ -74,5 +77,33 @@ describe("strategies", () => {
   test("an operator lies in the scopes of its path", () => {
     expect(scopesAround("Default/network/layer0")).toEqual(["Default", "Default/network", "Default/network/layer0"]);
     expect(scopesAround("")).toEqual([]);
+  });
+});
+
+describe("what a late rank does more than the others", () => {
+  const rank = (number: number, parts: Record<string, number>, device_kind = "CPU"): Rank =>
+    ({ rank: number, step_ns: 100, device_kind, parts }) as unknown as Rank;
+
+  test("is told by phases, the largest first, without what only waits", () => {
+    const ranks = [
+      rank(0, { data_wait_ns: 40, forward_ns: 12, backward_ns: 30, gradient_sync_ns: 20, device_wait_ns: 9 }),
+      rank(1, { data_wait_ns: 2, forward_ns: 10, backward_ns: 50, gradient_sync_ns: 45, device_wait_ns: 1 }),
+      rank(2, { data_wait_ns: 4, forward_ns: 14, backward_ns: 60, gradient_sync_ns: 53, device_wait_ns: 1 }),
+    ];
+    expect(phaseDifferences(0, ranks)).toEqual([
+      { name: "data_wait", ns: 40, others_ns: 3 },
+      { name: "backward", ns: 10, others_ns: 6 },
+    ]);
+    expect(phaseDifferences(0, ranks.slice(0, 1))).toEqual([]);
+  });
+
+  test("is work of a device of its own, too", () => {
+    const ranks = [rank(0, { computing_ns: 9 }, "CUDA"), rank(1, { computing_ns: 4 }, "CUDA")];
+    expect(phaseDifferences(0, ranks)).toEqual([{ name: "computing", ns: 9, others_ns: 4 }]);
+  });
+
+  test("has words in tables, and not the name of a column", () => {
+    expect(cellText("data_wait_ns", { name: "differs", type: "text", unit: "" })).toBe("Data loading");
+    expect(cellText("data_wait_ns", { name: "name", type: "text", unit: "" })).toBe("data_wait_ns");
   });
 });

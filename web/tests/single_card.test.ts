@@ -1,11 +1,14 @@
 import { describe, expect, test } from "vitest";
 
-import type { FlopNode, MemoryOverview, Operation, Place } from "../src/api/types";
+import type { FlopNode, MemoryOverview, Operation, Place, StepFigures, Verdict } from "../src/api/types";
 import { points } from "../src/charts/bucket_chart";
 import { boxes } from "../src/charts/pipeline_flow";
+import { stepsOf } from "../src/charts/step_trace_card";
 import { memoryMarks } from "../src/pages/memory/memory_marks";
 import { pathOf, topOf } from "../src/pages/operators/flops_card";
+import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
+import { isHostBound, shareOfSteps, sharesOfSteps } from "../src/ui/verdict_words";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
   id,
@@ -149,4 +152,45 @@ describe("marks on the curve of memory", () => {
     expect(memoryMarks(found, "CUDA 0", 1e6).step).toBe(found.steps[1]);
     expect(memoryMarks(found, "NPU 0", null)).toEqual({ capacity_bytes: null, static_bytes: null, step: null });
   });
+});
+
+describe("the time that a step loads data", () => {
+  const of = (rank: number, ms: number, itself = false) => ({ name: `Rank ${rank}`, ns: ms * 1e6, step_ns: 50e6, itself });
+
+  test("is that of the rank which loads the longest, never a mean over ranks", () => {
+    expect(loadingWords([of(0, 36), of(1, 2)])).toBe("Rank 0 waits 36 ms per step for data (72 %); Rank 1: 2 ms.");
+    expect(loadingWords([of(3, 36), of(0, 5), of(1, 4), of(2, 2)])).toContain("; the others 2 ms to 5 ms.");
+  });
+
+  test("is no wait where the loop loads its data itself", () => {
+    expect(loadingWords([of(0, 36, true)])).toBe("The training loop spends 36 ms per step on loading its data itself (72 %).");
+    expect(loadingWords([of(0, 36, true), of(1, 2, true)])).not.toContain("waits");
+  });
+
+  test("is a share of all usual steps, and that share of the median step", () => {
+    const figures = { host_ns: 27.87e6, usual: [3, 4, 5, 7] } as unknown as StepFigures;
+    const said = "46.5 % of the time of steps 3–5, 7; of a median step of 27.87 ms that is 12.96 ms.";
+    expect(shareOfSteps(figures, 12.96e6)).toBe(said);
+    // of a single step both are the same
+    expect(shareOfSteps({ ...figures, usual: [3] }, 12.96e6)).toBeNull();
+    expect(sharesOfSteps({ ...figures, usual: [3] })).toBe("");
+  });
+});
+
+test("the interval of a first step is not known, and no 0", () => {
+  const rows = [
+    { step: 5, total_ns: 9, interval_ns: 0, tail_ns: 0 },
+    { step: 6, total_ns: 9, interval_ns: 0, tail_ns: 1 },
+  ];
+  expect(stepsOf(rows).map((one) => [one["interval_ns"], one["tail_ns"]])).toEqual([
+    [null, 0],
+    [0, 1],
+  ]);
+});
+
+test("operators open by the host's time where a device idles for the host, and nowhere else", () => {
+  const of = (kind: string, of_device = true): Verdict => ({ kind, of_device }) as unknown as Verdict;
+  expect(["host", "synchronizing"].every((kind) => isHostBound(of(kind)))).toBe(true);
+  expect(["input", "rank", "compute", "communication", "idle"].some((kind) => isHostBound(of(kind)))).toBe(false);
+  expect(isHostBound(of("host", false))).toBe(false);
 });

@@ -3,6 +3,7 @@ import { join, resolve } from "node:path";
 
 import { describe, expect, test } from "vitest";
 
+import { CAUSES } from "../src/charts/idle_chart";
 import en from "../src/words/en.json";
 import zh from "../src/words/zh.json";
 
@@ -33,6 +34,15 @@ describe("the catalogues", () => {
     const said = (key: string): boolean => code.includes(`"${key}"`);
     const unused = Object.keys(en).filter((key) => !looked_up.test(key) && !said(key) && !said(key.replace(/\.one$/, "")));
     expect(unused).toEqual([]);
+  });
+
+  test("have words for every cause of idle time, and no name that one page looks up with a space and another without", () => {
+    const causes = Object.keys(CAUSES).map((cause) => `value.idle.${cause.replaceAll(" ", "_")}`);
+    const keys = causes.flatMap((key) => [key, `${key}.what`, `${key}.why`]);
+    expect(keys.filter((key) => !(key in en) || !(key in zh))).toEqual([]);
+    // names of the server's conclusions and curves are looked up as they are
+    const spaced = Object.keys(en).filter((key) => key.includes(" ") && !/^value\.(unsafe|series|heat\.of)\./.test(key));
+    expect(spaced).toEqual([]);
   });
 
   test("have a heading for every check of the data and a word for every conclusion that the documentation lists", () => {

@@ -12,6 +12,7 @@ from typing_extensions import NotRequired, TypedDict
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.data_loading.data_wait import loads_in_loop
 from steplens.analysis.data_loading.loaders import LOOP, verdicts
 from steplens.analysis.device.idle import idle_of_step
 from steplens.analysis.device.step_work import step_work
@@ -62,7 +63,7 @@ class StepFigures(BaseModel):
     """A step over the chosen steps, in ns; see ``analysis.steps.summary.StepSummary``. ``sentence`` says which steps.
 
     ``chosen``, ``left_out``: the steps that the figures are of and the others, of the first trace that has steps; ``few``: fewer
-    than three are left.
+    than three are left. ``usual``: whose shares the parts of the host are.
     """
 
     steps: int
@@ -85,6 +86,7 @@ class StepFigures(BaseModel):
     distinct: int
     long_steps: list[LongStepShown]
     queue_wait: dict[str, float]
+    usual: list[int]
 
 
 class VerdictShown(BaseModel):
@@ -134,6 +136,7 @@ class Rank(BaseModel):
         parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
         figures: of a step over its chosen steps.
         peak_bytes: most memory allocated on one device; None where memory was not recorded.
+        loads_itself: whether its training loop loads the data itself, and so waits for nobody.
     """
 
     trace: int
@@ -152,6 +155,7 @@ class Rank(BaseModel):
     parts: dict[str, float]
     figures: StepFigures
     peak_bytes: int | None
+    loads_itself: bool
 
 
 @with_config(documented.MORE_COLUMNS)
@@ -357,6 +361,7 @@ def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
         parts=step_parts(summary),
         figures=_to_step_figures(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
+        loads_itself=bool(summary.host.get("data_wait_ns")) and loads_in_loop(trace),
     )
 
 

@@ -108,7 +108,7 @@ export function stepCurves(
           formatter: (hovered: Hovered[]) =>
             tip(
               `${t("step")} ${label(steps[hovered[0]?.dataIndex ?? 0]!)}`,
-              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
+              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.value(one.value, "ns") })),
             ),
         },
         series: used.map((name, place) => ({
@@ -117,7 +117,8 @@ export function stepCurves(
           color: colours.parts[name] ?? colours.series[place],
           showSymbol: steps.length < 80,
           symbolSize: 6,
-          data: steps.map((step) => part(step, name)),
+          // a gap where it is not known, which is not 0
+          data: steps.map((step) => partOf(step, name)),
         })),
       }),
     },

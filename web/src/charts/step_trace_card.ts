@@ -32,7 +32,7 @@ export async function stepTraceCards(
     return card(t("steps.trace"), nothing(t("steps.trace.none"), t("steps.trace.none.why")), { wide: true });
   const known = found.rows.some((row) => row.kind === "parts");
   const of = found.step !== null ? `${t("step")} ${found.step}` : averageOf(found);
-  const steps = rows.map((row) => ({ ...row, duration_ns: Number(row["total_ns"] ?? 0), complete: true }) as unknown as Step);
+  const steps = stepsOf(rows);
   return [
     card(
       `${t("steps.trace")}: ${of}`,
@@ -58,6 +58,15 @@ export async function stepTraceCards(
         )
       : null,
   ];
+}
+
+/** The rows as steps. Nothing tells when the first one was ready for its forward pass: it begins with it, and has no interval. */
+export function stepsOf(rows: readonly Row[]): Step[] {
+  return rows.map((row, place) => {
+    const unknown = place === 0 && !row["interval_ns"];
+    const times = { duration_ns: Number(row["total_ns"] ?? 0), complete: true };
+    return { ...row, ...times, interval_ns: unknown ? null : row["interval_ns"] } as unknown as Step;
+  });
 }
 
 /** Of which steps the figure is. */

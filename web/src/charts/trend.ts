@@ -51,6 +51,8 @@ export function trendBars(
     const top = (valued ? 2 : 1) * LABEL * scale;
     const wide = Math.min(Math.max(room * 0.72, 0.6), WIDEST_BAR * scale);
     const every = Math.ceil((LABEL_APART * scale) / room);
+    // a line lies at the end of most bars: above all of them their lengths have a row that it does not cross
+    const valueAt = (length: number): number => (line ? top : yOf(length)) - 4 * scale;
     const yOf = (value: number): number => base - (Math.min(value, most) / most) * (base - top);
     return svg(
       "svg",
@@ -79,7 +81,12 @@ export function trendBars(
           sum(bar) > most
             ? svg(
                 "text",
-                { class: "tick beyond", x: place ? x + wide / 2 : x, y: 12 * scale, "text-anchor": place ? "middle" : "start" },
+                {
+                  class: "tick beyond",
+                  x: place || valued ? x + wide / 2 : x,
+                  y: valued && line ? valueAt(most) : 12 * scale,
+                  "text-anchor": place || valued ? "middle" : "start",
+                },
                 `↑ ${say(sum(bar))}`,
               )
             : null,
@@ -101,7 +108,7 @@ export function trendBars(
         valued && sum(bar) <= most
           ? svg(
               "text",
-              { class: "tick value", x: room * (place + 0.5), y: yOf(sum(bar)) - 4 * scale, "text-anchor": "middle" },
+              { class: "tick value", x: room * (place + 0.5), y: valueAt(sum(bar)), "text-anchor": "middle" },
               say(sum(bar)),
             )
           : null,

@@ -13,8 +13,11 @@ export const cellText = (cell: unknown, column: Column): string =>
   column.name === "device" && cell === -1
     ? "CPU"
     : column.name === "cause" && typeof cell === "string"
-      ? named("value", `idle.${cell}`, cell)
-      : format.value(cell, column.unit);
+      ? named("value", `idle.${cell.replaceAll(" ", "_")}`, cell)
+      : column.name === "differs" && typeof cell === "string"
+        ? // the part in which a rank differs is told by the name of its column
+          named("column", cell, cell)
+        : format.value(cell, column.unit);
 
 /** Width of a column, rem: what does not fit is cut off, and whole in the details of a row. No word of the heading is cut. */
 export function widthOf(column: Column): number {

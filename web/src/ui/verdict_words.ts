@@ -4,12 +4,17 @@ import type { StepFigures, Verdict } from "../api/types";
 import * as format from "../words/format";
 import { type Key, current, inLanguage, named, t } from "../words/i18n";
 import { h, type Child } from "./dom";
+import { numberRanges } from "./ui";
 
 /** host and device are told apart where they differ by more */
 const DIFFER = 0.05;
 
 /** The verdict in the language of the pages; the server says it in each. */
 export const verdictWords = (verdict: Verdict): string => inLanguage(verdict.sentences) ?? verdict.sentence;
+
+/** Whether a device idles because the host is slow: then what takes the host's time counts, and not what takes the device's. */
+export const isHostBound = (verdict: Verdict): boolean =>
+  verdict.of_device && (verdict.kind === "host" || verdict.kind === "synchronizing");
 
 /** How many steps figures are of, and on how many ranks; a step of several ranks is one. */
 export function stepCount(figures: StepFigures): string {
@@ -26,6 +31,20 @@ export function whichSteps(figures: StepFigures): string {
     + (left.length ? t("steps.left_out", { steps: left.join(", ") }) : "")
     + (figures.few ? t("steps.few_left") : "")
   );
+}
+
+/** What a part of a step is: its share of the time of all usual steps, and as much of the median step. Nothing of a single step. */
+export function shareOfSteps(figures: StepFigures, part_ns: number): string | null {
+  const { host_ns, usual } = figures;
+  if (!host_ns || usual.length < 2) return null;
+  const values = { share: format.share(part_ns / host_ns), steps: numberRanges(usual), step: format.time(host_ns) };
+  return t("parts.share", { ...values, time: format.time(part_ns) });
+}
+
+/** The same of all parts of a step at once. */
+export function sharesOfSteps(figures: StepFigures): string {
+  const { host_ns, usual } = figures;
+  return !host_ns || usual.length < 2 ? "" : t("parts.shares", { steps: numberRanges(usual), step: format.time(host_ns) });
 }
 
 /** Chosen steps that take much longer than the others. */

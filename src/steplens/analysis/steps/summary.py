@@ -61,6 +61,7 @@ class StepSummary:
         queue_wait: phase of the host (``HOST_PARTS``) -> how long of it the host waits for a place in the device's queue, ns, in
             the same way; a part of these phases, and none of its own (``queue_waits``).
         long_steps: chosen steps that take much longer than the others, the longest first.
+        usual: the numbers of the usual steps, whose shares the parts of the host are.
     """
 
     steps: int
@@ -80,6 +81,7 @@ class StepSummary:
     distinct: int = 0
     long_steps: tuple[LongStep, ...] = ()
     queue_wait: dict[str, float] = field(default_factory=dict)
+    usual: tuple[int, ...] = ()
 
     @property
     def host_complete(self) -> bool:
@@ -141,6 +143,7 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         distinct=len({step for choice in choices for step in choice.steps}) if len(ranks) > 1 else steps.height,
         long_steps=_long_steps(traces, len(ranks) > 1),
         queue_wait=_queue_wait(traces, host_ns or 0.0),
+        usual=tuple(sorted(set(called["step"].drop_nulls().to_list()))),
     )
 
 

@@ -149,6 +149,7 @@ def _to_figures(summary: StepSummary) -> dict[str, Any]:
     names = ("steps", "distinct", "ranks", "device_steps", "step_time_ns", "quartiles_ns", "host_ns", "device_ns", "differs")
     more = ("gradient_sync_ns", "overlapped_communication_ns", "behind", "queue_wait")
     figures = {name: getattr(summary, name) for name in (*names, *more)}
+    figures["usual"] = list(summary.usual)
     figures["long_steps"] = [dataclasses.asdict(entry) for entry in summary.long_steps]
     return {**figures, "of": summary.sentence(), **summary.host, **summary.device}
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steplens.analysis.steps.choice import number_ranges
 from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
 from steplens.cli.line.ending import say_next
 from steplens.cli.text.bars import DEVICE, PHASES, legend_lines, split_backward, split_rest, step_bar
@@ -109,7 +110,9 @@ def _show_steps(out: Console, found: Summary) -> None:
         # the verdict's shares are of the step, and would seem to contradict those of the device
         _print_wrapped(out, plain(f"shares are of {host} on the host, and of {device} on the device", "dim"), 8)
     if has_host or has_device:
-        _print_wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
+        usual = found.step.get("usual") or ()
+        together = f"; the shares above are of the time of steps {number_ranges(usual)} together" if len(usual) > 1 else ""
+        _print_wrapped(out, plain(f"a bar has the shares of its step, not the order in which they ran{together}", "dim"), 8)
     of_rank = f"rank {found.rank_steps[0]['rank']} " if found.rank_steps else ""
     for phase in found.phase_names:
         _print_wrapped(out, plain(f"{of_rank}{phase['phase']}: {phase['names']}"), 8)
@@ -153,7 +156,7 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
         why = {
             RUN_AHEAD: "the host issues its work faster than the device does it",
             THROTTLED: "perhaps the host waits for the device's queue in some steps",
-            CUT_WINDOW: "perhaps the recording of the device ends with its last work",
+            CUT_WINDOW: "the device period begins with the first work of a step, and the last one ends with its last work",
         }[step["differs"]]
         _print_wrapped(
             out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2

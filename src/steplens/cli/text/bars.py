@@ -36,14 +36,14 @@ BETWEEN_PHASES = "between the phases"
 
 #: the phases of the host, which add up to its duration
 PHASES = (
-    Segment("data_wait_ns", "waiting for data", "d", "red"),
+    Segment("data_wait_ns", "data loading", "d", "red"),
     Segment("forward_ns", "forward", "f", "blue"),
     Segment(BACKWARD_ALONE, "backward", "b", "magenta"),
     Segment("gradient_sync_ns", "gradient synchronisation", "s", "yellow"),
     Segment("optimizer_ns", "optimizer", "o", "green"),
     Segment("device_wait_ns", "waiting for the device", "w", "bright_red"),
     Segment("between_ns", BETWEEN_PHASES, "t", "bright_blue"),
-    Segment("python_ns", "Python (no operator)", ".", "bright_black"),
+    Segment("python_ns", "Python outside the phases", ".", "bright_black"),
     Segment("host_rest_ns", "not told apart", "?", "white"),
 )
 

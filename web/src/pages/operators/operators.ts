@@ -12,6 +12,7 @@ import { type Part } from "../../ui/not_recorded";
 import { basisChoice, basisNote, card, choice, has, nothing, ofRecording, rankChoice, tabs } from "../../ui/ui";
 import * as format from "../../words/format";
 import { type Key, PER_STEP, named, t } from "../../words/i18n";
+import { isHostBound } from "../../ui/verdict_words";
 import { flopsPlace } from "./flops_card";
 
 const VIEWS = {
@@ -87,10 +88,11 @@ export const operators: Page = {
     const by = (Object.keys(VIEWS).find((one) => one === context.params["by"]) ?? "name") as View;
     const view = VIEWS[by];
     const trace = numberOf(context.params, "rank");
-    // where there is a device, its time is what a step takes
+    // where there is a device, its time is what a step takes, unless it waits for the host
     const cpu = ranks.every((one) => one.device_kind === "CPU");
-    const usual = cpu ? "self_ns" : "device_self_ns";
-    const metric = METRICS.find((one) => one === context.params["metric"]) ?? usual;
+    const asked = METRICS.find((one) => one === context.params["metric"]);
+    const by_host = cpu || (!asked && isHostBound((await context.api.get("overview")).verdict));
+    const metric = asked ?? (by_host ? "self_ns" : "device_self_ns");
     const of = context.params["of"];
     const whole = ofRecording(context);
     const name = whole ? view.table : view.table + PER_STEP;

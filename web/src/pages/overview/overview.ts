@@ -5,10 +5,11 @@ import { type Child, h } from "../../ui/dom";
 import { type Part, parts } from "../../ui/later";
 import type { Context, Page } from "../../ui/page";
 import { card, figure, figures, grid, rankName } from "../../ui/ui";
-import { stepCount, verdictWords } from "../../ui/verdict_words";
+import { isHostBound, stepCount, verdictWords } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { type Key, t } from "../../words/i18n";
 import { adviceCard } from "./changes";
+import { loadingOfRanks, loadingWords } from "./loading";
 import { ranksCard } from "./ranks";
 import { stepFigureOf } from "./step";
 import { idleCard, pointedAt, trendCards } from "./trends";
@@ -57,6 +58,8 @@ function verdictCard(context: Context, found: Overview): HTMLElement {
   const links: (readonly [href: string, text: string])[] = [
     [context.to(evidence[0], page === "kernels" ? { by: "category" } : {}), t(evidence[1])],
   ];
+  if (isHostBound(found.verdict) && pointed?.tables["ops"])
+    links.push([context.to("operators", { metric: "self_ns" }), t("overview.operators.host")]);
   if (steps.length && pointed)
     links.push([
       context.to("timeline", { rank: pointed.trace, step: steps[Math.floor(steps.length / 2)] ?? null }),
@@ -123,8 +126,8 @@ function summary(context: Context, found: Overview): Child {
 
 /** What holds up the data pipeline, if the training waits for it. */
 function pipelineCard(context: Context, found: Overview): Child {
-  const wait = found.parts["data_wait_ns"];
-  const holds = found.pipeline.length > 0 && (wait === undefined || (found.step_ns ?? 0) * LEAST_WAIT <= wait);
+  const waits = loadingOfRanks(found);
+  const holds = found.pipeline.length > 0 && (!waits.length || waits.some((one) => one.step_ns * LEAST_WAIT <= one.ns));
   if (!holds) return null;
   const rows = found.pipeline.slice(0, MOST_BOTTLENECKS).map((row) => {
     const name = String(row["type"] ?? row["id"]);
@@ -141,9 +144,7 @@ function pipelineCard(context: Context, found: Overview): Child {
   return card(
     t("page.pipeline"),
     [
-      wait === undefined || !found.step_ns
-        ? null
-        : h("p", null, t("pipeline.wait", { time: format.time(wait), share: format.share(wait / found.step_ns) })),
+      waits.length ? h("p", null, loadingWords(waits)) : null,
       h("ul", null, rows, others > 0 ? h("li", { class: "note" }, t("rest", { count: format.count(others) })) : null),
     ],
     { narrow: true, more: context.to("pipeline") },

@@ -6,7 +6,8 @@ import { byItself, flowChart, rangeNote } from "../../charts/pipeline_flow";
 import { stepCurves } from "../../charts/step_charts";
 import { h, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
-import { card, figure, figures, grid } from "../../ui/ui";
+import { card, figure, figures, grid, numberRanges } from "../../ui/ui";
+import { shareOfSteps } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
@@ -41,8 +42,10 @@ export async function intervalCards(
   const title = t(itself ? "pipeline.loadings" : "pipeline.waits");
   const toDevice = found.places.some((one) => one.kind !== "iterate");
   const cards = charts(context, every);
+  const share = wait === null || !rank ? null : shareOfSteps(rank.figures, wait);
   return [
     wait === null ? null : figures(figure(name, format.time(wait), t("per_step"), context.to("steps", { rank: trace }))),
+    share ? h("p", { class: "note" }, share) : null,
     itself ? h("p", { class: "note" }, t("pipeline.loading.what")) : rangeNote(found.places, wait ?? 0),
     grid(
       found.places.length && !itself
@@ -53,7 +56,7 @@ export async function intervalCards(
           )
         : null,
       waits
-        ? card(title, stepCurves(context, steps, ["data_wait"], 210, title), {
+        ? card(title, [stepCurves(context, steps, ["data_wait"], 210, title), meanNote(steps, rank?.figures.usual ?? [])], {
             wide: true,
             more: context.to("steps", { rank: trace }),
           })
@@ -61,6 +64,14 @@ export async function intervalCards(
       itself ? null : [...cards.values()],
     ),
   ];
+}
+
+/** The mean of the steps whose shares the figure above is made of. */
+function meanNote(steps: readonly Step[], usual: readonly number[]): Child {
+  const waits = steps.flatMap((one) => (one.step !== null && usual.includes(one.step) ? Number(one["data_wait_ns"] ?? 0) : []));
+  if (!waits.length) return null;
+  const mean = waits.reduce((sum, one) => sum + one, 0) / waits.length;
+  return h("p", { class: "note" }, t("parts.mean", { steps: numberRanges(usual), time: format.time(mean) }));
 }
 
 function charts(context: Context, every: readonly BatchCurves[]): Map<string, HTMLElement> {

@@ -34,11 +34,12 @@ export const pipeline: Page = {
     const recorded = ["pipeline_ops", "pipeline_batches", "pipeline_loaders", "pipeline_samples"].some((name) =>
       has(ranks, name, trace),
     );
-    // MindSpore's profiler samples processors beside its pipeline; of a DataLoader there is no such tab
-    const views = VIEWS.filter((id) => id !== "processors" || !has(ranks, "pipeline_loaders", trace));
+    // the other tabs are of MindSpore's data engine: its queues between operations, and processors sampled beside them. A DataLoader
+    // has one queue, and its stages were measured: the batch path and the tables have them
+    const views = has(ranks, "pipeline_loaders", trace) ? (["interval"] as const) : VIEWS;
     const view =
-      VIEWS.find((one) => one === context.params["view"])
-      ?? (found.places.length || !found.operations.length ? "interval" : "processing");
+      views.find((one) => one === context.params["view"])
+      ?? (found.places.length || !found.operations.length || views.length === 1 ? "interval" : "processing");
     const chooser = h("div", { class: "controls" }, rankChoice(context, ranks, false));
     if (!recorded)
       return [
@@ -47,15 +48,17 @@ export const pipeline: Page = {
         nothing(t("pipeline.none"), t("pipeline.none.why")),
       ];
     return [
-      tabs(
-        t("page.pipeline"),
-        views.map((id) => ({
-          id,
-          title: t(`pipeline.view.${id}`),
-          href: context.to("pipeline", { rank: context.params["rank"], view: id }),
-        })),
-        view,
-      ),
+      views.length > 1
+        ? tabs(
+            t("page.pipeline"),
+            views.map((id) => ({
+              id,
+              title: t(`pipeline.view.${id}`),
+              href: context.to("pipeline", { rank: context.params["rank"], view: id }),
+            })),
+            view,
+          )
+        : null,
       chooser,
       view === "interval" ? await intervalCards(context, trace, found, steps.steps, ranks[trace]) : null,
       view === "processing"

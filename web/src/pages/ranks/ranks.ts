@@ -30,7 +30,7 @@ export const ranks: Page = {
           t("communication.waits"),
           waits.then(async (one) => [
             one ? slowRank(context, one) : null,
-            differencesCard(context, await askForDifferences(context, one)),
+            differencesCard(context, await askForDifferences(context, one), await found),
           ]),
         ],
         [t("cluster.parts"), askForParts(context).then((one) => rankParts(context, one))],

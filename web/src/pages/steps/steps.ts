@@ -21,7 +21,7 @@ import {
   smallTable,
   stepPartsBars,
 } from "../../ui/ui";
-import { whichSteps } from "../../ui/verdict_words";
+import { sharesOfSteps, whichSteps } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
@@ -121,7 +121,9 @@ function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | 
   if (wanted === null)
     return card(`${t("steps.chosen")}: ${format.value(rank?.step_ns ?? null, "ns")}`, [
       ...stepPartsBars(rank?.parts ?? {}),
-      rank ? h("p", { class: "note sentence" }, t("overview.which", { steps: whichSteps(rank.figures) })) : null,
+      rank
+        ? h("p", { class: "note sentence" }, `${whichSteps(rank.figures)}${t("basis.end")} `, sharesOfSteps(rank.figures))
+        : null,
     ]);
   const one = found.steps.find((step) => step.step === wanted);
   if (!one) return card(`${t("step")} ${wanted}`, nothing(t("steps.no_such", { step: wanted })));
