@@ -1679,6 +1679,7 @@ export interface components {
             figures: components["schemas"]["StepFigures"];
             format: string;
             framework: string;
+            loads_itself: boolean;
             origin_ns: string;
             parts: {
                 [key: string]: number;
@@ -1872,6 +1873,7 @@ export interface components {
             sentence: string;
             step_time_ns: number | null;
             steps: number;
+            usual: number[];
         };
         StepIdle: {
             cause: string;
