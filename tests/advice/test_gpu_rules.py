@@ -16,6 +16,7 @@ from steplens.advice.rules.device.launches import host_bound_sequences, launch_b
 from steplens.advice.rules.device.matrix_products import contended_matmuls, outside_matrix_units
 from steplens.advice.rules.host import device_waits_for_host
 from steplens.advice.rules.tools.tasks import short_name
+from steplens.advice.words import Words
 from steplens.analysis.device.task_sequences import costliest_sequences, sequences
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.trace.schema import NAME
@@ -174,6 +175,7 @@ def test_sequences_bound_by_memory() -> None:
     finding = only(memory_bound_sequences.judge(facts(tasks)))
     assert saving(finding).high_ns == pytest.approx(3 * 300 * US * 2 / 3)
     assert finding.evidence[0].places == ("3 x mul > add > relu",)
+    assert Words("en").of(finding).title.endswith("(1 sequence)")
     assert evidence(finding)["sequence_tasks"] == 9
     assert list(host_bound_sequences.judge(facts(tasks))) == []
     # products compute; five occurrences are too few

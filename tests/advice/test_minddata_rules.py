@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import pytest
 
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
+from steplens.advice.finding import Saving
 from steplens.advice.rules.pipeline import busy_host, data_pipeline_healthy, data_processing, data_transfer, iteration_interval
 from steplens.advice.rules.pipeline_operations import (
     busy_workers,
@@ -129,18 +131,47 @@ def test_interval() -> None:
     assert found(iteration_interval, build(step_points=rows, steps=steps_of(rows))) == []
 
 
+def waiting_loop(name: str = "Iterator.__next__", **tables: Any) -> Trace:
+    """Four steps of 10 ms, of which 2 ms are in the iterator of a pipeline."""
+    rows = points([0] * 4)
+    begins = [(row["step"], (row["start_ns"] - BASE_NS) / 1000) for row in rows]
+    waits = [op(f"enumerate(DataLoader)#{name}", begin, begin + 2000, step=step, scope=SCOPE_USER) for step, begin in begins]
+    return build(ops=waits, steps=steps_of(rows), **tables)
+
+
 def test_interval_of_steps_whose_thread_waits() -> None:
     """Without points of a device: the time in the iterator of MindSpore's pipeline. PyTorch's loaders have their own rules."""
-    rows = points([0] * 4)
-
-    def trace(name: str) -> Trace:
-        begins = [(row["step"], (row["start_ns"] - BASE_NS) / 1000) for row in rows]
-        waits = [op(f"enumerate(DataLoader)#{name}", begin, begin + 2000, step=step, scope=SCOPE_USER) for step, begin in begins]
-        return build(ops=waits, steps=steps_of(rows))
-
-    finding = only(iteration_interval, trace("Iterator.__next__"))
+    finding = only(iteration_interval, waiting_loop())
     assert finding.saving is not None and finding.saving.high_ns == 2 * MS
-    assert found(iteration_interval, trace("_SingleProcessDataLoaderIter.__next__")) == []
+    assert found(iteration_interval, waiting_loop("_SingleProcessDataLoaderIter.__next__")) == []
+
+
+def test_the_operation_that_is_named_has_the_price() -> None:
+    """What the loop waits; where the process uses nine tenths of the processors, a tenth of a step is left to hide it in."""
+    tables: dict[str, Any] = chain(("BatchOp", 1, 0.1), ("MapOp", 1, 0.1), ("TFReaderOp", 8, 0.9))
+    empty = sent([0] * 10)
+    finding = only(slow_map, waiting_loop(**tables))
+    assert finding.saving == Saving(0, MS, 2 * MS) and figures(finding)["wait_for_data"] == 2 * MS
+    timed = [{**row, "time_ns": BASE_NS + number * MS} for number, row in enumerate(empty, 1)]
+    tables["pipeline_batches"] = timed
+    tables["pipeline_samples"] += [
+        {"scope": "process", "name": f"{part}_utilization", "unit": "%", "sample": sample, "value": 45.0,
+         "time_ns": BASE_NS + sample * MS}
+        for part in ("user", "sys")
+        for sample in range(1, 6)
+    ]  # fmt: skip
+    bounded = only(slow_map, waiting_loop(**tables)).saving
+    assert bounded is not None and astuple(bounded) == pytest.approx((MS / 2, MS, 2 * MS))
+    # those that only say that the loop waits are explained by it
+    whole = waiting_loop(**tables)
+    assert only(data_processing, whole).saving is not None and only(iteration_interval, whole).saving is not None
+    rules = {each.rule for each in advise(Run(whole.source, [(Source(whole.source), whole)], [])).findings}
+    assert "slow_map" in rules and not {"data_processing", "iteration_interval"} & rules
+    # on a CPU no device waits, and sinking data does nothing
+    on_cpu = only(iteration_interval, waiting_loop(kernels=[kernel("MatMul", 1, 2)]))
+    for language in ("en", "zh"):
+        text = Words(language).of(on_cpu)
+        assert not {word for word in ("device", "sinking", "设备", "下沉") if word in text.title + text.cause + text.remedy}
 
 
 def test_empty_queue() -> None:

@@ -153,7 +153,12 @@ def test_optimizers() -> None:
     on_gpu = only(unfused_operators.judge(facts([cuda("k", 0, 1000)], operators=optimizer("Adam", *many))))
     # two of seven passes over the data stay
     assert saving(on_gpu).high_ns == pytest.approx(2000 * US * 5 / 7)
-    assert on_gpu.values["fused"] == "torch.optim.Adam(..., fused=True)"
+    assert on_gpu.values["fused"] == "torch.optim.Adam(..., fused=True)" and on_gpu.part == "computing_ns"
+    # where the device idles while the host launches them, the host's time counts, as far as the device idles
+    idle = facts([cuda("k", 0, 100), cuda("k", 700, 1000)], operators=optimizer("Adam", *many, device_us=60))
+    for_host = only(unfused_operators.judge(idle))
+    assert (saving(for_host).high_ns, for_host.part) == (pytest.approx(600 * US * 5 / 7), "optimizer_ns")
+    assert evidence(for_host)["idle_while_updating"] == 600 * US
     on_npu = only(unfused_operators.judge(facts([task("k", 0, 1000)], operators=optimizer("Adam", *many))))
     assert on_npu.values["fused"] == "torch_npu.optim.NpuFusedAdam"
     for name, inside in (("Adam", ("_fused_adam_",)), ("LBFGS", many), ("Adam", ("add_", "mul_"))):

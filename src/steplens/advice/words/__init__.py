@@ -14,6 +14,8 @@ from steplens.analysis.verdict_words import Verdict
 
 #: percentages of ten and more, of which a sentence says no more than the whole
 _PERCENT = re.compile(r"\d\d+\.\d+")
+#: a word in its singular and plural, by the figure of a name
+_NUMBERED = re.compile(r"\{(\w+):([^|{}]*)\|([^|{}]*)\}")
 #: steps that are named
 _NAMED = 8
 
@@ -73,6 +75,11 @@ class Words:
 
 
 def _fill_placeholders(text: str, values: Mapping[str, str | int | float]) -> str:
+    def in_number(match: re.Match[str]) -> str:
+        name, singular, plural = match.groups()
+        return match.group() if name not in values else singular if str(values[name]) == "1" else plural
+
+    text = _NUMBERED.sub(in_number, text)
     # not str.format: patches hold braces of their own, and values are names from traces
     for name, value in values.items():
         in_words = f"{float(value):.0f}" if name == "percent" and _PERCENT.fullmatch(str(value)) else str(value)

@@ -37,7 +37,8 @@ def unfused_operators(facts: Facts) -> Iterator[Finding]:
 
     One finding per pattern of ``operator_patterns``, and one for an optimizer that could be fused.
 
-    The price is the device's time of the matched calls (on a CPU their own) without what the fused operator still does.
+    The price is the device's time of the matched calls (on a CPU their own) without what the fused operator still does; of an
+    optimizer that the device waits for, the host's.
     Where health calls device times per operator unsafe, or nothing tells the price, Ascend's patterns are named without.
     """
     yield from _find_unfused_optimizer(facts)
@@ -108,7 +109,11 @@ def _sequence_finding(
 
 
 def _find_unfused_optimizer(facts: Facts) -> Iterator[Finding]:
-    """With k calls over all parameters, a fused update takes about 2 / k of the time: it makes two passes over the data."""
+    """With k calls over all parameters, a fused update takes about 2 / k of the time: it makes two passes over the data.
+
+    Of the device's time, or of the host's as far as the device idles meanwhile, whichever is more: a device that waits for the
+    optimizer to launch its calls gains what the host does not launch any more.
+    """
     update = (
         None
         if facts.device == CORE_CPU
@@ -126,18 +131,25 @@ def _find_unfused_optimizer(facts: Facts) -> Iterator[Finding]:
     has_times = facts.trusts(OPERATOR_DEVICE_TIMES)
     steps = max(facts.steps.height, 1)
     length = max(facts.typical_ns(ranges, "device_total_ns") - facts.typical_ns(update.closures, "device_total_ns"), 0.0)
-    saved = length * (1 - _PASSES / max(many / ranges.height, _PASSES))
+    left_out = 1 - _PASSES / max(many / ranges.height, _PASSES)
+    host_ns = facts.at_most_part(max(facts.typical_ns(ranges) - facts.typical_ns(update.closures), 0.0), "optimizer_ns")
+    idle_ns = min(max(facts.idle_during(ranges) - facts.idle_during(update.closures), 0.0), host_ns)
+    by_host = idle_ns > length
+    saved = left_out * max(length, idle_ns)
     priced = has_times and is_significant(facts, saved)
     if not priced and facts.device != NPU:
         return
     evidence = [Evidence("unfused_sequences", ranges.height / steps, "count", facts.numbers, (f"{name}.step",))]
     if has_times:
         evidence.append(Evidence("in_unfused_sequences", length, "ns"))
+    if by_host:
+        evidence += [Evidence("optimizer_time", host_ns, "ns"), Evidence("idle_while_updating", idle_ns, "ns")]
     fused = f"torch_npu.optim.NpuFused{name}" if facts.device == NPU else f"torch.optim.{name}(..., fused=True)"
     saving = Saving.up_to(saved) if priced else None
     values = {"sequence": f"{name}.step", "fused": fused}
+    part = "optimizer_ns" if by_host else "computing_ns"
     yield facts.make_finding(
-        unfused_operators.name, evidence, saving, confidence=0.8, subject="optimizer", part="computing_ns", values=values
+        unfused_operators.name, evidence, saving, confidence=0.8, subject="optimizer", part=part, values=values
     )
 
 

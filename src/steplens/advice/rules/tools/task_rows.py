@@ -49,11 +49,16 @@ class Rows:
         return tuple(f"{row.count / steps:.3g} x {_join_task_names(self._task_names(row, facts))}" for row in rows)
 
     def _task_names(self, row: Row, facts: Facts) -> list[str]:
-        tasks = self.tasks[int(row.first[0]) : int(row.first[0]) + row.length]
-        numbers = tasks["op"].drop_nulls().unique()
+        """What launched each task of a row; several operators may launch the same one, and then a count is of all of them."""
+        by_position = [self.tasks["op"].gather(row.first + place).drop_nulls() for place in range(row.length)]
+        numbers = pl.concat(by_position).unique()
         ops = facts.trace.required("ops").filter(pl.col("id").is_in(numbers.implode()))
         operators = dict(ops.select("id", pl.col("name").cast(pl.String)).collect().iter_rows())
-        return [operators.get(op) or short_name(name) for op, name in zip(tasks["op"], row.names(self.tasks), strict=True)]
+        names = []
+        for task, launched in zip(row.names(self.tasks), by_position, strict=True):
+            launching = dict.fromkeys(name for op in launched if (name := operators.get(op)))
+            names.append(" / ".join(launching) or short_name(task))
+        return names
 
     def steps(self, rows: Sequence[Row]) -> tuple[int, ...]:
         """The steps of some rows."""
