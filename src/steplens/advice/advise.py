@@ -183,11 +183,11 @@ def _explained_of_run(
 
 def _beyond_other_ranks(rank: int, of_rank: Sequence[tuple[int, Sequence[Finding]]]) -> Iterator[Finding]:
     """The findings on one rank, with what they save beyond the mean of the same on the others, which do not wait for that."""
-    others = [mine for number, mine in of_rank if number != rank]
+    other_ranks = [mine for number, mine in of_rank if number != rank]
     for finding in _merge_by_id(finding for number, mine in of_rank if number == rank for finding in mine):
         if finding.saving is None:
             continue
-        same_ns = sum(other.weight_ns for mine in others for other in mine if other.id == finding.id) / max(len(others), 1)
+        same_ns = sum(same.weight_ns for mine in other_ranks for same in mine if same.id == finding.id) / max(len(other_ranks), 1)
         low, likely, high = (max(ns - same_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
         if likely > 0:
             yield dataclasses.replace(finding, saving=Saving(low, likely, high))
