@@ -140,7 +140,12 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
     summary = run.step_summary()
     if not summary.steps and steps.height:
         row = steps.row(0, named=True)
-        figures_of_trace = {"host_ns": row["duration_ns"], "device_ns": row["device_period_ns"], "steps": 0, "of": "the whole trace"}
+        figures_of_trace = {
+            "host_ns": row["duration_ns"],
+            "device_ns": row["device_period_ns"],
+            "steps": 0,
+            "of": "the whole trace",
+        }
         return {**row, **figures_of_trace, "long_steps": [], "queue_wait": {}}
     return _to_figures(summary)
 

@@ -39,7 +39,10 @@ def show_advice(found: Advice, words: Words) -> None:
     priced = sum(finding.saving is not None for finding in found.findings)
     if priced and found.step_ns > 0:
         together = {"time": duration(found.together_ns), "share": share(found.together_ns, found.step_ns)}
-        for line in plain(words.frame("together" if priced > 1 else "confidence_means", **together), "dim").wrap(out, out.width):
+        at_most_ns = sum(finding.saving.high_ns for finding in found.findings if finding.saving is not None)
+        # where the bound is no more than their sum, it says nothing
+        overlap = "together" if found.together_ns < 0.99 * at_most_ns else "overlap"
+        for line in plain(words.frame(overlap if priced > 1 else "confidence_means", **together), "dim").wrap(out, out.width):
             out.print(line, no_wrap=True)
     titles = {finding.id: f"{number} ({words.of(finding).title})" for number, finding in enumerate(found.findings, 1)}
     for number, finding in enumerate(found.findings, 1):

@@ -51,10 +51,17 @@ export const advice: Page = {
 /** In which order findings are, what they save together, and what confidence means: once, above all of them. */
 function listNote(found: { step_ns: number; together_ns: number; findings: readonly Finding[] }): string {
   const priced = found.findings.filter((one) => one.saving).length;
-  const share = found.step_ns > 0 ? found.together_ns / found.step_ns : 0;
+  const sum = found.findings.reduce((total, one) => total + (one.saving?.high_ns ?? 0), 0);
+  // where the bound is no more than their sum, it says nothing
+  const bounded = found.together_ns < 0.99 * sum;
+  const bound = {
+    time: format.time(found.together_ns),
+    share: format.share(found.step_ns > 0 ? found.together_ns / found.step_ns : 0),
+  };
+  const shared = found.findings.some((one) => one.overlaps.length);
   return [
     t("advice.order", { time: format.time(found.step_ns) }),
-    priced > 1 ? t("advice.together", { time: format.time(found.together_ns), share: format.share(share) }) : "",
+    priced > 1 && bounded ? t("advice.together", bound) : priced > 1 && shared ? t("advice.overlap") : "",
     priced ? t("advice.confidence.what") : "",
   ].join(" ");
 }
