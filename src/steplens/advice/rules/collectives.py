@@ -35,8 +35,8 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
     See ``analysis.cluster.collectives``: at least three times as long as those of the same kind that move as much or more, and
     exposed for 3 % of a step beyond that. A rank that comes late, or the network: the order of arrival of all ranks tells.
 
-    At stake is what exceeds the expected time, as far as it is exposed, on the recorded rank that has the most of it. A recording
-    of all ranks saves nothing of it: it says whom to mend.
+    At stake is what exceeds the expected time, as far as it is exposed, on the recorded rank that has the most of it, and
+    no more than the mean of the ranks. A recording of all ranks saves nothing of it: it says whom to mend.
     """
     traces = traces_of(facts)
     by_step = analyse_once(unexplained_by_step, facts, traces)
@@ -59,7 +59,7 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
             Evidence("waiting_unknown", 0, ""),
             *missing_rank_evidence(job_of(facts)),
         ),
-        saving=Saving(0.0, 0.0, max(by_rank)),
+        saving=Saving(0.0, 0.0, min(max(by_rank), took_ns - expected_ns)),
         step_ns=fmean(lengths),
         part="exposed_communication_ns",
         at_stake=True,
