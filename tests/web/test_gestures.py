@@ -122,10 +122,14 @@ def test_everything_on_the_first_page_leads_to_its_evidence(site: Site) -> None:
     assert len(linked) >= 5 and all(linked)
     # the bars of a step are on one scale, and none is longer than it
     ends = site.script(BAR_ENDS)
-    assert max(ends.values()) <= 1.001 and set(ends) == {"Host", "CPU"}
-    assert ends["Host"] == pytest.approx(
-        found["figures"]["host_ns"] / max(found["base_ns"], found["figures"]["host_ns"]), abs=0.01
-    )
+    assert max(ends.values()) <= 1.001
+    assert {name.rpartition(": ")[2] for name in ends} == {"Host", "CPU"}
+    # ranks whose steps differ have bars of their own
+    if "Host" in ends:
+        host_ns = found["figures"]["host_ns"]
+        assert ends["Host"] == pytest.approx(host_ns / max(found["base_ns"], host_ns), abs=0.01)
+    else:
+        assert max(ends.values()) == pytest.approx(1, abs=0.01)
     mouse.click(site, "main .share-bars a")
     assert arrived(site, "operators")["of"] == found["work"][0]["name"]
     site.open("#/0/overview")

@@ -185,14 +185,13 @@ def _late_text(item: Participant) -> str:
 
 
 def _say_next(id: str, found: list[Participant], out: Any) -> None:
-    results = [str(request["result"]) for item in found if (request := item.request(id)) and request.get("state") == DONE]
+    requests = [request for item in found if (request := item.request(id)) and request.get("state") == DONE]
+    results = [str(request["result"]) for request in requests]
     if not results:
         return
     parents = sorted({os.path.dirname(result) for result in results})
     result_path = results[0] if len(results) == 1 else parents[0]
-    described = [describe_process(item) for item in found]
-    analysed = all(request["analysed"] for item in described for request in item["requests"] if request.get("state") == DONE)
-    say_next(next_commands(result_path, "summary" if analysed else "analyse"))
+    say_next(next_commands(result_path, "summary" if all(map(is_analysed, requests)) else "analyse"))
 
 
 def exit_code(id: str, found: list[Participant]) -> int:
