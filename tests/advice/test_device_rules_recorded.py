@@ -183,7 +183,7 @@ def test_launches_of_a_recorded_a100() -> None:
     launching = only(launch_bound.judge(facts))
     assert launching.saving is not None and 0 < launching.saving.high_ns < facts.median("idle_ns")
     found = {finding.rule: finding.saving for finding in advise(run, [*DEVICE_RULES, device_waits_for_host]).findings}
-    assert set(found) == {"launch_bound", "memory_bound_sequences", "device_waits_for_host"}
+    assert set(found) == {"launch_bound", "memory_bound_sequences", "device_waits_for_host", "unfused_operators"}
     alone, left = only(device_waits_for_host.judge(facts)).saving, found["device_waits_for_host"]
     assert alone is not None and left is not None
     assert alone.likely_ns - left.likely_ns == pytest.approx(launching.saving.likely_ns)

@@ -107,8 +107,12 @@ class Site:
         return int(self.script("return document.querySelectorAll(arguments[0]).length", selector))
 
     def console(self) -> list[str]:
-        """What went wrong since the last call: errors, warnings and violations of the policy."""
-        return [f"{entry['level']} {entry['message']}" for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+        """What went wrong since the last call: errors, warnings and violations of the policy.
+
+        Of what is no page, such as a download, the browser itself asks for ``favicon.ico``, without a token.
+        """
+        entries = [entry for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+        return [f"{entry['level']} {entry['message']}" for entry in entries if "/favicon.ico " not in entry["message"]]
 
     def requests(self) -> list[str]:
         """Addresses that the browser asked for since the last call."""
