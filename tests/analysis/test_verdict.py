@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from steplens.advice.texts import CATALOGUES, LANGUAGES
 from steplens.analysis import verdict as verdicts
 from steplens.analysis.device.idle import CALLS, HOST_CAUSES, NOT_RECORDED, PYTHON
+from steplens.analysis.device.idle_activity import longest_name
 from steplens.analysis.verdict import verdict
 from steplens.analysis.verdict_words import (
     CLOSE,
@@ -451,3 +453,16 @@ def test_every_language_says_the_same() -> None:
 )  # fmt: skip
 def test_names_of_collectives(operation: str, name: str) -> None:
     assert collective_name(operation) == name
+
+
+def test_a_built_in_function_is_named_without_the_address_of_its_object() -> None:
+    names = [
+        "<built-in method run_backward of torch._C._EngineBase object at 0x7f80>",
+        "<built-in function linear>",
+        "a.py(3): f",
+    ]
+    more = [names[0].replace("0x7f80", "0x7f99"), *names[1:]]
+    frames = [pl.DataFrame({"name": texts, "self_ns": [5, 7, 2]}) for texts in (names, more)]
+    # 10 of one method of two objects, 14 of the function
+    assert longest_name(frames) == ("linear (built-in)", 14)
+    assert longest_name([frames[0].head(1), frames[1].head(1)]) == ("run_backward (built-in)", 10)

@@ -16,6 +16,8 @@ from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
+#: "<built-in method add of Tensor object at 0x7f...>": the same function for every object
+_BUILT_IN = r"^<built-in (?:function|method) (?P<name>\w+)(?: of .*)?>$"
 _CALLS = table_schema("id, parent, name: String, start_ns, end_ns")
 
 
@@ -55,9 +57,9 @@ def idle_activity(traces: Sequence[Trace]) -> IdleActivity:
     if not total:
         return IdleActivity()
     phase = max(phases, key=lambda name: phases[name])
-    name, name_ns = _longest_name(functions)
+    name, name_ns = longest_name(functions)
     if not name:
-        name, name_ns = _longest_name(operators)
+        name, name_ns = longest_name(operators)
     return IdleActivity(phase if phases[phase] else "", phases[phase] / total, name, min(name_ns / total, 1.0))
 
 
@@ -94,7 +96,9 @@ def _self_inside(late: Intervals, calls: pl.DataFrame) -> pl.DataFrame:
     return selfs.group_by("name").agg(self_ns=self_ns.sum())
 
 
-def _longest_name(frames: Sequence[pl.DataFrame]) -> tuple[str, int]:
-    sums = pl.concat(frames).group_by("name").agg(pl.col("self_ns").sum()).drop_nulls()
+def longest_name(frames: Sequence[pl.DataFrame]) -> tuple[str, int]:
+    """The name with the most ``self_ns`` of some frames (name, self_ns), and how much that is; empty and 0 without rows."""
+    named = pl.concat(frames).with_columns(pl.col("name").str.replace(_BUILT_IN, "${name} (built-in)"))
+    sums = named.group_by("name").agg(pl.col("self_ns").sum()).drop_nulls()
     row = next(sums.sort("self_ns", "name", descending=[True, False]).iter_rows(), None)
     return (row[0], row[1]) if row is not None else ("", 0)
