@@ -349,6 +349,9 @@ class RunLibrary:
                 shown.opening.timelines += 1
                 shown.save_timeline(number)
             except Exception:  # whoever asks for it is told
+                if not threading.main_thread().is_alive():
+                    # Ctrl-C ended the server meanwhile: nobody asks any more, and no work can be begun
+                    return
                 _LOG.exception("no timeline of trace %d of %s", number, shown.path)
 
     def shown(self, number: int) -> OpenedRun:
