@@ -22,7 +22,7 @@ PYTHON_OLDEST ?= $(shell command -v python3.10 >/dev/null && python3.10 -c "impo
 MSPROF := .bench/msprof
 MSPROF_SETUP := $(MSPROF)/.setup-done
 
-.PHONY: help setup demo web web-types web-lint web-test pages test test-fast test-long test-without-captures test-oldest coverage bench lint clean
+.PHONY: help setup demo web web-types web-lint web-test pages test test-setup test-fast test-long test-without-captures test-oldest coverage bench lint clean
 
 help:
 	@echo "make demo       train a small network under steplens and show where its steps went"
@@ -51,13 +51,17 @@ demo: $(SETUP) pages
 	$(BIN)/python examples/demo.py
 
 # set, it would have each of the processes that tests start compile all modules anew
-test test-long test-fast: export PYTHONDONTWRITEBYTECODE :=
+test test-long test-fast bench: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
+# The environments are made side by side: a pip has no use for a second processor.
+test-setup:
+	@$(MAKE) --no-print-directory -j4 pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
+
+test: test-setup
 	@if test -f $(WEB_SETUP); then $(MAKE) --no-print-directory web-test; else echo "vitest is left out: there is no Node.js"; fi
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"
 
-test-long: $(SETUP) pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
+test-long: test-setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or hypothesis) and not alone" --hypothesis-profile=free
 	$(BIN)/python -m pytest -m alone
 
@@ -145,25 +149,26 @@ web-lint: $(WEB_SETUP)
 web-test: $(WEB_SETUP)
 	cd web && $(WITH_NODE) npm test
 
-# The peer that tests and benchmarks compare with has its own environment: its pins (pandas < 3, numpy < 2) are not ours.
+# The peer that tests and benchmarks compare with has its own environment: its pins (pandas < 3, numpy < 2) are not ours. Of
+# the peers' environments Python compiles what it imports: most of their modules are never.
 $(HTA_SETUP):
 	mkdir -p .bench
 	test -x $(HTA)/bin/python || $(PYTHON) -m venv $(HTA)
-	$(HTA)/bin/python -m pip install --quiet "HolisticTraceAnalysis==0.5.0" "pandas<3" "numpy<2" setuptools
+	$(HTA)/bin/python -m pip install --quiet --no-compile "HolisticTraceAnalysis==0.5.0" "pandas<3" "numpy<2" setuptools
 	touch $@
 
 # The client that result directories are written for; it takes any pandas, and was tested with the third.
 $(MSPROF_SETUP):
 	mkdir -p .bench
 	test -x $(MSPROF)/bin/python || $(PYTHON) -m venv $(MSPROF)
-	$(MSPROF)/bin/python -m pip install --quiet "msprof-analyze==26.2.0" "pandas<4"
+	$(MSPROF)/bin/python -m pip install --quiet --no-compile "msprof-analyze==26.2.0" "pandas<4"
 	touch $@
 
 # The peer of the web UI; what it shows of a profile needs no MindSpore.
 $(MINDINSIGHT_SETUP):
 	mkdir -p .bench
 	test -x $(MINDINSIGHT)/bin/python || $(PYTHON) -m venv $(MINDINSIGHT)
-	$(MINDINSIGHT)/bin/python -m pip install --quiet "mindinsight==2.3.1"
+	$(MINDINSIGHT)/bin/python -m pip install --quiet --no-compile "mindinsight==2.3.1"
 	touch $@
 
 # MindSpore wants numpy < 2. The tests of steplens.mindspore run with this interpreter.
@@ -171,7 +176,7 @@ $(MINDSPORE_SETUP): pyproject.toml
 	mkdir -p .bench
 	test -x $(MINDSPORE)/bin/python || $(PYTHON) -m venv $(MINDSPORE)
 	$(MINDSPORE)/bin/python -m pip install --quiet --upgrade pip
-	$(MINDSPORE)/bin/python -m pip install --quiet --editable ".[mindspore]" setuptools
+	$(MINDSPORE)/bin/python -m pip install --quiet --no-compile --editable ".[mindspore]" setuptools
 	touch $@
 
 bench: $(SETUP) $(WEB) $(HTA_SETUP) $(MINDSPORE_SETUP) $(MINDINSIGHT_SETUP)
