@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from steplens.analysis.device.idle import idle_causes, idle_of_step
@@ -23,7 +24,7 @@ def test_kernels_and_collectives_of_a_step(tmp_path: Path) -> None:
     trace = gpu(tmp_path, [(GEMM, 100, 3000), (GEMM, 3200, 1000), (REDUCE, 2100, 6000)])
     assert work(trace) == [
         ("allreduce", "communication", 6e6, 1.0, pytest.approx(0.6)),
-        (GEMM, "compute", 4e6, 2.0, pytest.approx(0.4)),
+        ("aten::mm", "launched", 4e6, 2.0, pytest.approx(0.4)),
     ]
     assert step_work([trace])["steps"].unique().to_list() == [6]
 
@@ -32,9 +33,24 @@ def test_ranks_that_do_different_work_count_each(tmp_path: Path) -> None:
     """A stage of a pipeline has its own kernels: a median over all steps of all ranks would be 0 for each of them."""
     first, second = gpu(tmp_path, [(GEMM, 100, 4000)], rank=0), gpu(tmp_path, [(REDUCE, 100, 2000)], rank=1)
     assert work(first, second) == [
-        (GEMM, "compute", 2e6, 0.5, pytest.approx(2 / 3)),
+        ("aten::mm", "launched", 2e6, 0.5, pytest.approx(2 / 3)),
         ("allreduce", "communication", 1e6, 0.5, pytest.approx(1 / 3)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        pytest.param({"op": pl.lit(None, pl.Int32)}, GEMM, id="of no operator"),
+        pytest.param({"correlation": pl.lit(7, pl.Int64)}, GEMM, id="all of one launch, as those of a graph are"),
+        pytest.param({"op": pl.when(pl.int_range(pl.len()) > 0).then("op")}, "aten::mm", id="all but one of six"),
+    ],
+)
+def test_kernels_whose_operator_is_not_known(tmp_path: Path, changed: dict[str, pl.Expr], name: str) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 3000)], steps=12)
+    tables = {table: trace.required(table).collect() for table in trace}
+    other = Trace(trace.source, tables | {"kernels": tables["kernels"].with_columns(**changed)})
+    assert work(other)[0][0] == name
 
 
 def test_user_annotations_are_no_operators(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a step works on longest: kernels and collectives where there is a device, operators on a CPU, per step."""
+"""What a step works on longest: operators, collectives and kernels by device time, on a CPU operators by self time; per step."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from steplens.trace.trace import Trace
 
 #: kind of a row that is no task of a device
 OPERATOR = "operator"
+#: kind of a row that has the computing tasks which the calls of one operator launched
+LAUNCHED = "launched"
+#: this share of a device's computing is known to be launched by operators; where it is less, kernels go by their own names
+_LEAST_LAUNCHED = 0.9
 
 COLUMNS = table_schema("name: String, kind: String, step_ns: Float64, calls: Float64, ratio: Float64, steps: Int64")
 _KEYS = ["name", "kind"]
@@ -22,11 +26,12 @@ _KEYS = ["name", "kind"]
 def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
     """What takes the most time of a step, the longest first: of each trace the mean over its chosen steps, and their mean.
 
-    On a device: its tasks that compute or copy, by name, and its collectives, by operation. On a CPU, and where a device's tasks
-    were not recorded: the self time of operators; user annotations are no operators. Work belongs to the step that launched
-    it; work that ran at the same time on two streams counts twice. Traces without any such work do not count. They are the
-    figures of the tables ``kernels`` and ``operators`` per step. Without steps the rows are sums of the whole recording, and
-    ``steps`` is 0.
+    On a device: what it computes by the operator that launched it (where 90 % of it has one; else by the names of the kernels),
+    its copies by name and its collectives by operation. What one call launched as a graph keeps the names of its kernels. On a
+    CPU, and where a device's tasks were not recorded: the self time of operators; user annotations are no operators.
+
+    Work belongs to the step that launched it; work that ran at the same time on two streams counts twice. Traces without any
+    such work do not count. Without steps the rows are sums of the whole recording, and ``steps`` is 0.
 
     Source: ``kernels``, ``communication``; or ``ops``.
 
@@ -34,8 +39,8 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
         traces: of one run.
 
     Returns:
-        name, kind (OPERATOR, KIND_COMPUTE, KIND_COPY or KIND_COMMUNICATION), step_ns, calls, ratio (of all such work of a step,
-        0 to 1) and steps (of how many steps of all traces the figures are).
+        name, kind (LAUNCHED, OPERATOR, KIND_COMPUTE, KIND_COPY or KIND_COMMUNICATION), step_ns, calls (of tasks, or of OPERATOR),
+        ratio (of all such work of a step, 0 to 1) and steps (of how many steps of all traces the figures are).
     """
     works = [_work_pieces(trace) for trace in traces]
     means = [_mean_work(work, _steps_of(trace)) for work, trace in zip(works, traces, strict=True)]
@@ -58,11 +63,10 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
 def _work_pieces(trace: Trace) -> pl.LazyFrame:
     """Every piece of work: name, kind, step and length."""
     if trace.required("kernels").select(pl.len()).collect().item() and not cpu_is_device(trace):
-        tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COPY]))
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
         return pl.concat(
             [
-                tasks.select(pl.col("name", "kind").cast(pl.String), "step", length="self_ns"),
+                _task_pieces(trace),
                 trace.required("communication").select(
                     operation.alias("name"),
                     pl.lit(KIND_COMMUNICATION).alias("kind"),
@@ -73,6 +77,27 @@ def _work_pieces(trace: Trace) -> pl.LazyFrame:
         )
     calls = trace.required("ops").filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]))
     return calls.select(pl.col("name").cast(pl.String), pl.lit(OPERATOR).alias("kind"), "step", length="self_ns")
+
+
+def _task_pieces(trace: Trace) -> pl.LazyFrame:
+    """Every task of a device that computes or copies: its operator's name or its own, kind, step and length."""
+    tasks = (
+        trace.required("kernels")
+        .filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COPY]))
+        .select(pl.col("name", "kind").cast(pl.String), "step", "op", "correlation", length="self_ns")
+    )
+    calls = trace.required("ops").filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]))
+    alone = pl.col("correlation").is_null() | ~pl.col("correlation").is_duplicated()
+    launched = (
+        tasks.join(calls.select(op="id", operator=pl.col("name").cast(pl.String)), on="op", how="left")
+        .with_columns(operator=pl.when((pl.col("kind") == KIND_COMPUTE) & alone).then("operator"))
+        .collect()
+    )
+    computing = launched.filter(pl.col("kind") == KIND_COMPUTE)
+    if float(computing.drop_nulls("operator")["length"].sum()) < _LEAST_LAUNCHED * float(computing["length"].sum()):
+        launched = launched.with_columns(operator=pl.lit(None, pl.String))
+    kind = pl.when(pl.col("operator").is_not_null()).then(pl.lit(LAUNCHED)).otherwise("kind")
+    return launched.lazy().select(pl.coalesce("operator", "name").alias("name"), kind.alias("kind"), "step", "length")
 
 
 def _steps_of(trace: Trace) -> tuple[int, ...]:

@@ -20,9 +20,10 @@ class Summary:
             that the verdict names, else of the one that communicates the least, and of the one least like it.
         phase_names: what the host called between its phases and while it waited for the device, in words.
         steps, memory, health: rows of the frames of the same name of ``Run``.
-        operators: rows of ``Run.operators`` per step, largest self time first; only the first ones.
+        operators: rows of ``Run.operators`` per step, by ``order`` from the largest on; only the first ones.
         operator_count: how many such rows there are.
-        self_ns: the self time of all of them, of which shares are made.
+        order: ``self_ns`` on a CPU and where what the host does holds a step up, else ``device_self_ns``.
+        self_ns, device_self_ns: these times of all of them, of which shares are made.
         basis: what the operators are of, in words: a mean of which steps.
         recorded: what operators can be grouped by with this data.
         results: folders of result files that are complete.
@@ -48,6 +49,8 @@ class Summary:
     unfinished: list[str]
     advice: list[dict[str, str]]
     accelerator: bool = False
+    order: str = "self_ns"
+    device_self_ns: float = 0.0
     basis: str = ""
     problem: str = ""
     pipeline: list[dict[str, Any]] = dataclasses.field(default_factory=list)

@@ -59,7 +59,7 @@ def summary(
     by: Annotated[
         By, typer.Option(metavar="GROUP", help="What operators are grouped by: name, shape, stack or module.")
     ] = By.name,
-    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators to show, largest self time first.")] = 10,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators to show, the longest first.")] = 10,
     json: Json = False,
 ) -> None:
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
@@ -85,6 +85,7 @@ def summary(
 def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     from steplens.advice.prepare import prepare_answers
+    from steplens.analysis.verdict_words import OF_THE_HOST
     from steplens.trace.building.checks.ranks import recorded_ranks
 
     prepare_answers(run)
@@ -93,6 +94,12 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     steps = run.steps(whole_trace_without_steps=accelerator)
     # of a step, as in the table and on the pages
     operators = run.table("operators", by, per_step=True)
+    verdict = verdict_row(run)
+    device_ns = float(operators["device_self_ns"].sum())
+    order = "self_ns"
+    if accelerator and device_ns > 0 and verdict["kind"] not in OF_THE_HOST:
+        order = "device_self_ns"
+        operators = operators.sort(order, descending=True, maintain_order=True)
     health = run.health().to_dicts()
     pipeline = pipeline_rows(run)
     directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
@@ -105,13 +112,15 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         callers = ([trace for trace in run.traces if trace.rank == rank_steps[0]["rank"]], rank_steps[0])
     return Summary(
         path=str(path),
-        verdict=verdict_row(run),
+        verdict=verdict,
         step=_step_figures(run, steps),
         phase_names=_phase_names(*callers),
         steps=steps.to_dicts(),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
+        order=order,
         self_ns=float(operators["self_ns"].sum()),
+        device_self_ns=device_ns,
         basis=run.step_basis(),
         memory=run.memory().to_dicts(),
         health=health,

@@ -39,11 +39,16 @@ _NOT_RECORDED = {
 _NUMBERS: dict[str, Callable[[dict[str, Any], Summary], str]] = {
     "calls": lambda row, _: f"{row['calls']:.1f}".removesuffix(".0"),
     "self": lambda row, _: duration(row["self_ns"]),
-    "share": lambda row, found: share(row["self_ns"], found.self_ns),
+    "share": lambda row, found: share(row[found.order] or 0, found.device_self_ns if _by_device(found) else found.self_ns),
     "total": lambda row, _: duration(row["total_ns"]),
     "device": lambda row, _: duration(row["device_self_ns"] or 0),
 }
-_NARROW_NUMBERS = ("self", "share")
+#: the columns in the order of a table by self time, and of one by device time; in a narrow window the two that matter
+_BY_SELF, _BY_DEVICE = ("calls", "self", "share", "total", "device"), ("calls", "device", "share", "self", "total")
+
+
+def _by_device(found: Summary) -> bool:
+    return found.order == "device_self_ns"
 
 
 def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
@@ -219,9 +224,12 @@ def _show_operators(out: Console, found: Summary, by: str) -> None:
     out.print()
     wide = out.width >= NARROW
     counted = f"{len(found.operators)} of {found.operator_count}, by {by}"
-    out.print(plain(f"Operators by self time, {found.basis}: {counted}", "bold"))
+    by_device = _by_device(found)
+    sort = "device time" if by_device else "self time"
+    out.print(plain(f"Operators by {sort}, {found.basis}: {counted}", "bold"))
     key = next((column for column in _KEYS if column in found.operators[0] and by in found.recorded), None)
-    columns = [column for column in _NUMBERS if (wide or column in _NARROW_NUMBERS) and (found.accelerator or column != "device")]
+    columns = [column for column in (_BY_DEVICE if by_device else _BY_SELF) if found.accelerator or column != "device"]
+    columns = columns if wide else columns[1:3]
     numbers = [[_NUMBERS[column](row, found) for column in columns] for row in found.operators]
     widths = [max(len(column), *(len(row[index]) for row in numbers)) for index, column in enumerate(columns)]
     room = max(out.width - sum(widths) - 2 * len(widths), 10)

@@ -1,4 +1,4 @@
-/** What a step works on longest: kernels and collectives of a device, operators of a CPU. */
+/** What a step works on longest: operators and collectives by their device time, kernels, or operators of a CPU. */
 
 import type { Overview } from "../../api/types";
 import { shareBars } from "../../charts/share_bars";
@@ -12,22 +12,26 @@ import { kernelLabel } from "../../words/kernel_names";
 export function workCard(context: Context, found: Overview): Child {
   if (!found.work.length) return null;
   const operators = found.work.every((one) => one.kind === "operator");
+  const launched = found.work.some((one) => one.kind === "launched");
   const base = basisNote(found.ranks, null, false, true);
-  const page = operators ? "operators" : "kernels";
+  const page = operators || launched ? "operators" : "kernels";
   return card(
-    t(operators ? "overview.operators" : "overview.kernels"),
+    t(operators ? "overview.operators" : launched ? "overview.launched" : "overview.kernels"),
     shareBars(
       found.work.map((row) => ({
         name: row.kind === "compute" ? kernelLabel(row.label) : row.label,
         title: row.name,
         value: row.step_ns,
         share: row.ratio * 100,
-        note: `${format.value(row.calls, "count")} ×`,
+        note:
+          row.kind === "launched"
+            ? t("overview.launched.count", { count: format.value(row.calls, "count") })
+            : `${format.value(row.calls, "count")} ×`,
         look: row.kind === "communication" ? "exposed-communication" : "computing",
         href:
           row.kind === "communication"
             ? context.to("communication")
-            : operators
+            : row.kind === "operator" || row.kind === "launched"
               ? context.to("operators", { of: row.name })
               : context.to("kernels", { of: row.name }),
       })),
