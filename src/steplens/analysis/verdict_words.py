@@ -110,7 +110,7 @@ ENGLISH: Mapping[str, str] = {
         "Input bound: the {device} idles {share} of the step while the loop loads its data itself, without loader workers."
     ),
     "input_cpu_itself": "Input bound: {share} of the step the loop loads its data itself, without loader workers{operators}.",
-    "input_operators": "; {operators_share} of that is operators, which count as computing",
+    "input_operators": "; operators run in {operators_share} of that, which the CPU's bar shows as computing",
     "synchronizing": "Host bound: the {device} idles {share} of the step because the host waits for it before it launches more.",
     "host": "Host bound: the {device} idles {share} of the step waiting for the host{cause}{phase}{name}.",
     "host_unrecorded": (
