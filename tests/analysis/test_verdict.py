@@ -220,7 +220,7 @@ def test_who_loads_is_said(tmp_path: Path) -> None:
     assert (judged.kind, judged.loads_itself, judged.operators_share) == (INPUT, True, pytest.approx(0.8))
     assert judged.sentence().startswith(
         "Input bound: 50 % of the step the loop loads its data itself, without loader workers; "
-        "80 % of that is operators, which count as computing."
+        "operators run in 80 % of that, which the CPU's bar shows as computing."
     )
     loader = LOADER.replace("SingleProcess", "MultiProcessing")
     judged = verdict([cpu(tmp_path, [(loader, 0, 5000), ("aten::mm", 5000, 4900)])])

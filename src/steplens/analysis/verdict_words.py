@@ -11,8 +11,8 @@ COMPUTE, COMMUNICATION, COPY, INPUT = "compute", "communication", "copy", "input
 HOST, SYNCHRONIZING, IDLE, RANK, NOTHING, UNKNOWN = "host", "synchronizing", "idle", "rank", "nothing", "unknown"
 #: what a verdict can be
 KINDS = (COMPUTE, COMMUNICATION, COPY, INPUT, HOST, SYNCHRONIZING, IDLE, RANK, NOTHING, UNKNOWN)
-#: what the host does holds the step up: self time on the host tells more than time on the device
-OF_THE_HOST = (INPUT, HOST, SYNCHRONIZING)
+#: a device idles because the host is slow: what takes the host's time tells more than what takes the device's
+OF_THE_HOST = (HOST, SYNCHRONIZING)
 SURE, LIKELY, GUESS = "sure", "likely", "guess"
 
 #: why a verdict is less certain

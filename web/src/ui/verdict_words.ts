@@ -12,9 +12,9 @@ const DIFFER = 0.05;
 /** The verdict in the language of the pages; the server says it in each. */
 export const verdictWords = (verdict: Verdict): string => inLanguage(verdict.sentences) ?? verdict.sentence;
 
-/** Whether a device idles because the host is slow or loads data: then what takes the host's time counts, and not what takes the device's. */
+/** Whether a device idles because the host is slow: then what takes the host's time counts, and not what takes the device's. */
 export const isHostBound = (verdict: Verdict): boolean =>
-  verdict.of_device && ["host", "synchronizing", "input"].includes(verdict.kind);
+  verdict.of_device && (verdict.kind === "host" || verdict.kind === "synchronizing");
 
 /** How many steps figures are of, and on how many ranks; a step of several ranks is one. */
 export function stepCount(figures: StepFigures): string {
