@@ -13,7 +13,7 @@ import pytest
 from steplens.common import rundir
 from steplens.readers import detect
 from steplens.run import open_run
-from steplens.trace.cache import store
+from steplens.trace.cache import manifest, store
 from steplens.trace.trace import Trace
 
 from . import forged
@@ -180,14 +180,14 @@ def test_sources_are_known_by_the_folders_they_lie_in(tmp_path: Path, monkeypatc
         os.utime(source, ns=(0, 0))
     cache = run / rundir.CACHE_DIRECTORY / "x"
     store.cached_trace(cache, sources, lambda: Trace(run, {}))
-    assert store.is_kept(cache, sources) and not store.is_kept(cache, sources, told=[3])
+    assert manifest.kept_manifest(cache, sources) and not manifest.kept_manifest(cache, sources, told=[3])
     # seen from elsewhere it is the same
     monkeypatch.chdir(tmp_path)
     relative = [source.relative_to(tmp_path) for source in sources]
-    assert store.is_kept(cache.relative_to(tmp_path), relative) and store.is_kept(cache, relative)
+    assert manifest.kept_manifest(cache.relative_to(tmp_path), relative) and manifest.kept_manifest(cache, relative)
     (tmp_path / "link").symlink_to(run)
-    assert store.is_kept(tmp_path / "link" / rundir.CACHE_DIRECTORY / "x", sources)
+    assert manifest.kept_manifest(tmp_path / "link" / rundir.CACHE_DIRECTORY / "x", sources)
     sources[0].parent.rename(run / "device_2")
     sources[1].parent.rename(sources[0].parent)
     (run / "device_2").rename(sources[1].parent)
-    assert not store.is_kept(cache, sources)
+    assert not manifest.kept_manifest(cache, sources)

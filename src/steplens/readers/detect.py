@@ -18,7 +18,7 @@ from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guar
 from steplens.readers.search import Search
 from steplens.readers.steplens_run import run_directory
 from steplens.readers.unread import Unread
-from steplens.trace.cache import store
+from steplens.trace.cache import manifest, store
 from steplens.trace.trace import Trace
 
 #: The readers of steplens in order of precedence, behind which those of installed packages are asked.
@@ -91,7 +91,7 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
 def is_kept(capture: AnyCapture) -> bool:
     """Whether ``load`` will most likely not read it anew; damage of the cache shows only then."""
     try:
-        return store.is_kept(cache_of(capture), sources(capture), told=_cache_dependencies(capture))
+        return manifest.kept_manifest(cache_of(capture), sources(capture), told=_cache_dependencies(capture)) is not None
     except InputError:  # reading it will say what is wrong
         return False
 
