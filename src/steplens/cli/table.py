@@ -62,7 +62,7 @@ def table(
         _check_columns(path, name, by, _asked_columns(columns, sort))
         if csv is not None:
             check_csv(csv)
-        run = open_with_progress(path)
+        run = open_with_progress(path, rank)
         with show_work("analysing"):
             table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank, per_step=not whole)
             basis = "" if whole else basis_of_table(of_rank(run, rank), name, by)
