@@ -12,9 +12,6 @@ from steplens.readers.reader import Capture, Reader
 if TYPE_CHECKING:
     from steplens.trace.trace import Trace
 
-#: larger files are read by two processes: below, the second one takes longer to start than it saves
-PARALLEL_BYTES = 96 << 20
-
 
 def detect(path: Path) -> bool:
     """Whether ``path`` may be a Kineto trace: a file whose name ends as one."""

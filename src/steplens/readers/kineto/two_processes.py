@@ -18,7 +18,7 @@ from steplens.common import json_text, parent
 from steplens.common.errors import check_exists
 from steplens.common.worker_processes import is_worker, start_worker
 from steplens.readers.common.json_events import JsonEventFile, kineto_split
-from steplens.readers.kineto.kineto_captures import PARALLEL_BYTES
+from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.kineto.kineto_events import EventColumns
 
 _COUNTS = "counts.json"
