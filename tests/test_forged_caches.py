@@ -21,6 +21,7 @@ from steplens import offline
 from steplens.cli.main import main
 from steplens.common import rundir
 from steplens.readers import detect
+from steplens.readers.kineto import kineto
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import build_tile
 from steplens.timeline import timeline_file
@@ -169,7 +170,7 @@ def test_a_forged_cache_changes_no_figure(forgery: str, capture: Path, monkeypat
     assert detect.is_kept(detect.find_one(capture)) == (forgery in ("tables", "a table of another capture"))
     assert figures(capture) == true
     # and from then on there is a cache of ours
-    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))
+    monkeypatch.setattr(kineto, "read", lambda path: pytest.fail("the capture was read again"))
     assert figures(capture) == true
 
 
@@ -223,8 +224,8 @@ def test_what_belongs_to_somebody_else_is_not_believed(what: str, capture: Path)
     for name in names:
         os.chown(cache / name, NOBODY, NOBODY)
     with pytest.MonkeyPatch.context() as patch:
-        reader = detect.kineto.read
-        patch.setattr(detect.kineto, "read", lambda path: (read.append(path), reader(path))[1])
+        reader = kineto.read
+        patch.setattr(kineto, "read", lambda path: (read.append(path), reader(path))[1])
         assert figures(capture) == true
         assert read == [capture], "the cache is not ours, whatever its seal says"
         # that of the other user stays, ours lies beside it
@@ -239,7 +240,7 @@ def test_a_capture_of_somebody_else_has_a_cache_of_ours(tmp_path: Path, monkeypa
     for place in (path.parent, path):
         os.chown(place, NOBODY, NOBODY)
     true = figures(path)
-    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))
+    monkeypatch.setattr(kineto, "read", lambda path: pytest.fail("the capture was read again"))
     assert figures(path) == true
 
 
@@ -296,7 +297,7 @@ def test_a_large_capture_that_is_copied_with_its_times_keeps_its_cache(tmp_path:
     path = write(tmp_path / "here" / "t.json", length=1, count=4000)
     true = figures(path)["steps"]
     shutil.copytree(path.parent, tmp_path / "there")
-    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))
+    monkeypatch.setattr(kineto, "read", lambda path: pytest.fail("the capture was read again"))
     assert figures(tmp_path / "there" / "t.json")["steps"] == true
 
 

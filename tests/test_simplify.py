@@ -17,9 +17,9 @@ from steplens.offline import settings
 from steplens.offline.simplify import recorded_option, simplify
 from steplens.readers import detect
 from steplens.readers.ascend.capture.ascend_raw import read_trace
-from steplens.readers.ascend.database import ascend_db
+from steplens.readers.ascend.database import database_captures
 from steplens.readers.ascend.msprof_command import export_device_data
-from steplens.readers.ascend.text import ascend_text
+from steplens.readers.ascend.text import text_captures
 from steplens.run import open_run
 from steplens.writers.exports.formats import FORMATS
 
@@ -206,7 +206,7 @@ def test_a_cpu_run_whose_raw_data_the_user_deleted_is_read_from_its_results(tmp_
     before = told()
     assert len(before["steps"]) == 2 and before["calls"]
     shutil.rmtree(run / "KINETO")
-    assert detect.find_one(run).reader is ascend_text.READER
+    assert detect.find_one(run).reader is text_captures.READER
     assert told() == before
     # and no figure of its files is said to contradict its events
     assert "contradicted_figures" not in steplens.open(run).health()["check"].to_list()
@@ -296,7 +296,7 @@ def test_opened_from_its_own_results_without_cann(analysed: Analysed, monkeypatc
     run, files, before = analysed
     monkeypatch.setenv("PATH", "/nonexistent")
     found = detect.find_one(run)
-    assert found.reader is (ascend_text.READER if "trace_view.json" in files else ascend_db.READER)
+    assert found.reader is (text_captures.READER if "trace_view.json" in files else database_captures.READER)
     assert "CANN" in found.reason and "FRAMEWORK" in found.ignored
     assert answers(run) == before
     # the analysis of what cannot be exported leaves the results alone

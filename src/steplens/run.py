@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from steplens.common.errors import InputError
-from steplens.trace.building import checks
 from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
@@ -108,8 +107,9 @@ class Run:
         for trace in self.traces:
             if trace.rank == rank:
                 return trace
-        ranks_present = sorted({trace.rank for trace in self.traces})
-        raise InputError(self.path, f"holds no rank {rank}; its ranks are {', '.join(map(str, ranks_present))}")
+        from steplens.readers.ranks import no_such_rank
+
+        raise no_such_rank(self.path, rank, {trace.rank for trace in self.traces})
 
     def table(self, name: str, by: str | None = None, *, per_step: bool = False) -> pl.DataFrame:
         """The table of any name that ``steplens table`` lists, those of installed packages among them.
@@ -446,6 +446,8 @@ class Run:
     @cached_property
     def _cross_trace_findings(self) -> pl.DataFrame:
         """What the traces say about each other."""
+        from steplens.trace.building import checks
+
         together = [(source.path, trace) for source, trace in zip(self.sources, self.traces, strict=True)]
         return frame_of(checks.compare_traces(together))
 

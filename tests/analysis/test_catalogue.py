@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis import verdict as verdicts
+from steplens.analysis.answer_columns import ANSWERS, OF_SEVERAL, columns_of_table, is_of_one_trace
 from steplens.analysis.catalogue import ANALYSES, Analysis, analyses, find_analysis
 from steplens.cli.main import main
 from steplens.cli.table import rows_of_table
@@ -21,6 +22,7 @@ from steplens.common.extensions import load_extensions
 from steplens.run import Run, Source, open_run
 from steplens.server.tables import tables
 from steplens.server.tables.tables import STORED_PREFIX, every_table
+from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared
@@ -79,6 +81,15 @@ def test_the_list_imports_no_analysis() -> None:
     assert [name for name in modules if name.startswith("steplens.analysis.")] == ["steplens.analysis.catalogue"]
 
 
+def test_columns_are_known_without_data() -> None:
+    assert [*ANSWERS] == [name for one in ANALYSES for name, _ in one.tables()]
+    for name, columns in SCHEMA.items():
+        assert columns_of_table(f"recorded_{name}") == tuple(columns)
+    assert columns_of_table("modules") == columns_of_table("operators", "module")
+    # of a group that is asked for beside the name of another one, as ``Run.table`` takes it
+    assert columns_of_table("operators_by_shape", "line") == columns_of_table("operators", "line")
+
+
 def test_the_verdict_names_tables() -> None:
     assert set(verdicts._TABLES.values()) <= {one.name for one in ANALYSES}
 
@@ -102,9 +113,10 @@ def test_no_data_has_the_columns_of_data(name: str, by: str | None) -> None:
     assert empty.is_empty() or name in _WITH_ROWS
     full = run_of(training_step()).table(name, by)
     assert full.schema == empty.schema
+    assert columns_of_table(name, by) == tuple(empty.columns)
     # of several traces
     both = run_of(build(meta={"rank": 0}), training_step()).table(name, by)
-    assert set(empty.columns) <= set(both.columns)
+    assert both.columns == [*empty.columns, *(OF_SEVERAL if is_of_one_trace(name) else ())]
 
 
 @pytest.mark.parametrize("sample", ["kineto/cuda_sampled_rank0.json.gz", "ascend_pytorch/text_level1", "mindspore/run_2"])

@@ -175,6 +175,49 @@ def test_one_sentence(answers: dict[tuple[str, ...], Any], arguments: tuple[str,
     assert not heavy
 
 
+#: what only the data of a run tells -> what its sentence says
+OF_DATA: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("table", "job", "operators", "--columns", "nosuch"), "has no column 'nosuch' in operators. Its columns are name, calls,"),
+    (("table", "job", "steps", "--sort", "+nosuch"), "complete, chosen; of several traces also rank and window"),
+    (("table", "job", "recorded_ops", "--columns", "id,nosuch"), "has no column 'nosuch' in recorded_ops"),
+    (("table", "job", "operators", "--rank", "7"), "job: holds no rank 7; its ranks are 0, 1"),
+    (("export", "job", "--to", "chrome", "--rank", "7"), "job: holds no rank 7; its ranks are 0, 1"),
+)
+#: of a query polars tells what is wrong, over tables without rows
+OF_QUERIES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("sql", "job", "SELECT nosuch FROM ops"), "there is no column 'nosuch'. There is id, name,"),
+    (("sql", "job", "SELECT 1", "--rank", "7"), "job: holds no rank 7; its ranks are 0, 1"),
+    (("sql", "job", "SELECT self_nss FROM operators"), "there is no column 'self_nss'; perhaps 'self_ns'"),
+)
+
+
+def test_what_only_data_tells_is_refused_without_reading(cli: Any, events: list[dict[str, Any]]) -> None:
+    """Neither what reads a format nor what keeps or analyses tables is imported before the sentence."""
+    for rank in (0, 1):
+        cli.trace(f"job/rank{rank}.json", events, distributedInfo={"rank": rank, "world_size": 2})
+    cli.json("table", "job", "steps")
+    reading = [
+        f"steplens.{name}"
+        for name in ("readers.kineto.kineto", "readers.mindspore.mindspore_find", "readers.many", "trace.cache.store", "run")
+    ]
+    heavy = ["numpy", "torch", "msgspec", "steplens.trace.trace", "steplens.writers.exports.export", *reading]
+    for refused, unwanted in ((OF_DATA, ["polars", *heavy]), (OF_QUERIES, heavy)):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *unwanted],
+            input="".join(json.dumps(arguments) + "\n" for arguments, _ in refused),
+            cwd=cli.folder,
+            env=command_environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        for (arguments, sentence), line in zip(refused, done.stdout.splitlines(), strict=True):
+            code, out, err, imported = json.loads(line)
+            assert (code, out, imported) == (2, "", []), (arguments, err)
+            assert len(err.splitlines()) == 1 and err.startswith("steplens: ") and sentence in err, (arguments, err)
+
+
 def test_there_are_enough_of_them() -> None:
     assert len(BAD) >= 40 and len({arguments for arguments, _ in BAD}) == len(BAD)
 

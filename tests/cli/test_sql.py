@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 import steplens
+from steplens.analysis.queries import check_columns
 from steplens.cli.recording.trigger import CAPTURES, capture_configuration
 from steplens.cli.text.table_text import show_table
 from steplens.collect.dynamic.configuration import TEMPLATE
@@ -77,3 +78,19 @@ def test_what_a_trigger_asks_for(tmp_path: Any) -> None:
     # what the file says counts
     base.update(warmup=2, prof_dir="/elsewhere")
     assert ask() == (-1, 2, "/elsewhere")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT nothing FROM nosuch",
+        "SELECT name, rank, window FROM ops",
+        "WITH long AS (SELECT name AS n FROM operators) SELECT l.n FROM long l",
+        "SELECT count(*) AS n, name FROM ops GROUP BY name HAVING n > 3 ORDER BY n",
+        "SELECT sum(total_ns) FROM operators",
+        "SELECT kind FROM analysis_kernels JOIN recorded_steps ON id = count",
+        "SHOW TABLES",
+    ],
+)
+def test_only_a_column_that_no_run_has_is_refused_before_reading(query: str) -> None:
+    check_columns(query)

@@ -15,7 +15,7 @@ import pytest
 import steplens
 from steplens import ProfilerActivity, profile, schedule, tensorboard_trace_handler
 from steplens.readers import detect
-from steplens.readers.ascend.text import ascend_text
+from steplens.readers.ascend.text import text_captures
 
 from .ascend_library.build import Stand
 
@@ -142,7 +142,7 @@ def test_results_whose_device_data_was_simplified_away_are_read(recorded, look):
     before = detect.load(detect.find_one(recorded))
     shutil.rmtree(prof / "mindstudio_profiler_output")
     found = detect.find_one(recorded)
-    assert found.reader is ascend_text.READER
+    assert found.reader is text_captures.READER
     assert "KINETO" in found.ignored
     after = detect.load(found)
     columns = ["name", "start_ns", "end_ns", "step", "core"]

@@ -19,7 +19,7 @@ import pytest
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.common.errors import InputError
 from steplens.formats.ascend_database import FRAMEWORK_TABLES
-from steplens.readers.ascend.database import ascend_db
+from steplens.readers.ascend.database import ascend_db, database_captures, database_files
 from steplens.readers.contents import contents_of
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
@@ -423,12 +423,12 @@ def test_memory(tmp_path: Path) -> None:
 def test_detect_and_sources(tmp_path: Path) -> None:
     run = run_directory(tmp_path, None, info={})
     output = run / "ASCEND_PROFILER_OUTPUT"
-    assert ascend_db.READER.find_run(contents_of(run)) is None
+    assert database_captures.READER.find_run(contents_of(run)) is None
     golden().write(output / NAME)
     (output / "analysis.db").write_bytes(b"")
     (run / "profiler_metadata.json").write_text("{}")
-    assert ascend_db.READER.find_run(contents_of(run)) is not None
-    assert {path.name for path in ascend_db.sources(output, run)} == {
+    assert database_captures.READER.find_run(contents_of(run)) is not None
+    assert {path.name for path in database_files.sources(output, run)} == {
         NAME, "analysis.db", "profiler_info_0.json", "profiler_metadata.json",
     }  # fmt: skip
 

@@ -17,8 +17,9 @@ from steplens.analysis.device.kernels import core_self_ns, subtree_total_ns
 from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.common.errors import InputError
-from steplens.readers.ascend.capture import ascend_raw
-from steplens.readers.ascend.capture.ascend_raw import read_trace, sources
+from steplens.readers.ascend.capture import raw_captures
+from steplens.readers.ascend.capture.ascend_raw import read_trace
+from steplens.readers.ascend.capture.raw_files import sources
 from steplens.readers.contents import contents_of
 from steplens.trace.trace import Trace
 
@@ -667,10 +668,10 @@ def test_every_file_that_matters_is_a_source(tmp_path: Path) -> None:
 
 def test_detection(tmp_path: Path) -> None:
     run = write_golden(tmp_path)
-    assert ascend_raw.READER.find_run(contents_of(run)) is not None
-    assert ascend_raw.READER.find_run(contents_of(run / PROF_NAME)) is not None
-    assert ascend_raw.READER.find_run(contents_of(tmp_path)) is None
-    assert ascend_raw.READER.find_run(contents_of(run / "profiler_info_0.json")) is None
+    assert raw_captures.READER.find_run(contents_of(run)) is not None
+    assert raw_captures.READER.find_run(contents_of(run / PROF_NAME)) is not None
+    assert raw_captures.READER.find_run(contents_of(tmp_path)) is None
+    assert raw_captures.READER.find_run(contents_of(run / "profiler_info_0.json")) is None
 
 
 def test_world_size_of_the_default_group(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from steplens.analysis.device.kernels import core_self_ns, op_statistic, subtree
 from steplens.analysis.steps.ascend_step_times import ascend_step_times
 from steplens.common import rundir
 from steplens.common.errors import InputError
-from steplens.readers.ascend.text import ascend_text
+from steplens.readers.ascend.text import ascend_text, text_files
 from steplens.trace.health import HealthLog
 from steplens.trace.trace import Trace
 from steplens.writers.result import DONE, Settings, write_result
@@ -283,9 +283,10 @@ def test_meta_and_sources_of_a_capture(capture: Capture) -> None:
     assert values["device_ids"] == [int(capture.name[-1])]
     assert values["pid"] == table(capture.trace, "ops")["pid"][0]
     assert values["config"]["experimental_config"]["_profiler_level"] == f"Level{capture.name[10]}"
-    assert ascend_text.detect(capture.run / OUTPUT)
-    assert not ascend_text.detect(capture.run)
-    files = {path.name for path in ascend_text.sources(capture.run / OUTPUT, capture.run)}
+    assert {*ascend_text._HANDED_ON} == {*text_files._HANDED_ON}
+    assert text_files.detect(capture.run / OUTPUT)
+    assert not text_files.detect(capture.run)
+    files = {path.name for path in text_files.sources(capture.run / OUTPUT, capture.run)}
     everything = {path.name for path in capture.run.rglob("*") if path.is_file()}
     assert everything - files == {"operator_details.csv"}
 
@@ -530,7 +531,7 @@ def test_one_damaged_file_leaves_the_others(run: Path, name: str, damage: str) -
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
-    assert not ascend_text.detect(tmp_path)
+    assert not text_files.detect(tmp_path)
     with pytest.raises(InputError, match="holds no event"):
         ascend_text.read_trace(tmp_path, tmp_path)
     (tmp_path / "trace_view.json").write_text("[]")

@@ -16,13 +16,13 @@ import steplens
 from steplens.common import rundir
 from steplens.common.errors import InputError
 from steplens.readers import contents, detect, search
-from steplens.readers.ascend.capture import ascend_raw
-from steplens.readers.ascend.database import ascend_db
-from steplens.readers.ascend.text import ascend_text
+from steplens.readers.ascend.capture import raw_captures
+from steplens.readers.ascend.database import database_captures
+from steplens.readers.ascend.text import text_captures
 from steplens.readers.contents import Contents, contents_of, is_trace_file
-from steplens.readers.kineto import kineto
+from steplens.readers.kineto import kineto_captures
 from steplens.readers.reader import AnyReader
-from steplens.readers.steplens_run import run_directory
+from steplens.readers.steplens_run import run_captures
 from steplens.readers.unread import LINK, TOO_DEEP, Unread, abbreviate_names, group_by_reason
 
 PROF = "PROF_000001_20231115061320000_ABCDEF"
@@ -67,17 +67,17 @@ def database(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("parts", "expected", "ignored"),
     [
-        (["kineto", "text"], run_directory.READER, ["text files of ASCEND_PROFILER_OUTPUT"]),
-        (["framework", "exported", "text", "database"], ascend_raw.READER, ["text files", "ascend_pytorch_profiler_0.db"]),
-        (["exported"], ascend_raw.READER, []),
-        (["framework", "prof", "text", "database"], ascend_db.READER, ["FRAMEWORK", PROF, "text files"]),
-        (["framework", "prof", "text"], ascend_text.READER, ["FRAMEWORK", PROF]),
-        (["text", "analysis"], ascend_text.READER, []),
-        (["analysis"], ascend_text.READER, []),
-        (["database", "analysis"], ascend_db.READER, []),
-        (["framework", "prof"], ascend_raw.READER, []),
-        (["framework"], ascend_raw.READER, []),
-        (["prof"], ascend_raw.READER, []),
+        (["kineto", "text"], run_captures.READER, ["text files of ASCEND_PROFILER_OUTPUT"]),
+        (["framework", "exported", "text", "database"], raw_captures.READER, ["text files", "ascend_pytorch_profiler_0.db"]),
+        (["exported"], raw_captures.READER, []),
+        (["framework", "prof", "text", "database"], database_captures.READER, ["FRAMEWORK", PROF, "text files"]),
+        (["framework", "prof", "text"], text_captures.READER, ["FRAMEWORK", PROF]),
+        (["text", "analysis"], text_captures.READER, []),
+        (["analysis"], text_captures.READER, []),
+        (["database", "analysis"], database_captures.READER, []),
+        (["framework", "prof"], raw_captures.READER, []),
+        (["framework"], raw_captures.READER, []),
+        (["prof"], raw_captures.READER, []),
     ],
 )
 def test_what_lies_nearest_to_the_measurement_is_read(
@@ -95,8 +95,8 @@ def test_what_lies_nearest_to_the_measurement_is_read(
 @pytest.mark.parametrize(
     ("form", "complete", "expected"),
     [
-        ("text", True, ascend_text.READER),
-        ("database", True, ascend_db.READER),
+        ("text", True, text_captures.READER),
+        ("database", True, database_captures.READER),
         ("text", False, None),
         ("analysis", True, None),
     ],
@@ -109,7 +109,7 @@ def test_complete_results_come_before_raw_data_that_was_simplified(
     if complete:
         write(path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER)
     (found,) = detect.find_traces(path)
-    made_from = run_directory.READER if raw == "kineto" else ascend_raw.READER
+    made_from = run_captures.READER if raw == "kineto" else raw_captures.READER
     assert found.reader is (expected or made_from)
     assert detect.raw_of(found).reader is made_from
     if expected:
@@ -132,12 +132,12 @@ def test_nested_and_mixed_contents_are_all_found(tmp_path: Path) -> None:
     write(tmp_path / ".hidden" / "trace.json", json.dumps(KINETO))
     found = {str(item.path.relative_to(tmp_path)): item.reader for item in detect.find_traces(tmp_path)}
     assert found == {
-        "cann/msprof_20240101000000.db": ascend_db.READER,
-        "gpu/worker.1.pt.trace.json": kineto.READER,
-        "gpu/worker.2.pt.trace.json.gz": kineto.READER,
-        "job/other_ascend_pt": run_directory.READER,
-        "job/rank0/w_1_2_ascend_pt": ascend_text.READER,
-        "job/rank1/w_1_3_ascend_pt": ascend_raw.READER,
+        "cann/msprof_20240101000000.db": database_captures.READER,
+        "gpu/worker.1.pt.trace.json": kineto_captures.READER,
+        "gpu/worker.2.pt.trace.json.gz": kineto_captures.READER,
+        "job/other_ascend_pt": run_captures.READER,
+        "job/rank0/w_1_2_ascend_pt": text_captures.READER,
+        "job/rank1/w_1_3_ascend_pt": raw_captures.READER,
     }
 
 
@@ -146,7 +146,7 @@ def test_a_part_stands_for_its_run_directory(tmp_path: Path, part: str) -> None:
     path = run(tmp_path / "w_1_2_ascend_pt", "framework", "exported", "text")
     (found,) = detect.find_traces(path / part)
     assert found.path == path
-    assert found.reader is ascend_raw.READER
+    assert found.reader is raw_captures.READER
 
 
 OTHER_PROF = "PROF_000001_20231115061320001_GHIJKL"
@@ -165,10 +165,10 @@ def test_device_data_hides_nothing_beside_it(tmp_path: Path) -> None:
     write(tmp_path / PROF / "more" / "trace.json", json.dumps(KINETO))
     found = {str(item.path.relative_to(tmp_path)): item.reader for item in detect.find_traces(tmp_path)}
     assert found == {
-        PROF: ascend_raw.READER,
-        OTHER_PROF: ascend_raw.READER,
-        "w_1_2_ascend_pt": run_directory.READER,
-        "worker.pt.trace.json": kineto.READER,
+        PROF: raw_captures.READER,
+        OTHER_PROF: raw_captures.READER,
+        "w_1_2_ascend_pt": run_captures.READER,
+        "worker.pt.trace.json": kineto_captures.READER,
     }
 
 
@@ -177,7 +177,7 @@ def test_device_data_that_is_given_is_opened_alone(tmp_path: Path) -> None:
     for path in (top / PROF, exported(tmp_path / "several" / PROF)):
         exported(path.parent / OTHER_PROF)
         (found,) = detect.find_traces(path)
-        assert (found.path, found.reader) == (path, ascend_raw.READER)
+        assert (found.path, found.reader) == (path, raw_captures.READER)
         assert detect.find_one(path).path == path
 
 
@@ -232,7 +232,7 @@ def test_a_result_folder_that_lies_alone_is_found_whatever_it_is_called(tmp_path
     path = tmp_path / "copied"
     write(path / "trace_view.json", "[]")
     (found,) = detect.find_traces(tmp_path)
-    assert found.reader is ascend_text.READER
+    assert found.reader is text_captures.READER
     assert isinstance(found.where, Contents)
     assert found.where.output == path
 
@@ -240,7 +240,7 @@ def test_a_result_folder_that_lies_alone_is_found_whatever_it_is_called(tmp_path
 def test_a_database_file_is_read_with_what_lies_beside_it(tmp_path: Path) -> None:
     path = run(tmp_path / "w_1_2_ascend_pt", "database")
     (found,) = detect.find_traces(path / rundir.OUTPUT_DIRECTORY / "ascend_pytorch_profiler_0.db")
-    assert found.reader is ascend_db.READER
+    assert found.reader is database_captures.READER
     assert isinstance(found.where, Contents)
     assert found.where.path == path
 
@@ -248,10 +248,10 @@ def test_a_database_file_is_read_with_what_lies_beside_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (json.dumps(KINETO["traceEvents"]), kineto.READER),
-        ('[{"ph": "X", "name": "a", "ts": "1736405443863674.400", "dur": 1}]', ascend_text.READER),
-        ('[{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]', ascend_text.READER),
-        (json.dumps(KINETO), kineto.READER),
+        (json.dumps(KINETO["traceEvents"]), kineto_captures.READER),
+        ('[{"ph": "X", "name": "a", "ts": "1736405443863674.400", "dur": 1}]', text_captures.READER),
+        ('[{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "Ascend Hardware"}}]', text_captures.READER),
+        (json.dumps(KINETO), kineto_captures.READER),
     ],
 )
 def test_arrays_of_events_are_told_apart(tmp_path: Path, text: str, expected: AnyReader) -> None:

@@ -16,14 +16,14 @@ import pytest
 
 import steplens
 from steplens.common import rundir
-from steplens.readers.ascend.capture import ascend_raw
-from steplens.readers.ascend.database import ascend_db
-from steplens.readers.ascend.text import ascend_text
+from steplens.readers.ascend.capture import raw_captures
+from steplens.readers.ascend.database import database_captures
+from steplens.readers.ascend.text import text_captures
 from steplens.readers.detect import READERS, find_one
-from steplens.readers.kineto import kineto
-from steplens.readers.mindspore import mindspore_find
+from steplens.readers.kineto import kineto_captures
+from steplens.readers.mindspore import mindspore_captures
 from steplens.readers.reader import AnyReader
-from steplens.readers.steplens_run import run_directory
+from steplens.readers.steplens_run import run_captures
 from steplens.writers.result import TEXT, Settings, write_result
 
 from ..writers.builder import training_step
@@ -108,20 +108,22 @@ class Made:
 
 ON_DEVICE = {"MatMulV3": [5_000], "MatMulV3b": [7_500], "Add": [2_250]}
 CAPTURES = {
-    "Kineto": Made(kineto.READER, kineto_file, [3], {"aten::mm": [40_000], "gemm": [70_000]}),
-    "Kineto, compressed": Made(kineto.READER, compressed_kineto_file, [3], {"aten::mm": [40_000], "gemm": [70_000]}),
-    "run of steplens": Made(run_directory.READER, run_of_steplens, [3], {"aten::mm": [40_000]}),
-    "Ascend, raw, exported as text": Made(ascend_raw.READER, write_golden, [], ON_DEVICE),
+    "Kineto": Made(kineto_captures.READER, kineto_file, [3], {"aten::mm": [40_000], "gemm": [70_000]}),
+    "Kineto, compressed": Made(kineto_captures.READER, compressed_kineto_file, [3], {"aten::mm": [40_000], "gemm": [70_000]}),
+    "run of steplens": Made(run_captures.READER, run_of_steplens, [3], {"aten::mm": [40_000]}),
+    "Ascend, raw, exported as text": Made(raw_captures.READER, write_golden, [], ON_DEVICE),
     "Ascend, raw, exported as databases": Made(
-        ascend_raw.READER, lambda folder: write_golden(folder, export="db"), [], ON_DEVICE
+        raw_captures.READER, lambda folder: write_golden(folder, export="db"), [], ON_DEVICE
     ),
-    "Ascend, database": Made(ascend_db.READER, lambda folder: database(folder, old=False), [], ON_DEVICE),
-    "Ascend, database of an older version": Made(ascend_db.READER, lambda folder: database(folder, old=True), [], ON_DEVICE),
-    "Ascend, text": Made(ascend_text.READER, text_results, [7], {"aten::linear": [28_000], "aten::add": [11_500]}),
+    "Ascend, database": Made(database_captures.READER, lambda folder: database(folder, old=False), [], ON_DEVICE),
+    "Ascend, database of an older version": Made(
+        database_captures.READER, lambda folder: database(folder, old=True), [], ON_DEVICE
+    ),
+    "Ascend, text": Made(text_captures.READER, text_results, [7], {"aten::linear": [28_000], "aten::add": [11_500]}),
     "MindSpore, results of a CPU": Made(
-        mindspore_find.READER, mindspore_results, [], {test_mindspore_cpu.GRADIENT: [340_206, 1_250_000]}
+        mindspore_captures.READER, mindspore_results, [], {test_mindspore_cpu.GRADIENT: [340_206, 1_250_000]}
     ),
-    "MindSpore, device logs": Made(mindspore_find.READER, mindspore_logs, [1, 2], {}),
+    "MindSpore, device logs": Made(mindspore_captures.READER, mindspore_logs, [1, 2], {}),
 }
 
 

@@ -28,6 +28,7 @@ from steplens.readers.ascend.capture.framework_files import (
     read_flat,
     read_tagged,
 )
+from steplens.readers.ascend.capture.raw_files import FRAMEWORK_PREFIXES
 from steplens.trace.health import HealthLog
 
 from . import ascend_fixture as fixture
@@ -50,6 +51,7 @@ def read(folder: Path, layout: TaggedFormat, *records: bytes) -> tuple[files.Rec
 
 def test_sizes_of_the_fixed_structs() -> None:
     assert [layout.fixed.itemsize for layout in FORMATS] == [58, 40, 77, 8, 8, 33, 24]
+    assert tuple(layout.prefix for layout in FORMATS) == FRAMEWORK_PREFIXES
 
 
 def test_every_field_of_a_call(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ import polars as pl
 import pytest
 
 from steplens.analysis.device.kernels import op_statistic
+from steplens.readers.common.rank_names import rank_in_name
 from steplens.readers.kineto import kineto
 from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, operation_of
-from steplens.readers.kineto.kineto_meta import rank_in_name
 from steplens.trace.trace import Trace
 
 BASE_NS = 1_790_857_026_000_000_000

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from steplens.readers.steplens_run import host_events
+from steplens.readers.steplens_run import host_events, run_files
 from steplens.trace.health import CONCLUSIONS, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -43,7 +43,7 @@ def read(folder, host=None, pid=7):
 
 def test_nothing_recorded(tmp_path):
     assert read(tmp_path) == ({}, [])
-    assert host_events.sources(tmp_path) == []
+    assert run_files.host_files(tmp_path) == []
 
 
 def test_marks(tmp_path):
@@ -59,7 +59,7 @@ def test_marks(tmp_path):
     assert marks["stream"].to_list() == [None, None, 7, 0]
     assert marks["pid"].to_list() == [99] * 4
     assert marks["kind"].to_list() == [["marker", "push/pop", "start/end"][row[1]] for row in ROWS]
-    assert [path.name for path in host_events.sources(tmp_path)] == ["marks.bin", "marks.json"]
+    assert [path.name for path in run_files.host_files(tmp_path)] == ["marks.bin", "marks.json"]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_random_damage_raises_nothing(tmp_path):
     write_marks(tmp_path)
     write_samples(tmp_path)
     (tmp_path / "system_calls.txt").write_text(CALLS)
-    whole = {path.name: path.read_bytes() for path in host_events.sources(tmp_path)}
+    whole = {path.name: path.read_bytes() for path in run_files.host_files(tmp_path)}
     assert len(whole) == 4
     chance = random.Random(5)
     found = 0

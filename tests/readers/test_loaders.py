@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from steplens.readers.steplens_run import loaders
+from steplens.readers.steplens_run import loaders, run_files
 from steplens.trace.health import CONCLUSIONS, HealthLog
 from steplens.trace.schema import SCHEMA
 
@@ -30,7 +30,7 @@ def read(folder: Path) -> tuple[dict[str, pl.DataFrame], list[tuple[str, int]]]:
 
 
 def test_nothing_recorded(tmp_path: Path) -> None:
-    assert loaders.sources(tmp_path) == []
+    assert run_files.loader_files(tmp_path) == []
     assert read(tmp_path) == ({}, [])
 
 

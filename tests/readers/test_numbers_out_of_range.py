@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import steplens
 from steplens.cli.main import app, main
 from steplens.common.errors import DefectError, InputError
-from steplens.readers.kineto import kineto
+from steplens.readers.kineto import kineto_captures
 from steplens.readers.mindspore.results import mindspore_cluster
 from steplens.run import Run
 from steplens.trace.health import HealthLog
@@ -150,14 +150,14 @@ def defective(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of two good traces, the first of which a reader fails on."""
     write_kineto(tmp_path / "bad.json", 1000)
     write_kineto(tmp_path / "good.json", 9e6)
-    read = kineto.READER.read
+    read = kineto_captures.READER.read
 
     def fail(path: Path, *, allow_msprof: bool) -> Any:
         if path.name == "bad.json":
             raise ZeroDivisionError("nobody\nforesaw this")
         return read(path, allow_msprof=allow_msprof)
 
-    monkeypatch.setattr(kineto.READER, "read", fail)
+    monkeypatch.setattr(kineto_captures.READER, "read", fail)
     return tmp_path
 
 
@@ -188,7 +188,7 @@ def test_what_ends_a_program_is_no_defect(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(path: Path, *, allow_msprof: bool) -> Any:
         raise error
 
-    monkeypatch.setattr(kineto.READER, "read", fail)
+    monkeypatch.setattr(kineto_captures.READER, "read", fail)
     with pytest.raises(error):
         steplens.open(tmp_path)
 
@@ -197,6 +197,6 @@ def test_a_disk_that_fails_costs_one_file(defective: Path, monkeypatch: pytest.M
     def fail(path: Path, *, allow_msprof: bool) -> Any:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(kineto.READER, "read", fail)
+    monkeypatch.setattr(kineto_captures.READER, "read", fail)
     with pytest.raises(InputError, match="none can be read; the first: cannot be read"):
         steplens.open(defective)

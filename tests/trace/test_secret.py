@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from steplens.common import rundir
-from steplens.readers import detect
+from steplens.readers.kineto import kineto
 from steplens.run import open_run
 from steplens.trace.cache import seal, secret
 
@@ -154,8 +154,8 @@ def test_without_a_place_for_it_nothing_is_believed_and_nothing_written(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     read: list[Path] = []
-    reader = detect.kineto.read
-    monkeypatch.setattr(detect.kineto, "read", lambda path: (read.append(path), reader(path))[1])
+    reader = kineto.read
+    monkeypatch.setattr(kineto, "read", lambda path: (read.append(path), reader(path))[1])
     assert open_run(path).operators()["name"].to_list() == ["aten::a"]
     assert read == [path]
     assert {file: file.stat().st_mtime_ns for file in path.parent.rglob("*")} == there

@@ -12,8 +12,9 @@ import pytest
 
 from steplens.common import rundir
 from steplens.readers import detect
+from steplens.readers.kineto import kineto
 from steplens.run import open_run
-from steplens.trace.cache import store
+from steplens.trace.cache import manifest, store
 from steplens.trace.trace import Trace
 
 from . import forged
@@ -40,7 +41,7 @@ def cache_of(path: Path) -> Path:
 
 def test_second_opening_reads_no_json(trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(trace_file) == ["aten::a"]
-    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the raw file was read again"))
+    monkeypatch.setattr(kineto, "read", lambda path: pytest.fail("the raw file was read again"))
     assert names(trace_file) == ["aten::a"]
     for file in cache_of(trace_file).iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == rundir.FILE_MODE
@@ -54,7 +55,7 @@ def test_a_moved_run_has_its_cache_and_its_new_place(trace_file: Path, monkeypat
     folder.mkdir()
     for name in (trace_file.name, rundir.CACHE_DIRECTORY):
         (trace_file.parent / name).rename(folder / name)
-    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the raw file was read again"))
+    monkeypatch.setattr(kineto, "read", lambda path: pytest.fail("the raw file was read again"))
     assert open_run(folder / trace_file.name).trace().source == folder / trace_file.name
     # opened by another path
     monkeypatch.chdir(folder)
@@ -166,7 +167,7 @@ def test_a_small_table_with_long_texts_is_kept_as_a_large_one(trace_file: Path, 
     long = names(trace_file)
     assert (cache_of(trace_file) / "ops.parquet").exists()
     assert detect.is_kept(detect.find_one(trace_file)) and names(trace_file) == long
-    monkeypatch.setattr(detect.kineto, "read", lambda path: pytest.fail("the capture was read again"))
+    monkeypatch.setattr(kineto, "read", lambda path: pytest.fail("the capture was read again"))
     assert names(trace_file) == long
 
 
@@ -180,14 +181,14 @@ def test_sources_are_known_by_the_folders_they_lie_in(tmp_path: Path, monkeypatc
         os.utime(source, ns=(0, 0))
     cache = run / rundir.CACHE_DIRECTORY / "x"
     store.cached_trace(cache, sources, lambda: Trace(run, {}))
-    assert store.is_kept(cache, sources) and not store.is_kept(cache, sources, told=[3])
+    assert manifest.kept_manifest(cache, sources) and not manifest.kept_manifest(cache, sources, told=[3])
     # seen from elsewhere it is the same
     monkeypatch.chdir(tmp_path)
     relative = [source.relative_to(tmp_path) for source in sources]
-    assert store.is_kept(cache.relative_to(tmp_path), relative) and store.is_kept(cache, relative)
+    assert manifest.kept_manifest(cache.relative_to(tmp_path), relative) and manifest.kept_manifest(cache, relative)
     (tmp_path / "link").symlink_to(run)
-    assert store.is_kept(tmp_path / "link" / rundir.CACHE_DIRECTORY / "x", sources)
+    assert manifest.kept_manifest(tmp_path / "link" / rundir.CACHE_DIRECTORY / "x", sources)
     sources[0].parent.rename(run / "device_2")
     sources[1].parent.rename(sources[0].parent)
     (run / "device_2").rename(sources[1].parent)
-    assert not store.is_kept(cache, sources)
+    assert not manifest.kept_manifest(cache, sources)

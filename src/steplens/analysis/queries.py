@@ -7,6 +7,7 @@ import re
 
 import polars as pl
 
+from steplens.analysis.answer_columns import OF_SEVERAL, columns_of_table
 from steplens.analysis.catalogue import RECORDED_PREFIX, TracesOfRun, analyses, find_analysis
 from steplens.trace.schema import SCHEMA
 
@@ -60,7 +61,7 @@ def answer_query(run: TracesOfRun, query: str) -> pl.DataFrame:
     """
     check_statement(query)
     context = pl.SQLContext()
-    for word in sorted(set(_WORD.findall(_TEXT.sub("''", _COMMENT.sub(" ", query))))):
+    for word in _words_of(query):
         if (frame := _find_frame(run, word)) is not None:
             context.register(word, frame)
     try:
@@ -68,6 +69,65 @@ def answer_query(run: TracesOfRun, query: str) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _in_words(str(error)) from error
     return answer
+
+
+def check_columns(query: str) -> None:
+    """Whether the columns of a query are those of its tables, which can be told before any run is read.
+
+    What else is wrong with a query shows when it is answered: the types of answers are not known here.
+
+    Raises:
+        QueryError: there is no such column, in a run of one trace or of several.
+    """
+    check_statement(query)
+    words = _words_of(query)
+    refused = [problem for several in (False, True) if (problem := _column_problem(query, words, several=several)) is not None]
+    if len(refused) == 2:
+        raise refused[0]
+
+
+def _column_problem(query: str, words: list[str], *, several: bool) -> QueryError | None:
+    """What is wrong with the columns of a query over tables without rows; None where they are right, or something else is not."""
+    context = pl.SQLContext()
+    for word in words:
+        try:
+            frame = _empty_frame(word, several=several)
+        except ValueError:
+            continue
+        if frame is None:
+            return None
+        context.register(word, frame)
+    try:
+        context.execute(query).collect_schema()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        return _in_words(str(error)) if _UNKNOWN_COLUMN.search(str(error)) else None
+    return None
+
+
+def _empty_frame(word: str, *, several: bool) -> pl.LazyFrame | None:
+    """The table of a name, without rows; None where its columns are not known.
+
+    Raises:
+        ValueError: there is no such table.
+    """
+    recorded = word.removeprefix(RECORDED_PREFIX)
+    if recorded in SCHEMA:
+        schema, adds = dict(SCHEMA[recorded]), True
+    else:
+        name = word.removeprefix(ANALYSIS_PREFIX)
+        analysis, _ = find_analysis(name)
+        columns = columns_of_table(name)
+        if columns is None:
+            return None
+        schema, adds = dict.fromkeys(columns, pl.Null()), analysis.scope == "trace"
+    if several and adds:
+        schema |= dict(zip(OF_SEVERAL, (pl.Int64(), pl.String()), strict=True))
+    return pl.LazyFrame(schema=schema)
+
+
+def _words_of(query: str) -> list[str]:
+    """What may name a table in a query."""
+    return sorted(set(_WORD.findall(_TEXT.sub("''", _COMMENT.sub(" ", query)))))
 
 
 def table_names() -> list[str]:

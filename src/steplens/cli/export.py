@@ -14,7 +14,6 @@ from steplens.cli.opening import open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common import extensions
 from steplens.common.errors import SteplensError
-from steplens.readers.glance import refuse_hopeless
 
 #: some of the traces in a folder could not be read or written
 EXIT_PARTIAL = 3
@@ -83,11 +82,10 @@ def export(
 
     Exit code 2 means that nothing could be exported, 3 that some of several traces could not be read or written.
     """
-    refuse_hopeless(path)
+    run = open_with_progress(path, rank)
     from steplens.writers.exports.export import export as export_traces
     from steplens.writers.exports.formats import all_formats
 
-    run = open_with_progress(path)
     out = console()
     written: list[Path] = []
 

@@ -29,9 +29,21 @@ if TYPE_CHECKING:
 _QUIET_S = 0.5
 
 
-def open_with_progress(path: Path) -> Run:
-    """``steplens.open``, with a bar on a terminal while a large file is read."""
+def open_with_progress(path: Path, rank: int | None = None) -> Run:
+    """``steplens.open``, with a bar on a terminal while a large file is read.
+
+    Args:
+        path: what to open.
+        rank: which rank of it will be asked about; None is all of them.
+
+    Raises:
+        InputError: it cannot be opened, or is known to have no such rank.
+    """
     refuse_hopeless(path)
+    if rank is not None:
+        from steplens.readers.ranks import refuse_rank
+
+        refuse_rank(path, rank)
     import steplens
 
     began = time.time()

@@ -12,7 +12,7 @@ from steplens.cli.line.arguments import CsvFile, InputPath, Json, Rank
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.table import SHOWN, answer_rows, check_csv, of_rank
 from steplens.cli.text.text import console, plain, print_json
-from steplens.common.errors import SteplensError
+from steplens.common.errors import InputError, SteplensError
 from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def answer_sql(
         refuse_hopeless(path)
         if csv is not None:
             check_csv(csv)
-        run = of_rank(open_with_progress(path), rank)
+        if query is not None:
+            _check_columns(path, query)
+        run = of_rank(open_with_progress(path, rank), rank)
         if query is None:
             _list_tables(run, path, json=json)
             return
@@ -55,6 +57,16 @@ def answer_sql(
         raise
     answer_rows(rows, path, {"query": query}, "answer", top=top, csv=csv, json=json)
     keep_timelines(run)
+
+
+def _check_columns(path: Path, query: str) -> None:
+    """Refuse a column that a table never has, before anything is read for it."""
+    from steplens.analysis.queries import QueryError, check_columns
+
+    try:
+        check_columns(query)
+    except QueryError as error:
+        raise InputError(path, error.problem, error.remedy) from error
 
 
 def _list_tables(run: Run, path: Path, *, json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,9 +59,10 @@ def table(
     try:
         refuse_hopeless(path)
         _check_name(name, by)
+        _check_columns(path, name, by, _asked_columns(columns, sort))
         if csv is not None:
             check_csv(csv)
-        run = open_with_progress(path)
+        run = open_with_progress(path, rank)
         with show_work("analysing"):
             table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank, per_step=not whole)
             basis = "" if whole else basis_of_table(of_rank(run, rank), name, by)
@@ -154,6 +156,28 @@ def _check_name(name: str, by: str | None) -> None:
         raise SteplensError(str(error)) from error
 
 
+def _asked_columns(columns: str | None, sort: str | None) -> list[str]:
+    return [*(columns.split(",") if columns is not None else ()), *((sort.removeprefix("+"),) if sort else ())]
+
+
+def _check_columns(path: Path, name: str, by: str | None, asked: Iterable[str]) -> None:
+    """Refuse a column that a table never has, before anything is read for it."""
+    from steplens.analysis.answer_columns import OF_SEVERAL, columns_of_table, is_of_one_trace
+
+    columns = columns_of_table(name, by)
+    if columns is None:
+        return
+    of_several = [column for column in OF_SEVERAL if is_of_one_trace(name) and column not in columns]
+    for column in asked:
+        if column not in columns and column not in of_several:
+            more = f"; of several traces also {' and '.join(of_several)}" if of_several else ""
+            raise _no_column(path, column, name, f"{', '.join(columns)}{more}")
+
+
+def _no_column(path: Path, column: str, name: str, columns: str) -> InputError:
+    return InputError(path, f"has no column {column!r} in {name}", f"Its columns are {columns}")
+
+
 def rows_of_table(
     run: Run,
     name: str,
@@ -174,13 +198,12 @@ def rows_of_table(
     run = of_rank(run, rank)
     _check_name(name, by)
     rows = run.table(name, by, per_step=per_step).with_columns(pl.col(pl.Categorical).cast(pl.String))
-    selected = columns.split(",") if columns is not None else rows.columns
-    for column in [*selected, *([sort.removeprefix("+")] if sort else [])]:
+    for column in _asked_columns(columns, sort):
         if column not in rows.columns:
-            raise InputError(run.path, f"has no column {column!r} in {name}", f"Its columns are {', '.join(rows.columns)}")
+            raise _no_column(run.path, column, name, ", ".join(rows.columns))
     if sort:
         rows = rows.sort(sort.removeprefix("+"), descending=not sort.startswith("+"), nulls_last=True, maintain_order=True)
-    return rows.select(selected)
+    return rows.select(columns.split(",")) if columns is not None else rows
 
 
 def basis_of_table(run: Run, name: str, by: str | None) -> str:

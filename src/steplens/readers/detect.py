@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steplens.common import extensions, rundir
 from steplens.common.errors import InputError
-from steplens.readers.ascend.capture import ascend_raw
-from steplens.readers.ascend.database import ascend_db
-from steplens.readers.ascend.text import ascend_text
+from steplens.readers.ascend.capture import raw_captures
+from steplens.readers.ascend.database import database_captures
+from steplens.readers.ascend.text import text_captures
 from steplens.readers.contents import Contents
 from steplens.readers.glance import nothing_found, unknown_file
-from steplens.readers.kineto import kineto
-from steplens.readers.mindspore import mindspore_find
+from steplens.readers.kineto import kineto_captures
+from steplens.readers.mindspore import mindspore_captures
 from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guard_reader
 from steplens.readers.search import Search
-from steplens.readers.steplens_run import run_directory
+from steplens.readers.steplens_run import run_captures
 from steplens.readers.unread import Unread
-from steplens.trace.cache import store
-from steplens.trace.trace import Trace
+from steplens.trace.cache import manifest
+
+if TYPE_CHECKING:
+    from steplens.trace.trace import Trace
 
 #: The readers of steplens in order of precedence, behind which those of installed packages are asked.
 #:
@@ -28,12 +31,12 @@ from steplens.trace.trace import Trace
 #: results that steplens made of device data come before what data simplification left of it. Of results that steplens itself
 #: wrote, text comes before the database: it is as exact, and has Python's callers, modules and floating-point operations as well.
 READERS: tuple[AnyReader, ...] = (
-    mindspore_find.READER,
-    run_directory.READER,
-    ascend_raw.READER,
-    ascend_db.READER,
-    ascend_text.READER,
-    kineto.READER,
+    mindspore_captures.READER,
+    run_captures.READER,
+    raw_captures.READER,
+    database_captures.READER,
+    text_captures.READER,
+    kineto_captures.READER,
 )
 
 
@@ -61,7 +64,7 @@ def raw_of(capture: AnyCapture) -> AnyCapture:
     contents = capture.where
     if not isinstance(contents, Contents) or not contents.simplified or capture.reader.in_place:
         return capture
-    reader = run_directory.READER if contents.kineto else ascend_raw.READER
+    reader = run_captures.READER if contents.kineto else raw_captures.READER
     return Capture(contents.path, reader, contents, "its raw data is there and CANN can export it")
 
 
@@ -76,6 +79,8 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
         InputError: nothing can be read; the message says why. A ``DefectError`` where reading failed as nobody foresaw, so
             that it costs no other file of the same folder.
     """
+    from steplens.trace.cache import store
+
     reader, where = capture.reader, capture.where
     with guard_reader(capture.path, reader):
         if allow_msprof and reader.exports(where):
@@ -91,9 +96,18 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
 def is_kept(capture: AnyCapture) -> bool:
     """Whether ``load`` will most likely not read it anew; damage of the cache shows only then."""
     try:
-        return store.is_kept(cache_of(capture), sources(capture), told=_cache_dependencies(capture))
+        return manifest.kept_manifest(cache_of(capture), sources(capture), told=_cache_dependencies(capture)) is not None
     except InputError:  # reading it will say what is wrong
         return False
+
+
+def kept_rank(capture: AnyCapture) -> int | None:
+    """The rank of a trace that ``is_kept``, without its tables; None where it has to be read to tell."""
+    try:
+        kept = manifest.kept_manifest(cache_of(capture), sources(capture), told=_cache_dependencies(capture))
+    except InputError:
+        return None
+    return None if kept is None else kept["rank"]
 
 
 def cache_of(capture: AnyCapture) -> Path:

@@ -13,8 +13,8 @@ from typing import Any
 
 from steplens.common.errors import InputError
 from steplens.common.worker_processes import SharedTasks, serve_tasks
+from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.detect import find_traces, is_kept, load, sources
-from steplens.readers.kineto.two_processes import PARALLEL_BYTES
 from steplens.readers.reader import AnyCapture
 from steplens.trace.trace import Trace
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from steplens.trace.schema import SCHEMA
+if TYPE_CHECKING:
+    import polars as pl
 
 #: severities: worth knowing and not in the way of any question a profile usually answers; some answers are wrong or
 #: incomplete; data is missing or contradicts itself
@@ -139,6 +139,10 @@ class HealthLog:
 
 def frame_of(findings: Iterable[HealthFinding]) -> pl.DataFrame:
     """Findings as rows of the ``health`` table."""
+    import polars as pl
+
+    from steplens.trace.schema import SCHEMA
+
     # counts of side files are numbers of any size
     rows = [
         {**asdict(item), "count": min(max(item.count, 0), _MOST), "message": _replace_surrogates(item.message)}
@@ -163,6 +167,8 @@ def unsafe(health: pl.DataFrame, conclusion: str, *, least: str = INFO) -> pl.Da
     Raises:
         ValueError: the word is not in the vocabulary.
     """
+    import polars as pl
+
     if conclusion not in CONCLUSIONS:
         raise ValueError(f"{conclusion!r} is no conclusion; they are {', '.join(CONCLUSIONS)}")
     words = pl.col("unsafe").fill_null("").str.split(_SEPARATOR)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from steplens.common import json_text
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from steplens.offline.one_run import LEFT_ALONE, RECOMPUTED
 from steplens.offline.outcome import RunResult, one_line, polars_panic, recorded_findings
 from steplens.offline.processes import Job, analyse_all, process_number
 from steplens.readers import detect
-from steplens.readers.mindspore import mindspore_find
+from steplens.readers.mindspore import mindspore_captures
 from steplens.readers.mindspore.legacy_files import MADE_FROM_LOGS
 from steplens.readers.mindspore.mindspore_find import LEGACY, WINDOWS, MindSporeSource
 from steplens.writers import result as results
@@ -106,7 +106,7 @@ def _analyse_raw(source: MindSporeSource, force: bool) -> RunResult:
     if result.problem and source.has_finished_results:
         # they stay as they are beside windows that give nothing
         note = f"its finished results stay as they are, and what was recorded later gives nothing: {result.problem}"
-        findings = recorded_findings(detect.load(mindspore_find.READER.capture_of(source)))
+        findings = recorded_findings(detect.load(mindspore_captures.READER.capture_of(source)))
         return RunResult(source.path, True, {}, written_to=source.path, findings=findings, already_complete=True, note=note)
     note = f"{_count_written(result)} files of number {source.number} in {result.written_to}"
     return replace(result, note=note) if result.written_to is not None else result
@@ -127,7 +127,7 @@ def _complete_results_of_others(source: MindSporeSource, *, overwrite: bool) -> 
 def _analyse_elsewhere(source: MindSporeSource, exports: Sequence[str] | None, output: Path) -> RunResult:
     """The results of every run, in a run directory of their own below ``output``."""
     into = output / f"{source.path.name}_{source.number}{rundir.RUN_SUFFIX}"
-    trace = detect.load(mindspore_find.READER.capture_of(source))
+    trace = detect.load(mindspore_captures.READER.capture_of(source))
     rundir.make_directory(into)
     files = (*results.OUTPUT_FILES, *mindspore_result.PIPELINE_OUTPUT)
     kinds = results.with_databases(exports or [results.TEXT])

@@ -11,10 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from steplens.formats import ascend_capture as capture
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
@@ -22,7 +19,11 @@ from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX
 from steplens.readers.common.side_files import as_object, read_json
 from steplens.trace.health import ERROR, HOST_AGAINST_DEVICE, HealthLog
 
-Int64Array = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Int64Array = npt.NDArray[np.int64]
 
 #: every time in ns that this code computes stays below, so that no sum leaves 64 bits
 _LATEST_NS = 1 << 62
@@ -66,9 +67,9 @@ class Clock:
         ns_per_count = (1000 / self.frequency_mhz).limit_denominator(_LARGEST_DENOMINATOR)
         count = raw - self.start_count
         # whole periods and the rest apart, so that no product leaves 64 bits; int() cuts towards zero
-        quotient, remainder = np.divmod(np.abs(count), ns_per_count.denominator)
+        quotient, remainder = divmod(abs(count), ns_per_count.denominator)
         ns = quotient * ns_per_count.numerator + remainder * ns_per_count.numerator // ns_per_count.denominator
-        monotonic: Int64Array = np.sign(count) * ns + self.start_ns
+        monotonic: Int64Array = (2 * (count > 0) - 1) * ns + self.start_ns
         return monotonic
 
     def unix_ns(self, raw: Int64Array) -> Int64Array:
@@ -192,6 +193,8 @@ def find_clock(prof: ProfDirectory | None, info: Mapping[str, Any], first_time: 
         return counter if start_info.get("syscnt_enable") in (True, "true", "True", "1") else Clock(offset)
     if first_time is None or not counter.start_count:
         return Clock(offset)
+    import numpy as np
+
     return counter.fitting(np.array([first_time], dtype=np.int64))
 
 

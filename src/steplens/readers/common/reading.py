@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
+#: larger files are read by two processes: below, the second one takes longer to start than it saves
+PARALLEL_BYTES = 96 << 20
+
 #: the file, bytes of it that were read, and how many it has
 Listener = Callable[[Path, int, int], None]
 

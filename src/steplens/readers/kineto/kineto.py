@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 
 from steplens.common.errors import InputError
-from steplens.formats.kineto import SUFFIXES
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.json_start import without_events
 from steplens.readers.common.trace_rows import merged_meta
@@ -17,7 +15,6 @@ from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_meta import meta_table, report_losses
 from steplens.readers.kineto.kineto_tables import flow_arrows, host_tables
 from steplens.readers.kineto.two_processes import read_columns
-from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
     ERROR,
@@ -42,11 +39,6 @@ _MOST_BEYOND = 0.9
 _OF_CALLS = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES, KERNEL_CALLS, KERNEL_TIMES)
 #: tables that a host and a device recorded apart may both have rows of
 _SHARED = ("memory", "marks", "threads", "api", "counters")
-
-
-def detect(path: Path) -> bool:
-    """Whether ``path`` may be a Kineto trace: a file whose name ends as one."""
-    return path.is_file() and path.name.endswith(SUFFIXES)
 
 
 def read(
@@ -128,28 +120,3 @@ def _report_damage(columns: EventColumns, file: JsonEventFile, log: HealthLog) -
         log.add("unpaired_events", WARNING, columns.unbegun, message, _OF_CALLS)
     if columns.skipped:
         log.add("skipped_events", INFO, columns.skipped, "events are of a kind that a profile does not use")
-
-
-class KinetoReader(Reader[Path]):
-    """Trace files of Kineto, and of whatever writes the same events."""
-
-    name = "Kineto trace"
-
-    def find_file(self, path: Path, start: bytes) -> Capture[Path] | None:
-        """Any file that is called as a trace is."""
-        return Capture(path, self, path, "it is a trace file") if detect(path) else None
-
-    def read(self, where: Path, *, allow_msprof: bool = False) -> Trace:
-        """See ``read`` of this module."""
-        return read(where)
-
-    def sources(self, where: Path) -> list[Path]:
-        """The file."""
-        return [where]
-
-    def timeline(self, where: Path) -> tuple[Path, Callable[[Path], Trace]]:
-        """The file."""
-        return where, read
-
-
-READER = KinetoReader()

@@ -9,14 +9,11 @@ from typing import Any
 import polars as pl
 
 from steplens.formats.ascend_results import TIME_BASE_KEY
+from steplens.readers.common.rank_names import rank_in_name
 from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.common.trace_rows import meta_rows
 from steplens.trace.health import EVERYTHING, INFO, KERNEL_CALLS, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, WARNING, HealthLog
 
-#: names that users and launchers give to the traces of a job: rank0.json, trace_rank_3.json.gz
-_RANK_IN_NAME = re.compile(r"(?i)(?:^|[^a-z])rank[_-]?(\d{1,6})(?!\d)")
-#: trace.3.pt.trace.json; any number could stand there, so it counts only where the trace is known to be of a job
-_NUMBER_IN_NAME = re.compile(r"^[^.]+\.(\d{1,6})(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
 #: what Kineto's log, which it puts into the trace, counts at the end of a recording
 _RECORD_COUNT = re.compile(r"(Out-of-range|Invalid ext correlations|CPU GPU out-of-order|Unexpected CUDA events) = (\d+)")
 _STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = (\d+)")
@@ -43,17 +40,6 @@ def meta_table(members: dict[str, Any], base_ns: int, path: Path) -> pl.DataFram
     if isinstance(size, int) and not isinstance(size, bool):
         values["world_size"] = size
     return meta_rows(values)
-
-
-def rank_in_name(name: str, *, distributed: bool) -> int | None:
-    """The rank in the name of a trace file, None where it names none.
-
-    Args:
-        name: of the file.
-        distributed: whether the trace is of a distributed job; then a lone number between dots is the rank, too.
-    """
-    matched = _RANK_IN_NAME.search(name) or (_NUMBER_IN_NAME.match(name) if distributed else None)
-    return int(matched[1]) if matched else None
 
 
 def report_losses(members: dict[str, Any], log: HealthLog) -> None:

@@ -18,10 +18,9 @@ from steplens.common import json_text, parent
 from steplens.common.errors import check_exists
 from steplens.common.worker_processes import is_worker, start_worker
 from steplens.readers.common.json_events import JsonEventFile, kineto_split
+from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.kineto.kineto_events import EventColumns
 
-#: below this size the second process takes longer to start than it saves
-PARALLEL_BYTES = 96 << 20
 _COUNTS = "counts.json"
 
 

@@ -6,7 +6,6 @@ recorded wins over what was computed from it; a flat directory completes the ``P
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import polars as pl
 
 from steplens.common import rundir
 from steplens.common.errors import InputError
-from steplens.readers.ascend.database import ascend_db
-from steplens.readers.ascend.text import ascend_text
+from steplens.readers.ascend.database import ascend_db, database_files
+from steplens.readers.ascend.text import ascend_text, text_files
 from steplens.readers.common.side_files import read_json
 from steplens.readers.contents import contents_of
 from steplens.readers.mindspore import mindspore_host
@@ -25,7 +24,6 @@ from steplens.readers.mindspore.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS,
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
 from steplens.readers.mindspore.windows import mindspore_windows
-from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import CALL_STACKS, WARNING, HealthLog
 from steplens.trace.trace import Trace
@@ -59,6 +57,11 @@ class MindSporeSource:
     number: int
     prof: Path | None = None
     completed: bool = False
+
+    @property
+    def format(self) -> str:
+        """What it is called in front of users."""
+        return FORMATS[self.kind]
 
     @property
     def reason(self) -> str:
@@ -160,7 +163,7 @@ class MindSporeSource:
         output = self._output()
         if output is None:
             return None
-        read = ascend_text.read_trace if ascend_text.detect(output) else ascend_db.read_trace
+        read = ascend_text.read_trace if text_files.detect(output) else ascend_db.read_trace
         return read(output, self.path)
 
     def _output(self) -> Path | None:
@@ -173,8 +176,8 @@ class MindSporeSource:
         output = self._output()
         if output is None:
             return []
-        read = ascend_text.sources if ascend_text.detect(output) else ascend_db.sources
-        return read(output, self.path)
+        sources = text_files.sources if text_files.detect(output) else database_files.sources
+        return sources(output, self.path)
 
     @property
     def host_file(self) -> Path | None:
@@ -233,7 +236,7 @@ def _with_python(flat: Trace, runs: list[Path]) -> Trace:
     """The results of a recording with stacks, with the calls of Python, which the timeline of its run directory keeps."""
     options = flat.meta_values().get("profiling_options")
     outputs = [run / rundir.OUTPUT_DIRECTORY for run in runs]
-    if not (isinstance(options, dict) and options.get("with_stack") is True and outputs and ascend_text.detect(outputs[-1])):
+    if not (isinstance(options, dict) and options.get("with_stack") is True and outputs and text_files.detect(outputs[-1])):
         return flat
     try:
         python_frames = ascend_text.read_trace(outputs[-1], runs[-1]).table("python")
@@ -278,32 +281,3 @@ def _with_host(trace: Trace, file: Path) -> Trace:
     for name, frame in added.items():
         tables[name] = pl.concat([tables[name], frame]) if name in tables else frame
     return Trace(trace.source, tables)
-
-
-class MindSporeReader(Reader[MindSporeSource]):
-    """The data of every rank and device in a folder."""
-
-    name = "MindSpore"
-
-    def find_in_folder(self, folder: Path, claimed: Collection[str]) -> list[Capture[MindSporeSource]]:
-        """See ``find``."""
-        return [self.capture_of(source) for source in find_sources(folder)]
-
-    def capture_of(self, source: MindSporeSource) -> Capture[MindSporeSource]:
-        """The data of one rank or device as something that can be opened."""
-        return Capture(source.path, self, source, source.reason, source.ignored, str(source.number), source.claimed)
-
-    def read(self, where: MindSporeSource, *, allow_msprof: bool = False) -> Trace:
-        """See ``MindSporeSource.read``."""
-        return where.read()
-
-    def sources(self, where: MindSporeSource) -> list[Path]:
-        """See ``MindSporeSource.sources``."""
-        return where.sources()
-
-    def format_of(self, where: MindSporeSource) -> str:
-        """By its kind."""
-        return FORMATS[where.kind]
-
-
-READER = MindSporeReader()

@@ -17,11 +17,6 @@ _OF_THE_HOST = frozenset({"no_framework_data", "missing_profiler_info", "damaged
 _OF_THE_MACHINE = ["hostname", "host_uid", "chip", "device_ids", "device_info", "cann_version", "torch_npu_version"]
 
 
-def sources(path: Path) -> list[Path]:
-    """The files of a run directory that decide what the device's tables hold."""
-    return [file for prof in find_prof(path)[:1] for file in prof.files()]
-
-
 def read_device(path: Path, health: HealthLog, *, allow_msprof: bool = False) -> dict[str, pl.DataFrame]:
     """The raw tables of the device; none when there is no device data, or when CANN has not exported it.
 

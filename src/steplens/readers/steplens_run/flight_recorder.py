@@ -28,6 +28,7 @@ import polars as pl
 from steplens.common import rundir
 from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, group_sizes, operation_of
+from steplens.readers.steplens_run.run_files import collectives_files
 from steplens.trace.building.cpu_device import DEFAULT_GROUP
 from steplens.trace.schema import COLLECTIVE, NAME
 from steplens.trace.trace import Trace
@@ -84,12 +85,6 @@ class _Event:
     end_ns: int
 
 
-def source(raw: Path) -> list[Path]:
-    """The file that is read here, if it exists."""
-    path = raw / rundir.COLLECTIVES
-    return [path] if path.is_file() else []
-
-
 def with_sizes(trace: Trace, raw: Path) -> Trace:
     """``trace`` with group, size and type of its ``communication`` (group, ranks, elements, bytes, dtype), if certain.
 
@@ -100,7 +95,7 @@ def with_sizes(trace: Trace, raw: Path) -> Trace:
         raw: the folder of its raw data.
     """
     communication = trace.table("communication")
-    if communication is None or not source(raw):
+    if communication is None or not collectives_files(raw):
         return trace
     names = pl.col("name").cast(pl.String)
     calls = trace.required("ops").filter(names.str.contains(_CALL)).select(names, "start_ns", "end_ns").collect()

@@ -36,12 +36,6 @@ _CALL = (
 _OTHER = r"(?:<unfinished \.\.\.>|<detached \.\.\.>|\?)$|^\d+ +\d+\.\d+ (?:\+\+\+|---)"
 
 
-def sources(raw: Path) -> list[Path]:
-    """The files that are read here, as far as they exist."""
-    names = (rundir.MARKS, rundir.MARK_TEXTS, rundir.HOST_SAMPLES, rundir.SYSTEM_CALLS)
-    return [*(path for name in names if (path := raw / name).is_file()), *loaders.sources(raw)]
-
-
 def tables(raw: Path, host: dict[str, Any], pid: int | None, health: HealthLog) -> dict[str, pl.DataFrame]:
     """The raw tables ``marks``, ``counters``, ``api`` and ``pipeline_*``, as far as they were recorded.
 

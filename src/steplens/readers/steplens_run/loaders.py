@@ -12,6 +12,7 @@ import polars as pl
 
 from steplens.common import rundir
 from steplens.readers.common.side_files import as_list, read_json, report_left_out
+from steplens.readers.steplens_run.run_files import loader_files
 from steplens.trace.health import DATA_LOADING, INFO, WARNING, HealthLog
 from steplens.trace.schema import NAME, SCHEMA
 
@@ -39,11 +40,6 @@ _MOST_LOADERS, _MOST_WORKERS = 1 << 16, 1 << 16
 _FOREVER = 1 << 62
 
 
-def sources(raw: Path) -> list[Path]:
-    """The files that are read here, as far as they exist."""
-    return [path for name in (rundir.LOADERS, rundir.LOADER_ROWS) if (path := raw / name).is_file()]
-
-
 def tables(raw: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     """The raw tables ``pipeline_loaders``, ``_epochs``, ``_tasks``, ``_ops``, ``_samples`` and ``_batches``, if there are any.
 
@@ -51,7 +47,7 @@ def tables(raw: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
         raw: the folder of the raw data.
         health: gets what is damaged or missing.
     """
-    if not sources(raw):
+    if not loader_files(raw):
         return {}
     described = read_json(raw / rundir.LOADERS, health)
     stages, batches = _read_rows(raw / rundir.LOADER_ROWS, described, health)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.readers.common.run_info import info_files, read_info, read_metadata
 from steplens.readers.common.side_files import add_findings, as_list, read_json, report_left_out
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
-from steplens.readers.contents import Contents
 from steplens.readers.kineto import kineto
-from steplens.readers.reader import Capture, Reader
 from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events
 from steplens.trace.health import ERROR, GARBAGE_COLLECTION, WARNING, HealthLog
 from steplens.trace.recorded_options import options_in_meta
@@ -27,15 +24,6 @@ from steplens.trace.trace import Trace
 _OF_INFO = ("config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "allocator")
 #: errors of a window without data that are told
 _MOST_REASONS = 3
-
-
-def sources(path: Path) -> list[Path]:
-    """The files of a run directory that decide what its tables hold."""
-    raw = path / rundir.RAW_DIRECTORY
-    candidates = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
-    beside = host_events.sources(raw)
-    beside += flight_recorder.source(raw)
-    return [*(file for file in candidates if file.is_file()), *beside, *info_files(path)]
 
 
 def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> Trace:
@@ -151,35 +139,3 @@ def _meta_table(path: Path, state: dict[str, Any], health: HealthLog) -> pl.Data
     # the time base of the text outputs; the raw file has one of its own, which the reader has already applied
     values.pop(TIME_BASE_KEY, None)
     return meta_rows(values)
-
-
-class RunDirectoryReader(Reader[Contents]):
-    """Run directories that steplens recorded with Kineto; beside it CANN may have recorded an NPU."""
-
-    name = "steplens run"
-    in_place = True
-
-    def find_run(self, contents: Contents) -> Capture[Contents] | None:
-        """Kineto's raw data, unless the device's part of it is left in complete results alone."""
-        if not contents.kineto or contents.simplified:
-            return None
-        return Capture(contents.path, self, contents, "its raw data is there", contents.result_names)
-
-    def read(self, where: Contents, *, allow_msprof: bool = False) -> Trace:
-        """See ``read`` of this module."""
-        return read(where.path, with_npu=bool(where.prof), allow_msprof=allow_msprof)
-
-    def sources(self, where: Contents) -> list[Path]:
-        """See ``sources`` of this module and of ``ascend_device``."""
-        return [*sources(where.path), *(ascend_device.sources(where.path) if where.prof else [])]
-
-    def exports(self, where: Contents) -> bool:
-        """Whether there is device data, and none of it was exported."""
-        return bool(where.prof) and not where.exported
-
-    def timeline(self, where: Contents) -> tuple[Path, Callable[[Path], Trace]]:
-        """Kineto's raw trace."""
-        return where.path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, kineto.read
-
-
-READER = RunDirectoryReader()

@@ -15,28 +15,21 @@ import io
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from steplens.common import expansion, json_text, partial, rundir
+from steplens.common import json_text, partial, rundir
+from steplens.trace.cache import manifest as manifests
 from steplens.trace.cache import seal
-from steplens.trace.schema import SCHEMA, SCHEMA_VERSION
+from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Kept, Trace
 
-_MANIFEST = "manifest.json"
 _PARQUET = "parquet"
 #: a line of JSON, which has the length of each table by its name, and behind it the Arrow streams of these tables
 _SMALL = "small.arrow"
-#: ``{"seal":"<hexadecimal>","manifest":{...}}``: nobody decodes what is sealed before the seal is known to be ours
-_BEFORE_SEAL, _AFTER_SEAL, _END = b'{"seal":"', b'","manifest":', b"}"
-_MANIFEST_BYTES = 64 << 20
-_SEALED = "tables"
-#: of the columns of all tables: a cache of others is stale, whether or not somebody changed the version for them
-_COLUMNS = hashlib.sha256(repr([(name, [*columns.items()]) for name, columns in SCHEMA.items()]).encode()).hexdigest()[:16]
 _COMPRESSION_LEVEL = 1
 #: of a table in memory: Parquet takes several times as long as Arrow for so few rows, whatever is asked of them.
 #: A thousand of them take a few hundred MB at most
@@ -61,7 +54,7 @@ def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace
     if not seal.is_possible():
         return build()
     cache = seal.own_place(cache)
-    key = _cache_key(cache, sources, told)
+    key = manifests.cache_key(cache, sources, told)
     loaded = _load_trace(cache, key, sources)
     if loaded is not None:
         return loaded
@@ -69,48 +62,20 @@ def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace
     trace = build()
     # a read-only or full disk makes the next opening slower, and nothing else
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
-        if key is not None and _cache_key(cache, sources, told) == key and seal.file_change_marks(sources) == marks:
-            trace.kept = _save_trace(trace, cache, {"key": key, "marks": marks})
+        if key is not None and manifests.cache_key(cache, sources, told) == key and seal.file_change_marks(sources) == marks:
+            trace.kept = _save_trace(trace, cache, {"key": key, "marks": marks, "rank": trace.rank})
             if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
                 return _load_trace(cache, key, sources) or trace
     return trace
 
 
-def is_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = ()) -> bool:
-    """Whether there is a cache of ours of exactly these sources (``cached``); whether its tables are whole is not looked at."""
-    try:
-        with seal.cache_folder(seal.own_place(cache)) as folder:
-            raw = seal.read_file(_MANIFEST, folder, _MANIFEST_BYTES)
-        return _is_of(_checked_manifest(raw), _cache_key(cache, sources, told), sources)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-def _cache_key(cache: Path, sources: Sequence[Path], told: Sequence[int | str]) -> dict[str, Any] | None:
-    """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say."""
-    folder = cache.parent.parent
-    try:
-        # not the name alone: folders between tell devices and ranks, and hold files of one name
-        files = sorted(([seal.relative_place(path, folder), *seal.source_identity(path)[1:]] for path in sources), key=str)
-    except OSError:
-        return None
-    # another version may read the same files better, or check them more
-    versions = {"schema_version": SCHEMA_VERSION, "steplens": sys.modules["steplens"].__version__, "polars": pl.__version__}
-    return {**versions, **expansion.limit_setting(), "columns": _COLUMNS, "sources": files, "told": list(told)}
-
-
-def _is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequence[Path]) -> bool:
-    """Whether a manifest of ours is of these sources as they are now."""
-    return key is not None and manifest["key"] == key and not seal.is_changed_in_place(sources, manifest["marks"])
-
-
 def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
     try:
         with seal.cache_folder(cache) as folder:
-            raw = seal.read_file(_MANIFEST, folder, _MANIFEST_BYTES)
-            manifest = _checked_manifest(raw)
-            if not _is_of(manifest, key, sources):
+            raw = manifests.read_manifest(folder)
+            manifest = manifests.checked_manifest(raw)
+            if not manifests.is_of(manifest, key, sources):
                 return None
             tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
             for file, digest in manifest["tables"].items():
@@ -119,7 +84,7 @@ def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]
                 if read is None or not set(read) <= set(SCHEMA):
                     return None
                 tables |= read
-        return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, _manifest_fingerprint(raw)))
+        return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, manifests.manifest_fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
 
@@ -144,23 +109,6 @@ def _scan_large_table(file: Path, inside: int, digest: list[str | int]) -> dict[
     return {name: pl.scan_parquet(file)} if kind == _PARQUET and seal.file_digest(file.name, inside) == digest else None
 
 
-def _checked_manifest(raw: bytes) -> dict[str, Any]:
-    """What a manifest says.
-
-    Raises:
-        ValueError: it does not bear our seal.
-    """
-    mark, _, content = raw.removeprefix(_BEFORE_SEAL).removesuffix(_END).partition(_AFTER_SEAL)
-    if raw != _sealed_text(mark, content) or not seal.is_sealed(_SEALED, content, bytes.fromhex(mark.decode("ascii"))):
-        raise ValueError("not a manifest of ours")
-    manifest: dict[str, Any] = json_text.loads_stored(content)
-    return manifest
-
-
-def _sealed_text(mark: bytes, content: bytes) -> bytes:
-    return _BEFORE_SEAL + mark + _AFTER_SEAL + content + _END
-
-
 def _source_of(recorded: str, cache: Path) -> Path:
     """Where the source lies now: the folder with the cache inside may have been moved.
 
@@ -173,11 +121,6 @@ def _source_of(recorded: str, cache: Path) -> Path:
     if relative_path.is_absolute() or os.pardir in relative_path.parts:
         raise ValueError(recorded)
     return folder / relative_path
-
-
-def _manifest_fingerprint(manifest: bytes) -> str:
-    """Of a manifest, which holds a digest of every table."""
-    return hashlib.sha256(manifest).hexdigest()
 
 
 def _is_text(path: Path) -> bool:
@@ -212,7 +155,7 @@ def _save_trace(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | No
                 os.replace(place / old, away)
                 shutil.rmtree(away, ignore_errors=True)
             os.replace(temporary, place / cache.name)
-            return Kept(cache, _manifest_fingerprint(manifest))
+            return Kept(cache, manifests.manifest_fingerprint(manifest))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -264,13 +207,9 @@ def _write_tables(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
         content = b"".join((index, b"\n", *small.values()))
         _write_file(place / _SMALL, content)
         digests[_SMALL] = [len(content), hashlib.sha256(content).hexdigest()]
-    manifest_content = json.dumps({**made_of, "tables": digests}).encode()
-    mark = seal.compute_seal(_SEALED, manifest_content)
-    if mark is None:
-        raise OSError("there is no secret any more")
-    manifest = _sealed_text(mark.hex().encode(), manifest_content)
+    manifest = manifests.sealed_manifest(json.dumps({**made_of, "tables": digests}).encode())
     # not waiting until it is on the disk: of a manifest that a crash tore the seal is wrong, and all is made anew
-    _write_file(place / _MANIFEST, manifest)
+    _write_file(place / manifests.NAME, manifest)
     return manifest
 
 

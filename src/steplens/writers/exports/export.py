@@ -9,6 +9,7 @@ from pathlib import Path
 
 from steplens.common.errors import DefectError, InputError, SteplensError
 from steplens.common.extensions import package_of
+from steplens.readers.ranks import no_such_rank
 from steplens.run import Run, open_run
 from steplens.trace.trace import Trace
 from steplens.writers.common.output import NothingToWriteError
@@ -62,9 +63,8 @@ def export(
     traces = list_subjects(source if isinstance(source, (Trace, Run)) else open_run(source))
     selected = [subject for subject in traces if rank is None or subject.trace.rank == rank]
     if not selected:
-        ranks_present = sorted({subject.trace.rank for subject in traces})
         path = source.path if isinstance(source, Run) else traces[0].path if isinstance(source, Trace) else Path(source)
-        raise InputError(path, f"holds no rank {rank}; its ranks are {', '.join(map(str, ranks_present))}")
+        raise no_such_rank(path, rank, {subject.trace.rank for subject in traces})
     choices = Choices(metric, device, on_note)
     written = []
     for subject, target in zip(selected, _target_paths(selected, target_format, output), strict=True):

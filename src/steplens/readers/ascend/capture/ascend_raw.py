@@ -19,11 +19,11 @@ from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY, MEMORY_RECORD, 
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX, TIME_BASE_KEY
 from steplens.formats.ascend_terms import GE, MODULE_MEMORY
-from steplens.readers.ascend import ascend_communication, conflicts, msprof_command
+from steplens.readers.ascend import ascend_communication, msprof_command
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.ascend_planes import with_inner_tasks
 from steplens.readers.ascend.capture.framework import read_framework
-from steplens.readers.ascend.capture.framework_files import FORMATS, MEMORY_USAGE, PYTHON_CALLS, find_files, first_time
+from steplens.readers.ascend.capture.framework_files import MEMORY_USAGE, PYTHON_CALLS, first_time
 from steplens.readers.ascend.database.analysis_db import read_analysis
 from steplens.readers.ascend.database.cann_db import read_cann
 from steplens.readers.ascend.prof_directory import ProfDirectory, device_info, find_clock, find_prof, host_values, rank_of
@@ -34,8 +34,6 @@ from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common import run_info
 from steplens.readers.common.run_info import RunInfo
 from steplens.readers.common.trace_rows import add_rows, concat_rows, merged_meta, meta_rows
-from steplens.readers.contents import Contents
-from steplens.readers.reader import Capture, Reader
 from steplens.trace import health as conclusions
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import (
@@ -59,13 +57,6 @@ _STACKS = ("with_stack", "with_modules")
 _Tables = dict[str, pl.DataFrame]
 #: rows of kernels, rows of kernel_metrics, and what was wrong with them
 _KernelList = tuple[pl.DataFrame, pl.DataFrame, HealthLog]
-
-
-def sources(path: Path) -> list[Path]:
-    """The files of a run directory that decide what its tables hold."""
-    framework = [file for layout in FORMATS for file in find_files(path / FRAMEWORK_DIRECTORY, layout.prefix)]
-    device = [file for prof in find_prof(path)[:1] for file in prof.files()]
-    return [*framework, *device, *run_info.side_files(path)]
 
 
 def read_trace(path: Path, *, allow_msprof: bool = False) -> Trace:
@@ -319,43 +310,3 @@ def _meta_table(
         values["device_ids"] = list(prof.devices)
         values["device_info"] = device_info([prof])
     return merged_meta(device.get("meta"), meta_rows(values))
-
-
-class AscendRawReader(Reader[Contents]):
-    """Run directories with raw data of the host, of devices or of both."""
-
-    name = "Ascend raw data"
-    in_place = True
-
-    def find_run(self, contents: Contents) -> Capture[Contents] | None:
-        """Device data that CANN exported, raw data that results of steplens were made of, and raw data without results."""
-        if contents.simplified or not contents.raw_names:
-            return None
-        ignored = contents.result_names
-        if contents.exported:
-            subject = "raw framework data and exported device data are" if contents.framework else "exported device data is"
-            why = f"its {subject} there"
-        elif contents.own:
-            why = "its raw data is there, which the results were made from"
-        elif contents.prefers_database or contents.text:
-            return None
-        else:
-            why = "its raw data is there, the device part not exported" if contents.prof else "its raw framework data is there"
-            ignored = ()
-        return Capture(contents.path, self, contents, why, ignored)
-
-    def read(self, where: Contents, *, allow_msprof: bool = False) -> Trace:
-        """See ``read_trace``; text results beside the raw data are compared with it."""
-        trace = read_trace(where.path, allow_msprof=allow_msprof)
-        return conflicts.with_findings(trace, where.results) if where.text else trace
-
-    def sources(self, where: Contents) -> list[Path]:
-        """See ``sources`` of this module."""
-        return sources(where.path)
-
-    def exports(self, where: Contents) -> bool:
-        """Whether there is device data, and none of it was exported."""
-        return bool(where.prof) and not where.exported
-
-
-READER = AscendRawReader()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.readers.ascend.capture.raw_files import find_files
 from steplens.trace import health as conclusions
 from steplens.trace.health import ERROR, WARNING, HealthLog
 
@@ -212,17 +212,6 @@ def _decode_texts(number_of: _Numbers, blocks: list[npt.NDArray[np.int32]]) -> t
             distinct.append(UNDECODABLE)
     codes = np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int32)
     return Texts(codes, distinct), int(np.isin(codes, undecodable).sum()) if undecodable else 0
-
-
-def find_files(folder: Path, prefix: str) -> list[Path]:
-    """The regular files of ``folder`` whose names begin with ``prefix``, by name; links are not followed."""
-    if folder.is_symlink():
-        return []
-    try:
-        names = sorted(name for name in os.listdir(folder) if name.startswith(prefix))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [folder / name for name in names if stat.S_ISREG((folder / name).lstat().st_mode)]
 
 
 def read_tagged(folder: Path, layout: TaggedFormat, health: HealthLog) -> Records:

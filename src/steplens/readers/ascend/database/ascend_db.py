@@ -11,17 +11,15 @@ from steplens.common.errors import InputError
 from steplens.common.options import DETAILED_LEVELS
 from steplens.formats import ascend_database as formats
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, CANN_TABLES, FRAMEWORK_TABLES, PROFILER_DATABASE
-from steplens.readers.ascend import conflicts
 from steplens.readers.ascend.ascend_link import through_queue
 from steplens.readers.ascend.database import cann_samples, cann_tasks, framework_db
 from steplens.readers.ascend.database.analysis_db import read_analysis_beside
 from steplens.readers.ascend.database.cann_db import cann_tables
 from steplens.readers.ascend.database.cann_names import ProfilerDatabase
+from steplens.readers.ascend.database.database_files import profiler_databases
 from steplens.readers.ascend.prof_directory import device_info, find_prof
-from steplens.readers.common.run_info import META_KEYS, ranked_info_files, read_info, read_metadata, side_files, world_size_of
+from steplens.readers.common.run_info import META_KEYS, ranked_info_files, read_info, read_metadata, world_size_of
 from steplens.readers.common.trace_rows import add_rows, merged_meta, meta_rows
-from steplens.readers.contents import SIMPLIFIED_REASON, Contents, contents_around, is_database
-from steplens.readers.reader import Capture, Reader
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, INFO, WARNING, HealthLog
 from steplens.trace.recorded_options import options_in_meta
@@ -29,12 +27,6 @@ from steplens.trace.schema import CORE_CPU, CORE_CUDA, NAME
 from steplens.trace.trace import Trace
 
 _NPU = "NPU"
-
-
-def sources(output_folder: Path, run_directory: Path) -> list[Path]:
-    """The files that decide what the tables of a result folder hold."""
-    candidates = [*_profiler_databases(output_folder)[:1], output_folder / ANALYSIS_DATABASE]
-    return [*(file for file in candidates if file.is_file()), *side_files(run_directory)]
 
 
 def read_trace(output_folder: Path, run_directory: Path) -> Trace:
@@ -75,7 +67,7 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     Raises:
         InputError: there is no profiler database, or it cannot be read.
     """
-    databases = _profiler_databases(output_folder)
+    databases = profiler_databases(output_folder)
     if not databases:
         raise InputError(output_folder, *_nothing_to_read(output_folder))
     if len(databases) > 1:
@@ -201,15 +193,6 @@ def _append_tables(tables: dict[str, pl.DataFrame], more: Mapping[str, pl.DataFr
         add_rows(tables, name, frame)
 
 
-def _profiler_databases(folder: Path) -> list[Path]:
-    """The profiler databases of a folder, the first one is read: without rank, then by rank."""
-    try:
-        matches = [(match, path) for path in folder.iterdir() if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]
-    except OSError:
-        return []
-    return [path for match, path in sorted(matches, key=lambda item: (int(item[0][1] or -1), item[1].name))]
-
-
 def _nothing_to_read(folder: Path) -> tuple[str, str]:
     """What is wrong with a folder without profiler database, and what to do."""
     remedy = "Put ascend_pytorch_profiler_<rank>.db beside it, or analyse the run again with export type db"
@@ -241,42 +224,3 @@ def _meta_table(recorded: pl.DataFrame | None, database: Path, run_directory: Pa
 def _is_cpu_run(tables: Mapping[str, pl.DataFrame]) -> bool:
     """Whether the run recorded the CPU only, so that its operator calls are its device work."""
     return not {"kernels", "api"} & set(tables) and set(options_in_meta(tables["meta"]).activities) == {CORE_CPU}
-
-
-class AscendDatabaseReader(Reader[Contents | Path]):
-    """Result folders with a profiler database, and a database that lies alone."""
-
-    name = "Ascend database"
-
-    def find_run(self, contents: Contents) -> Capture[Contents | Path] | None:
-        """Results that hold a database of a profiler."""
-        if not contents.prefers_database:
-            return None
-        why = "it holds a database, which is exact to the nanosecond and keeps the links between events"
-        why = SIMPLIFIED_REASON if contents.simplified else why
-        return Capture(contents.path, self, contents, why, (*contents.raw_names, *contents.text_names))
-
-    def find_file(self, path: Path, start: bytes) -> Capture[Contents | Path] | None:
-        """Any database but the one that is part of somebody's analysis."""
-        if not is_database(path, start):
-            return None
-        contents = contents_around(path)
-        if contents is None:
-            return Capture(path, self, path, "it is a database on its own")
-        if path.name == ANALYSIS_DATABASE:
-            return None
-        return Capture(path, self, contents, "it is a result database, and what lies beside it completes it")
-
-    def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
-        """See ``read_trace`` and ``read_file_trace``; text files beside the database are compared with it."""
-        if isinstance(where, Path):
-            return read_file_trace(where)
-        trace = read_trace(where.results, where.path)
-        return conflicts.with_findings(trace, where.results) if where.text else trace
-
-    def sources(self, where: Contents | Path) -> list[Path]:
-        """See ``sources`` of this module."""
-        return [where] if isinstance(where, Path) else sources(where.results, where.path)
-
-
-READER = AscendDatabaseReader()

@@ -6,7 +6,7 @@ A file that is missing takes away what only it holds; health says what that make
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from steplens.common import json_text
 from steplens.common.errors import InputError
 from steplens.common.options import DETAILED_LEVELS, DEVICE_LEVELS, LEVEL_NONE
 from steplens.formats import ascend_results as results
-from steplens.formats.ascend_capture import EXPORT_DIRECTORY
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.ascend.ascend_communication import operation_name, read_communication, read_communication_matrix
 from steplens.readers.ascend.ascend_link import through_queue
@@ -25,15 +24,12 @@ from steplens.readers.ascend.database.analysis_db import elapsed_sums, read_anal
 from steplens.readers.ascend.prof_directory import device_info, find_prof
 from steplens.readers.ascend.text import ascend_csv
 from steplens.readers.ascend.text.ascend_kernel_list import with_kernel_list
+from steplens.readers.ascend.text.text_files import EVENT_FILES, rank_of_folder
 from steplens.readers.ascend.timeline.ascend_timeline import read_timeline
 from steplens.readers.common import run_info
 from steplens.readers.common.run_info import RunInfo
 from steplens.readers.common.side_files import add_findings
 from steplens.readers.common.trace_rows import add_rows, merged_meta, meta_rows, optional_column
-from steplens.readers.contents import SIMPLIFIED_REASON, Contents, contents_around, is_ascend_timeline, is_database
-from steplens.readers.kineto import kineto
-from steplens.readers.kineto.kineto_meta import rank_in_name
-from steplens.readers.reader import Capture, Reader
 from steplens.trace import health as conclusions
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, ERROR, INFO, MEMORY, WARNING, HealthLog
@@ -41,17 +37,12 @@ from steplens.trace.recorded_options import RecordedOptions, options_in_meta
 from steplens.trace.schema import COLLECTIVE, CORE_CPU, NAME, PARTIAL_STEPS, RECEIVE, RESULTS_ONLY, SEND
 from steplens.trace.trace import Trace
 
-TIMELINE = results.TRACE_VIEW
-#: files that are handed on, besides those of ascend_csv.SOURCE_TABLES
+#: what reads the files that are handed on
 _HANDED_ON = {
     **{f"{name}.csv": read for name, read in ascend_csv.SOURCE_TABLES.items() if name != "aicpu"},
     f"{results.DATA_PREPROCESS}.csv": ascend_csv.read_data_preprocess,
     results.STEP_TRACE: ascend_csv.read_step_trace_time,
 }
-#: those that hold events; without any of them a folder holds sums and times of another analysis alone
-_EVENT_FILES = (TIMELINE, results.KERNEL_DETAILS, results.MEMORY_RECORD, results.OPERATOR_MEMORY, results.MODULE_MEMORY_FILE)
-#: any of these makes a folder a result
-_FILES = (*_EVENT_FILES, results.COMMUNICATION, results.COMMUNICATION_MATRIX, ANALYSIS_DATABASE, *_HANDED_ON)
 #: source tables with what such a folder tells of its rank
 _STEP_TABLES = (results.STEP_TRACE_TABLE, STEP_TABLE)
 #: of profiler_info, what becomes of it in ``meta``
@@ -69,17 +60,6 @@ _SUMS_REMEDY = "Give the run, or its communication.json, communication_matrix.js
 
 #: start times of communication.json have lost digits
 _START_TOLERANCE_NS = 1_000
-
-
-def detect(output_folder: Path) -> bool:
-    """Whether a folder holds result files."""
-    return any((output_folder / name).is_file() for name in _FILES)
-
-
-def sources(output_folder: Path, run_directory: Path) -> list[Path]:
-    """The files that decide what the tables of a result folder hold."""
-    candidates = (output_folder / name for name in _FILES)
-    return [*(file for file in candidates if file.is_file()), *run_info.side_files(run_directory)]
 
 
 def read_trace(output_folder: Path, run_directory: Path) -> Trace:
@@ -119,10 +99,10 @@ def read(output_folder: Path, run_directory: Path, health: HealthLog) -> dict[st
     info, values = _read_description(run_directory, health)
     base_ns = values.get(results.TIME_BASE_KEY)
     base_ns = base_ns if type(base_ns) is int and 0 <= base_ns < 1 << 62 else 0
-    results_only = not any((output_folder / name).is_file() for name in _EVENT_FILES)
+    results_only = not any((output_folder / name).is_file() for name in EVENT_FILES)
     tables: dict[str, pl.DataFrame] = {}
     if not results_only:
-        tables, base_ns = _read_timeline(output_folder / TIMELINE, base_ns, health)
+        tables, base_ns = _read_timeline(output_folder / results.TRACE_VIEW, base_ns, health)
     if (output_folder / results.KERNEL_DETAILS).is_file():
         details, metrics = ascend_csv.read_kernel_details([output_folder / results.KERNEL_DETAILS], health, base_ns=base_ns)
         tables = with_kernel_list(tables, details, metrics, health)
@@ -211,13 +191,6 @@ def _with_results_only(
     missing_steps = () if steps else (conclusions.STEP_TIMES, conclusions.STEP_DEVICE_TIMES)
     health.add("results_only", WARNING, 1, message, (*unsafe, *missing_steps))
     return tables
-
-
-def rank_of_folder(run_directory: Path) -> int | None:
-    """The rank in the name of a run directory, else in that of the folder around it; None where neither names one."""
-    folder = run_directory.resolve()
-    ranks = (rank_in_name(name, distributed=False) for name in (folder.name, folder.parent.name))
-    return next((rank for rank in ranks if rank is not None), None)
 
 
 def _kind_of(operation: pl.Expr) -> pl.Expr:
@@ -362,54 +335,3 @@ def _report_lost(expected: list[str], folder: Path, health: HealthLog) -> None:
         unsafe = {results.COMMUNICATION_MATRIX: COMMUNICATION_VOLUME, results.MODULE_MEMORY_FILE: MEMORY}
         lost = [unsafe[name] for name in missing if name in unsafe]
         health.add("missing_results", WARNING if lost else INFO, len(missing), message, lost)
-
-
-class AscendTextReader(Reader[Contents | Path]):
-    """Result folders with text files, and a timeline that lies alone."""
-
-    name = "Ascend result files"
-
-    def find_run(self, contents: Contents) -> Capture[Contents | Path]:
-        """Whatever holds results; what no database and no raw data wins over."""
-        why = "it holds what another analysis has computed"
-        if contents.simplified:
-            why = SIMPLIFIED_REASON
-        elif contents.text:
-            why = "it holds the result files of " + ("steplens" if contents.own else "another analysis")
-            if contents.raw_names:
-                why += f" and no exported device data (no {EXPORT_DIRECTORY})"
-        return Capture(contents.path, self, contents, why, contents.raw_names)
-
-    def find_file(self, path: Path, start: bytes) -> Capture[Contents | Path] | None:
-        """The database with the results of another analysis, and an array of events with Ascend's processes."""
-        if is_database(path, start):
-            contents = contents_around(path) if path.name == ANALYSIS_DATABASE else None
-            why = "it holds what another analysis has computed, and what lies beside it completes it"
-            return None if contents is None else Capture(path, self, contents, why)
-        if kineto.detect(path) and is_ascend_timeline(path, start):
-            return Capture(path, self, path, "it is an array of events with Ascend's processes")
-        return None
-
-    def read(self, where: Contents | Path, *, allow_msprof: bool = False) -> Trace:
-        """See ``read_trace`` and ``read_timeline_trace``."""
-        return read_timeline_trace(where) if isinstance(where, Path) else read_trace(where.results, where.path)
-
-    def sources(self, where: Contents | Path) -> list[Path]:
-        """See ``sources`` of this module."""
-        return [where] if isinstance(where, Path) else sources(where.results, where.path)
-
-    def format_of(self, where: Contents | Path) -> str:
-        """A timeline that lies alone has a name of its own."""
-        return "Ascend timeline" if isinstance(where, Path) else self.name
-
-    def dependencies(self, where: Contents | Path) -> Sequence[int]:
-        """The rank in the names of the folders around the results."""
-        rank = None if isinstance(where, Path) else rank_of_folder(where.path)
-        return () if rank is None else (rank,)
-
-    def timeline(self, where: Contents | Path) -> tuple[Path, Callable[[Path], Trace]]:
-        """``trace_view.json``."""
-        return where if isinstance(where, Path) else where.results / TIMELINE, read_timeline_trace
-
-
-READER = AscendTextReader()
