@@ -111,27 +111,25 @@ export const kernels: Page = {
       ),
       cpu ? h("p", { class: "note" }, t("kernels.cpu")) : null,
       grid(
-        card(
-          t("kernels.share"),
-          outside
-            ?? shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name)), {
+        outside
+          ?? card(
+            t("kernels.share"),
+            shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name)), {
               labels: by === "name" ? kernelLabel : (name) => name,
             }),
-          outside
-            ? {}
-            : {
-                wide: true,
-                note: [
-                  basis,
-                  " ",
-                  t("kernels.shares"),
-                  " ",
-                  busy.length < rows.length ? t("kernels.waits") : null,
-                  " ",
-                  t("kernels.drill"),
-                ],
-              },
-        ),
+            {
+              wide: true,
+              note: [
+                basis,
+                " ",
+                t("kernels.shares"),
+                " ",
+                busy.length < rows.length ? t("kernels.waits") : null,
+                " ",
+                t("kernels.drill"),
+              ],
+            },
+          ),
         instancesCard(context, listed, {
           source: "recorded_kernels",
           trace,
