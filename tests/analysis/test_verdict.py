@@ -40,6 +40,7 @@ from steplens.analysis.verdict_words import (
     collective_name,
 )
 from steplens.readers.kineto import kineto
+from steplens.trace.building.classify import CATEGORIES
 from steplens.trace.health import STEP_TIMES, WARNING, finding, frame_of
 from steplens.trace.trace import Trace
 
@@ -443,6 +444,7 @@ def test_every_language_says_the_same() -> None:
         assert {key for key in words if not key.startswith("category_")} == set(ENGLISH)
         for key, text in ENGLISH.items():
             assert set(re.findall(r"\{\w+\}", words[key])) == set(re.findall(r"\{\w+\}", text)), (language, key)
+    assert {f"category_{category}" for category in CATEGORIES} <= set(CATALOGUES["zh"].verdict)
     assert {f"doing_{cause}" for cause in HOST_CAUSES if cause != NOT_RECORDED} <= set(ENGLISH)
 
 

@@ -213,7 +213,7 @@ def window(site: Site) -> tuple[int, int]:
 
 #: how far down in the canvas the middle of the first row of calls is, as a share of its height
 FIRST_THREAD = (
-    "const lane = [...document.querySelectorAll('.lane-text')].find(one => one.innerText.startsWith('thread'));"
+    "const lane = [...document.querySelectorAll('.lane-text')].find(one => one.innerText.includes('thread'));"
     "const [text, canvas] = [lane, document.querySelector('.timeline-canvas')].map(one => one.getBoundingClientRect());"
     "return (text.top + text.height / 2 - canvas.top) / canvas.height"
 )

@@ -58,7 +58,7 @@ return [...document.querySelectorAll('header.top *, .side *, main *')].filter(on
   return !one.closest('[title]') && !one.querySelector('[title]') && !one.closest('tr[tabindex], .grid-table tbody tr');
 }).map(one => `${one.tagName}.${one.className}: ${one.innerText.slice(0, 60)}`)"""
 PERCENTAGES = """
-return [...document.querySelector('main').innerText.matchAll(/([-\\u2212+]?[\\d.,]+)[ \\u00a0]?%/g)].map(one => one[1])
+return [...document.querySelector('main').innerText.matchAll(/([-\\u2212+]?[\\d.,]*\\d)[ \\u00a0]?%/g)].map(one => one[1])
   .filter(text => !text.startsWith('+'))
   .filter(text => { const value = Number(text.replaceAll(',', '').replace('\\u2212', '-')); return value < 0 || value > 100; })"""
 

@@ -5,7 +5,8 @@ import type { Lane } from "../src/api/types";
 import { largest } from "../src/charts/share_chart";
 import { between, notesOf } from "../src/pages/timeline/marks";
 import { Along, hash, phaseOf } from "../src/timeline/colours";
-import { bandAt, layout, visible } from "../src/timeline/layout";
+import { trackName } from "../src/timeline/labels";
+import { bandAt, layout, mainThread, visible } from "../src/timeline/layout";
 import { type Address, TileStore } from "../src/timeline/store";
 import { TILE_PX, around, clamped, panned, powerOf, ticks, tileSpan, tilesOf, zoomed } from "../src/timeline/viewport";
 
@@ -254,4 +255,30 @@ test("the rest is the sum of all smaller ones", () => {
   expect(shown).toHaveLength(21);
   expect(shown.at(-1)).toEqual({ name: "9 others", value: 45 });
   expect(shown.reduce((sum, one) => sum + one.value, 0)).toBe((29 * 30) / 2);
+});
+
+describe("the names of tracks", () => {
+  test("are those of the server in English, whatever the recording calls a thread or a group", () => {
+    for (const label of [
+      "device: exposed copies",
+      "data pipeline: send",
+      "marks of thread 7 (python), domain x",
+      "garbage collection, thread 7",
+      "communication, group 90.91_0",
+      "communication, group of unknown number",
+      "main thread 7 (stream 3)",
+      "acl, thread 7",
+      "CUDA 0 stream 7",
+      "stream of unknown number",
+      "anything: else",
+    ])
+      expect(trackName(label)).toBe(label);
+  });
+
+  test("say which thread is the main one", () => {
+    const lane = { group: "host", label: "thread 7 (python)", key: { pid: 7, tid: 7 } } as unknown as Lane;
+    expect(mainThread(lane)).toBe(true);
+    expect(mainThread({ ...lane, key: { pid: 6, tid: 7 } })).toBe(false);
+    expect(mainThread({ ...lane, key: { pid: 0, tid: 0 } })).toBe(false);
+  });
 });

@@ -13,8 +13,7 @@ import type { Page } from "../ui/page";
 import { reportBadge } from "../ui/report_note";
 import * as format from "../words/format";
 import { LANGUAGES, type Language, current, named, setLanguage, t } from "../words/i18n";
-import { AdviceCount } from "./advice_count";
-import { Doubt } from "./doubt";
+import { adviceCount, damageMark } from "./run_mark";
 
 const TYPING_MS = 200;
 
@@ -22,8 +21,8 @@ export class Shell {
   readonly main = h("main", { id: "main" });
   private readonly header = h("header", { class: "top" });
   private readonly menu = h("nav", { class: "menu" });
-  private readonly adviceCount = new AdviceCount();
-  private readonly doubt = new Doubt();
+  private readonly adviceCount = adviceCount();
+  private readonly damage = damageMark();
   private readonly skip = h("a", { class: "skip", href: "#main" });
 
   /** `again` shows the page anew, in another language. */
@@ -45,7 +44,7 @@ export class Shell {
     this.menu.setAttribute("aria-label", t("menu"));
     this.main.dataset["page"] = page;
     this.adviceCount.begin(keyOf(session, run));
-    this.doubt.begin(keyOf(session, run));
+    this.damage.begin(keyOf(session, run));
     replace(
       this.menu,
       h(
@@ -59,7 +58,7 @@ export class Shell {
       h("a", { class: "brand", href: formatRoute(run, "overview") }, "steplens"),
       this.runs(session, run, page),
       reportBadge(run),
-      this.doubt.element,
+      this.damage.element,
       searchBox(run),
       this.picker(t("language"), LANGUAGES, current(), (value) => {
         setLanguage(value as Language);
@@ -75,7 +74,7 @@ export class Shell {
   advise(session: Session, run: number): void {
     if (!session.runs[run]?.generation) return;
     const key = keyOf(session, run);
-    void this.doubt.show(run, key);
+    void this.damage.show(run, key);
     void this.adviceCount.show(run, key);
   }
 

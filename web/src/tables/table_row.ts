@@ -8,16 +8,24 @@ import { detail } from "./details";
 
 export const isNumber = (column: Column): boolean => column.type === "integer" || column.type === "number";
 
+/** columns whose values are a few words of steplens; the rest of them are names out of the recording */
+const WORDED: ReadonlySet<string> = new Set(["kind", "part", "bound"]);
+
+/** A word of steplens in a table or a track, in the page's language; what is none stays as it is. */
+export const cellWord = (word: string): string => named("value", `cell.${word.replaceAll(" ", "_")}`, word);
+
 /** A value of a column; allocators number the CPU, which has no number among the devices, -1. */
 export const cellText = (cell: unknown, column: Column): string =>
   column.name === "device" && cell === -1
     ? "CPU"
     : column.name === "cause" && typeof cell === "string"
       ? named("value", `idle.${cell.replaceAll(" ", "_")}`, cell)
-      : column.name === "differs" && typeof cell === "string"
-        ? // the part in which a rank differs is told by the name of its column
-          named("column", cell, cell)
-        : format.value(cell, column.unit);
+      : WORDED.has(column.name) && typeof cell === "string"
+        ? cellWord(cell)
+        : column.name === "differs" && typeof cell === "string"
+          ? // the part in which a rank differs is told by the name of its column
+            named("column", cell, cell)
+          : format.value(cell, column.unit);
 
 /** Width of a column, rem: what does not fit is cut off, and whole in the details of a row. No word of the heading is cut. */
 export function widthOf(column: Column): number {

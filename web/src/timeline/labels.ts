@@ -5,7 +5,7 @@ import { type Child, h, replace, svg } from "../ui/dom";
 import * as format from "../words/format";
 import { named, t } from "../words/i18n";
 import type { Lanes } from "./lanes";
-import { type Band, type LaneBand, laneKey } from "./layout";
+import { type Band, type LaneBand, laneKey, mainThread } from "./layout";
 
 export interface LabelActions {
   toggle: (trace: number, lane: Lane) => void;
@@ -19,6 +19,33 @@ export function seriesName(label: string): string {
     /^(memory (?:allocated|reserved|active)|launched and waiting tasks|data pipeline)([,:] .*)$/.exec(label) ?? [];
   if (kind === undefined || rest === undefined) return label;
   return named("value", `series.${kind}`, kind) + rest.replace(/^, CPU -1\b/, ", CPU");
+}
+
+/** What the server calls tracks, by what they are; names of threads, groups and layers stay as they were recorded. */
+const TRACKS: readonly [pattern: RegExp, words: (...parts: string[]) => string][] = [
+  [
+    /^device: (.+)$/,
+    (state) => t("timeline.track.device", { state: named("value", `cell.${state!.replaceAll(" ", "_")}`, state) }),
+  ],
+  [/^data pipeline: (.+)$/, (kind) => t("timeline.track.batches", { kind: kind! })],
+  [/^marks of (.+)$/, (place) => t("timeline.track.marks", { place: trackName(place!) })],
+  [/^garbage collection, (.+)$/, (thread) => t("timeline.track.gc", { thread: trackName(thread!) })],
+  [/^communication, group of unknown number$/, () => t("timeline.track.group_unknown")],
+  [/^communication, group (.+)$/, (group) => t("timeline.track.group", { group: group! })],
+  [/^main (thread .+)$/, (thread) => t("timeline.track.main", { thread: trackName(thread!) })],
+  [/^[Tt]hread (\d.*)$/, (number) => t("timeline.track.thread", { number: number! })],
+  [/^(\w+), ([Tt]hread \d.*)$/, (layer, thread) => `${layer}, ${trackName(thread!)}`],
+  [/^(.* )?stream of unknown number$/, (device = "") => t("timeline.track.stream_unknown", { device })],
+  [/^(.* )?stream (\d+)$/, (device = "", number) => t("timeline.track.stream", { device, number: number! })],
+];
+
+/** A track or its heading in the page's language. */
+export function trackName(label: string): string {
+  for (const [pattern, words] of TRACKS) {
+    const parts = pattern.exec(label);
+    if (parts) return words(...parts.slice(1));
+  }
+  return named("lane", label, label);
 }
 
 /** Show the names anew; whoever had the focus keeps it. */
@@ -44,7 +71,7 @@ function label(band: Band, actions: LabelActions): Child {
   if (band.kind === "head")
     return h(
       "div",
-      { class: `lane-head level-${band.level}`, style, title: band.text },
+      { class: `lane-head level-${band.level}`, style, title: trackName(band.text) },
       h(
         "button",
         {
@@ -55,7 +82,7 @@ function label(band: Band, actions: LabelActions): Child {
           onclick: () => actions.toggleHead(band.key),
         },
         h("span", { class: "arrow", "aria-hidden": "true" }, band.open ? "▾" : "▸"),
-        h("span", { class: "head-text" }, band.text),
+        h("span", { class: "head-text" }, trackName(band.text)),
       ),
       band.open ? null : h("span", { class: "note" }, t("timeline.tracks", { count: format.count(band.lanes) })),
     );
@@ -66,8 +93,8 @@ function label(band: Band, actions: LabelActions): Child {
       format.shorten(seriesName(band.series.label), 120),
     );
   const { lane } = band;
-  const told = named("lane", lane.label, lane.label);
-  const short = band.text === lane.label ? told : band.text || named("lane", lane.source, lane.source);
+  const told = trackName(mainThread(lane) ? `main ${lane.label}` : lane.label);
+  const short = band.text === lane.label ? told : band.text ? trackName(band.text) : named("lane", lane.source, lane.source);
   const text = band.of ? `${band.of}: ${told}` : short;
   const about = `${band.of ? text : told} · ${t("timeline.lane_events", { count: format.count(lane.events) })}`;
   const key = laneKey(band.trace, lane);

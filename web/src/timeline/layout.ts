@@ -84,6 +84,10 @@ export function groups(lanes: readonly Lane[]): Group[] {
   return [...found.values()];
 }
 
+/** Whether a lane is that of the main thread: on Linux it has the number of its process. */
+export const mainThread = ({ group, label, key }: Lane): boolean =>
+  group === "host" && /^thread \d/.test(label) && "tid" in key && Number(key["tid"]) > 0 && key["tid"] === key["pid"];
+
 function nameOf(lanes: readonly Lane[]): string {
   const calls = lanes.find((lane) => lane.source === "operators");
   if (calls) return calls.label;
@@ -126,7 +130,9 @@ export function layout(tracks: readonly Track[], choices: Choices, row = ROW_PX)
     for (const group of groups(lanes)) {
       const left = group.lanes.filter((lane) => !choices.isHeld(track.trace, lane));
       if (!left.length) continue;
-      if (group.text && !head(track.trace, group.text, `${track.trace}/${group.key}`, 1, left.length)) continue;
+      // what is below a head is named without it, and the head says more
+      const text = group.lanes.some(mainThread) ? `main ${group.text}` : group.text;
+      if (group.text && !head(track.trace, text, `${track.trace}/${group.key}`, 1, left.length)) continue;
       for (const lane of left) add(track, lane, false, below(lane, group.text));
     }
     for (const series of track.series) {

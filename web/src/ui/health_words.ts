@@ -8,10 +8,10 @@ import { type Child, h } from "./dom";
 export const messageOf = (one: HealthFinding): string =>
   (inLanguage({ en: one.message, ...one.texts }) ?? one.message).replace(/(\d) us\b/g, "$1 µs");
 
-/** A finding: the heading of its check, and below it the sentence with names and figures. */
-export function findingWords(one: HealthFinding): Child {
+/** A finding: the heading of its check, behind it how often it occurs, and below it the sentence with names and figures. */
+export function findingWords(one: HealthFinding, often: Child = null): Child {
   const heading = named("value", `check.${one.check}`, "");
-  return [heading ? h("strong", { class: "check" }, heading) : null, h("span", { class: "sentence" }, messageOf(one))];
+  return [heading ? h("strong", { class: "check" }, heading, often) : often, h("span", { class: "sentence" }, messageOf(one))];
 }
 
 /** What not to trust, as the pages call it. */

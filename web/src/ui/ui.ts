@@ -347,6 +347,14 @@ export function basisChoice(context: Context, ranks: readonly Rank[]): Child {
 /** Whether somebody wants sums over the whole recording. */
 export const ofRecording = (context: Context): boolean => context.params["basis"] === "recording";
 
+/** Said of a page whose rows all lie outside of the selected steps, with the way to them; nothing where that is not so. */
+export function outsideSteps(context: Context, ranks: readonly Rank[], rows: number): HTMLElement | null {
+  const timed = ranks.some((one) => one.figures.chosen.length > 0);
+  if (rows || !timed || ofRecording(context)) return null;
+  const href = context.to(context.page, { ...context.params, basis: "recording" });
+  return h("div", { class: "nothing" }, h("p", null, t("basis.no_step")), h("p", null, h("a", { href }, t("basis.recording"))));
+}
+
 /** Whether the run has rows of a recorded table, on any rank or on one. */
 export function has(ranks: readonly Rank[], table: string, trace?: number): boolean {
   return ranks.some((one) => (trace === undefined || one.trace === trace) && (one.tables[table] ?? 0) > 0);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.basis import step_basis
 from steplens.analysis.verdict_words import Verdict
 from steplens.server.runs import OpenedRun
 from steplens.server.timeline import models
@@ -38,12 +38,14 @@ def first_view(chosen: OpenedRun, trace: int | None) -> models.FirstView | None:
 
 
 def usual_step(trace: Trace) -> tuple[int, int, int] | None:
-    """The step whose length is nearest to the median of those that figures are of: its number, start and end, Unix ns.
+    """The step whose length is nearest to the median of those that figures of the device are of: number, start and end, Unix ns.
 
     The end is that of the last device task that it launched, where that is later than its own and not far away.
     """
     steps = trace.required("steps").select("id", "start_ns", "end_ns").drop_nulls().collect()
-    rows = steps.filter(pl.col("id").is_in(list(chosen_steps(trace).steps))).sort("start_ns")
+    basis = step_basis(trace)
+    # a step of which the device's work was not recorded would open on empty tracks
+    rows = steps.filter(pl.col("id").is_in(list(basis.device_steps or basis.steps))).sort("start_ns")
     if not rows.height:
         return None
     length = (rows["end_ns"] - rows["start_ns"]).to_numpy()

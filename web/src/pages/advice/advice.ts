@@ -162,7 +162,7 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
           one.places.slice(0, MOST_PLACES).map((place) => {
             const other = all.find((finding) => finding.id === place);
             if (other) return h("li", null, titleLink(context, other));
-            if (A_RANK.test(place)) return h("li", null, place);
+            if (A_RANK.test(place)) return h("li", null, t("rank.n", { number: place.replace("rank ", "") }));
             const event = one.events.find((candidate) => candidate.place === place);
             const { trace: rank, step } = event ?? {};
             return h(

@@ -16,14 +16,20 @@ export function collectivesCard(context: Context, found: Communication): Child {
     [t("costs.operation"), (row) => link(context, row), false],
     [t("rank"), (row) => String(row.rank), true],
     [t("step"), (row) => String(row.step), true],
-    [named("column", "bytes"), (row) => format.value(row.bytes, "bytes"), true],
+  ];
+  if (has((row) => row.bytes)) columns.push([named("column", "bytes"), (row) => format.value(row.bytes, "bytes"), true]);
+  columns.push(
     [named("column", "in_step_ns"), (row) => format.value(row.in_step_ns, "ns"), true],
     [named("column", "duration_ns"), (row) => format.time(row.duration_ns), true],
-    [named("column", "expected_ns"), (row) => format.value(row.expected_ns, "ns"), true],
-    [t("collectives.times"), times, true],
-  ];
+  );
+  if (has((row) => row.expected_ns))
+    columns.push(
+      [named("column", "expected_ns"), (row) => format.value(row.expected_ns, "ns"), true],
+      [t("collectives.times"), times, true],
+    );
   if (has((row) => row.wait_ns)) columns.push([t("communication.waiting"), (row) => format.value(row.wait_ns, "ns"), true]);
-  columns.push([named("column", "rate_bytes_per_s"), (row) => format.value(row.rate_bytes_per_s, "B/s"), true]);
+  if (has((row) => row.rate_bytes_per_s))
+    columns.push([named("column", "rate_bytes_per_s"), (row) => format.value(row.rate_bytes_per_s, "B/s"), true]);
   if (has((row) => row.bus_bytes_per_s))
     columns.push([named("column", "bus_bytes_per_s"), (row) => format.value(row.bus_bytes_per_s, "B/s"), true]);
   if (has((row) => row.exposed_ns))

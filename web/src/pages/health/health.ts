@@ -44,7 +44,7 @@ function findingsCard(found: readonly HealthFinding[]): HTMLElement {
       [t("health.severity"), t("health.message"), t("health.effect"), ...(places ? [t("path")] : [])],
       groups.map((group): Child[] => [
         level(group[0]!.severity),
-        [counted(group[0]!), findingWords(group[0]!)],
+        findingWords(group[0]!, counted(group[0]!)),
         effectOf(group[0]!),
         ...(places ? [group.map((one) => h("code", { class: "path-name", title: one.source }, nameOf(one.source)))] : []),
       ]),

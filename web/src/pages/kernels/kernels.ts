@@ -8,7 +8,19 @@ import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
 import { h } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
-import { basisChoice, basisNote, card, choice, grid, has, nothing, ofRecording, rankChoice, tabs } from "../../ui/ui";
+import {
+  basisChoice,
+  basisNote,
+  card,
+  choice,
+  grid,
+  has,
+  nothing,
+  ofRecording,
+  outsideSteps,
+  rankChoice,
+  tabs,
+} from "../../ui/ui";
 import { type Key, PER_STEP, named, t } from "../../words/i18n";
 import { kernelLabel } from "../../words/kernel_names";
 
@@ -65,6 +77,7 @@ export const kernels: Page = {
     const basis = basisNote(ranks, trace, whole, true);
     const apart = basisNote(ranks, trace, whole, false);
     const slices = [...totals].map(([name, value]) => ({ name, value: value / traces }));
+    const outside = outsideSteps(context, ranks, rows.length);
     const cpu = ranks.every((one) => one.device_kind === "CPU");
     const recorded = has(ranks, "api");
     const of = context.params["of"];
@@ -98,24 +111,25 @@ export const kernels: Page = {
       ),
       cpu ? h("p", { class: "note" }, t("kernels.cpu")) : null,
       grid(
-        card(
-          t("kernels.share"),
-          shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name)), {
-            labels: by === "name" ? kernelLabel : (name) => name,
-          }),
-          {
-            wide: true,
-            note: [
-              basis,
-              " ",
-              t("kernels.shares"),
-              " ",
-              busy.length < rows.length ? t("kernels.waits") : null,
-              " ",
-              t("kernels.drill"),
-            ],
-          },
-        ),
+        outside
+          ?? card(
+            t("kernels.share"),
+            shareChart(context, t("kernels.share"), slices, (name) => (location.hash = drill(name)), {
+              labels: by === "name" ? kernelLabel : (name) => name,
+            }),
+            {
+              wide: true,
+              note: [
+                basis,
+                " ",
+                t("kernels.shares"),
+                " ",
+                busy.length < rows.length ? t("kernels.waits") : null,
+                " ",
+                t("kernels.drill"),
+              ],
+            },
+          ),
         instancesCard(context, listed, {
           source: "recorded_kernels",
           trace,
@@ -123,23 +137,25 @@ export const kernels: Page = {
           title: t("instances.title", { name: of ?? "" }),
           away: context.to("kernels", { ...context.params, of: null }),
         }),
-        card(
-          t("kernels.table"),
-          table(context, {
-            name: view.table + end,
-            id: view.table,
-            trace,
-            height: 480,
-            where: only,
-            sort: [{ column: "total_ns", descending: true }],
-            labels: { name: kernelLabel },
-            links: {
-              [view.column]: (row: Row) => (by === "name" ? timeline(String(row["name"])) : drill(String(row[view.column]))),
-              count: (row: Row) => drill(String(row[view.column])),
-            },
-          }),
-          { wide: true, note: apart },
-        ),
+        outside
+          ? null
+          : card(
+              t("kernels.table"),
+              table(context, {
+                name: view.table + end,
+                id: view.table,
+                trace,
+                height: 480,
+                where: only,
+                sort: [{ column: "total_ns", descending: true }],
+                labels: { name: kernelLabel },
+                links: {
+                  [view.column]: (row: Row) => (by === "name" ? timeline(String(row["name"])) : drill(String(row[view.column]))),
+                  count: (row: Row) => drill(String(row[view.column])),
+                },
+              }),
+              { wide: true, note: apart },
+            ),
         topicTables(
           context,
           t("kernels.more"),

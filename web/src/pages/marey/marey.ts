@@ -27,7 +27,7 @@ export const marey: Page = {
     if (!steps.rows.length) return nothing(t("marey.none"), t("marey.none.why"));
     const known = [...new Set(steps.rows.map((one) => one.step))];
     const asked = numberOf(context.params, "step");
-    const step = asked !== null && known.includes(asked) ? asked : middle(known);
+    const step = asked !== null && known.includes(asked) ? asked : middle(stepsOfMost(steps.rows));
     const place = h("div");
     const detail = h("div", { role: "status" });
     const ranks = Math.min(new Set(steps.rows.map((one) => one.rank)).size, RANKS_AT_ONCE);
@@ -102,6 +102,14 @@ export const marey: Page = {
     );
   },
 };
+
+/** The steps that the most ranks have: those of fewer cannot be compared. */
+function stepsOfMost(rows: RankSteps["rows"]): number[] {
+  const ranks = new Map<number, number>();
+  for (const one of rows) ranks.set(one.step, (ranks.get(one.step) ?? 0) + 1);
+  const most = Math.max(...ranks.values());
+  return [...ranks].filter(([, count]) => count === most).map(([step]) => step);
+}
 
 /** A step that is neither the first, which compiles and fills queues, nor cut off by the end. */
 const middle = (steps: readonly number[]): number => steps[Math.floor(steps.length / 2)] ?? 0;
@@ -220,9 +228,11 @@ function foot(context: Context, found: Joined): Child {
     h(
       "p",
       { class: "note", role: "status" },
-      found.operators.length < found.matching
-        ? t("marey.shown", { shown: format.count(found.operators.length), count: format.count(found.matching) })
-        : t("marey.all", { count: format.count(found.matching) }),
+      !found.matching
+        ? t("marey.operators.none")
+        : found.operators.length < found.matching
+          ? t("marey.shown", { shown: format.count(found.operators.length), count: format.count(found.matching) })
+          : t("marey.all", { count: format.count(found.matching) }),
     ),
     known ? null : h("p", { class: "note" }, t("marey.load.unknown")),
     pager(offset, found.ranks.length, found.matching_ranks, RANKS_AT_ONCE, (to) => context.visit({ offset: to || null })),
@@ -232,7 +242,7 @@ function foot(context: Context, found: Joined): Child {
 /** Where a rank falls behind, and what it did meanwhile; everything after that inherits the delay. */
 function delays(found: Joined, onPick: (one: JoinedOperator) => void): Child {
   const [first] = found.delays;
-  if (!first) return found.ranks.length > 1 ? h("p", { class: "sentence" }, t("marey.delay.none")) : null;
+  if (!first) return found.ranks.length > 1 && found.matching ? h("p", { class: "sentence" }, t("marey.delay.none")) : null;
   const doing = (one: Delay): string =>
     one.doing.map((work, place) => `${format.shorten(work, 60)} ${format.time(one.doing_ns[place]!)}`).join(", ")
     || t("marey.delay.nothing");

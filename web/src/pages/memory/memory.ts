@@ -106,11 +106,33 @@ function places(series: readonly Series[]): Map<string, Series[]> {
   return found;
 }
 
+/** Of the allocators of the first device the one that holds most: the peak is mostly its. */
+async function fullest(
+  context: Context,
+  all: ReadonlyMap<string, readonly Series[]>,
+  span: { trace: number; start_ns: number; end_ns: number; points: number },
+): Promise<string | undefined> {
+  const device = (place: string): string => place.split(" ").slice(0, 2).join(" ");
+  const [first] = all.keys();
+  const alike = [...all.keys()].filter((one) => device(one) === device(first!));
+  if (alike.length < 2) return first;
+  const most = await Promise.all(
+    alike.map(async (place) => {
+      const series = all.get(place)!.find((one) => one.label.startsWith("memory allocated"));
+      if (!series) return 0;
+      const curve = await context.api.get("timeline/series/{series}", { series: series.series, ...span }).catch(() => null);
+      return Math.max(0, ...(curve?.max ?? []).map((value) => value ?? 0));
+    }),
+  );
+  return alike[most.indexOf(Math.max(...most))];
+}
+
 async function curveCard(context: Context, trace: number, timeline: Timeline, found: MemoryOverview): Promise<Child> {
   const all = places(timeline.series);
-  const place = all.has(context.params["place"] ?? "") ? context.params["place"]! : [...all.keys()][0];
-  if (place === undefined) return card(t("memory.curve"), nothing(t("memory.no_curve")), { wide: true });
   const span = { trace, start_ns: timeline.start_ns, end_ns: timeline.end_ns + 1, points: POINTS };
+  const asked_place = context.params["place"] ?? "";
+  const place = all.has(asked_place) ? asked_place : await fullest(context, all, span);
+  if (place === undefined) return card(t("memory.curve"), nothing(t("memory.no_curve")), { wide: true });
   const every = all.get(place)!;
   const asked = await Promise.all(
     every.map((one) => context.api.get("timeline/series/{series}", { series: one.series, ...span })),

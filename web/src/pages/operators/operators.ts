@@ -9,7 +9,7 @@ import { topicTables } from "../../tables/topic_tables";
 import { type Child, h } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
 import { type Part } from "../../ui/not_recorded";
-import { basisChoice, basisNote, card, choice, has, nothing, ofRecording, rankChoice, tabs } from "../../ui/ui";
+import { basisChoice, basisNote, card, choice, has, nothing, ofRecording, outsideSteps, rankChoice, tabs } from "../../ui/ui";
 import * as format from "../../words/format";
 import { type Key, PER_STEP, named, t } from "../../words/i18n";
 import { isHostBound } from "../../ui/verdict_words";
@@ -99,6 +99,7 @@ export const operators: Page = {
     const sorted = { trace, sort: [{ column: metric, descending: true }] };
     const found = await context.api.table(name, { ...sorted, limit: 1000 });
     const missing = MISSING[by];
+    const outside = outsideSteps(context, ranks, found.rows.length);
     const untold = missing !== undefined && (!found.total || found.empty.includes(missing.column));
     const at = (name: string): number => found.columns.findIndex((one) => one.name === name);
     const slices = found.rows.map((row) => ({
@@ -113,7 +114,7 @@ export const operators: Page = {
     const basis = basisNote(ranks, trace, whole, true);
     const unknown = view.column === "line" && found.rows.some((row) => row[at("line")] === null);
     const plain = new Map(slices.map((one) => [one.name, one.plain]));
-    return [
+    const head = [
       tabs(
         t("operators.by"),
         recordedViews(context, by).map((id) => ({
@@ -123,7 +124,7 @@ export const operators: Page = {
         })),
         by,
       ),
-      untold ? null : notRecorded(context),
+      untold && !outside ? null : notRecorded(context),
       h(
         "div",
         { class: "controls" },
@@ -136,6 +137,10 @@ export const operators: Page = {
           (value) => context.visit({ metric: value }),
         ),
       ),
+    ];
+    if (outside) return [...head, outside];
+    return [
+      ...head,
       untold
         ? nothing(t(missing.words))
         : card(

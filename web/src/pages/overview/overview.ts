@@ -124,23 +124,23 @@ function summary(context: Context, found: Overview): Child {
   );
 }
 
+/** Which operation holds up the pipeline of a rank, and how full its queue is. */
+function bottleneckWords(found: Overview, row: Overview["pipeline"][number]): string {
+  const name = String(row["type"] ?? row["id"]);
+  const rank = found.ranks.length > 1 ? `${rankName(found.ranks[Number(row["trace"])]!, found.ranks)}: ` : "";
+  if (row["usage"] == null) return rank + t("pipeline.bottleneck.plain", { name });
+  return rank + t("pipeline.bottleneck", { name, usage: format.value(row["usage"], "ratio") });
+}
+
 /** What holds up the data pipeline, if the training waits for it. */
 function pipelineCard(context: Context, found: Overview): Child {
   const waits = loadingOfRanks(found);
   const holds = found.pipeline.length > 0 && (!waits.length || waits.some((one) => one.step_ns * LEAST_WAIT <= one.ns));
   if (!holds) return null;
-  const rows = found.pipeline.slice(0, MOST_BOTTLENECKS).map((row) => {
-    const name = String(row["type"] ?? row["id"]);
-    return h(
-      "li",
-      null,
-      found.ranks.length > 1 ? `${rankName(found.ranks[Number(row["trace"])]!, found.ranks)}: ` : "",
-      row["usage"] == null
-        ? t("pipeline.bottleneck.plain", { name })
-        : t("pipeline.bottleneck", { name, usage: format.value(row["usage"], "ratio") }),
-    );
-  });
-  const others = found.pipeline.length - rows.length;
+  // several operations of one type may have queues that are as full
+  const sentences = [...new Set(found.pipeline.map((row) => bottleneckWords(found, row)))];
+  const rows = sentences.slice(0, MOST_BOTTLENECKS).map((one) => h("li", null, one));
+  const others = sentences.length - rows.length;
   return card(
     t("page.pipeline"),
     [

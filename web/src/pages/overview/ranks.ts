@@ -25,6 +25,7 @@ export function ranksCard(context: Context, found: Overview): Child {
   const held = timed.find((one) => found.verdict.rank !== null && one.rank === found.verdict.rank);
   const shown = [...(held ? [held] : []), ...longest.filter((one) => one !== held)].slice(0, MOST);
   shown.sort((one, other) => one.trace - other.trace);
+  const untold = (one: Rank): boolean => names.every((name) => !partOf(one.parts, name));
   const used = names.filter((name) => shown.some((one) => (partOf(one.parts, name) ?? 0) > 0));
   return card(
     t("overview.ranks"),
@@ -41,7 +42,7 @@ export function ranksCard(context: Context, found: Overview): Child {
             h(
               "span",
               { class: "bar", "aria-hidden": "true" },
-              used.every((name) => !partOf(one.parts, name))
+              untold(one)
                 ? h("span", { class: "part-untold", style: { width: `${((one.step_ns ?? 0) / widest) * 100}%` } })
                 : null,
               used.map((name) =>
@@ -65,6 +66,7 @@ export function ranksCard(context: Context, found: Overview): Child {
         "ul",
         { class: "legend" },
         used.map((name) => h("li", null, h("span", { class: `swatch part-${name.replaceAll("_", "-")}` }), named("part", name))),
+        shown.some(untold) ? h("li", null, h("span", { class: "swatch part-untold" }), t("parts.not_recorded")) : null,
       ),
       timed.length > MOST ? h("p", { class: "note" }, t("rest", { count: format.count(timed.length - MOST) })) : null,
     ],

@@ -13,7 +13,11 @@ export function workCard(context: Context, found: Overview): Child {
   if (!found.work.length) return null;
   const operators = found.work.every((one) => one.kind === "operator");
   const launched = found.work.some((one) => one.kind === "launched");
-  const base = basisNote(found.ranks, null, false, true);
+  // work outside of all chosen steps is summed over the recording
+  const timed = found.ranks.some((one) => one.figures.chosen.length > 0);
+  const outside = timed && !found.work_steps;
+  const base = outside ? t("basis.outside") : basisNote(found.ranks, null, false, true);
+  const basis = outside ? "recording" : null;
   const page = operators || launched ? "operators" : "kernels";
   return card(
     t(operators ? "overview.operators" : launched ? "overview.launched" : "overview.kernels"),
@@ -32,10 +36,10 @@ export function workCard(context: Context, found: Overview): Child {
           row.kind === "communication"
             ? context.to("communication")
             : row.kind === "operator" || row.kind === "launched"
-              ? context.to("operators", { of: row.name })
-              : context.to("kernels", { of: row.name }),
+              ? context.to("operators", { of: row.name, basis })
+              : context.to("kernels", { of: row.name, basis }),
       })),
     ),
-    { more: context.to(page), note: `${base} ${t(operators ? "overview.operators.what" : "overview.kernels.what")}` },
+    { more: context.to(page, { basis }), note: `${base} ${t(operators ? "overview.operators.what" : "overview.kernels.what")}` },
   );
 }

@@ -81,8 +81,8 @@ function strategyCard(context: Context, found: Stages): Child {
 /** The parts of the steps of every rank, and where each rank comes from. */
 function rankCards(context: Context, found: readonly Rank[]): Child {
   return [
-    found.length > 1 ? card(t("parts.host"), partsChart(context, found, HOST_PARTS), { wide: true }) : null,
-    found.length > 1 ? card(t("parts.device"), partsChart(context, found, DEVICE_PARTS), { wide: true }) : null,
+    partsCard(context, t("parts.host"), found, HOST_PARTS),
+    partsCard(context, t("parts.device"), found, DEVICE_PARTS),
     card(
       t("ranks"),
       smallTable(
@@ -133,8 +133,13 @@ function tableRows(found: readonly Rank[]): string[][] {
   ]);
 }
 
-function partsChart(context: Context, found: readonly Rank[], names: readonly (typeof PARTS)[number][]): HTMLElement {
+/** Some parts of the steps of several ranks; nothing where no rank recorded any of them. */
+function partsCard(context: Context, title: string, found: readonly Rank[], names: readonly (typeof PARTS)[number][]): Child {
   const used = names.filter((name) => found.some((one) => (partOf(one.parts, name) ?? 0) > 0));
+  return found.length > 1 && used.length ? card(title, partsChart(context, found, used), { wide: true }) : null;
+}
+
+function partsChart(context: Context, found: readonly Rank[], used: readonly (typeof PARTS)[number][]): HTMLElement {
   return chart(
     {
       label: t("ranks.parts"),

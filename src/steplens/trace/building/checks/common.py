@@ -64,9 +64,19 @@ def to_int64_array(column: pl.Series) -> Int64Array:
     return array
 
 
+_HOUR_NS = 3600e9
+_DAY_NS = 24 * _HOUR_NS
+_YEAR_NS = 365.25 * _DAY_NS
+#: up to which length, by what it is divided, and what that is
+_UNITS = (
+    (1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (_HOUR_NS, 1e9, "s"),
+    (3 * _DAY_NS, _HOUR_NS, "h"), (2 * _YEAR_NS, _DAY_NS, "days"),
+)  # fmt: skip
+
+
 def format_duration(ns: float) -> str:
-    """A length of time for a message: ``3.2 us``, ``5 ms``."""
-    for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (3600e9, 1e9, "s")):
+    """A length of time for a message: ``3.2 us``, ``5 ms``; of clocks that count from other moments ``53.6 years``."""
+    for limit, divisor, unit in _UNITS:
         if abs(ns) < limit:
             return f"{ns / divisor:.3g} {unit}"
-    return f"{ns / 3600e9:.3g} h"
+    return f"{ns / _YEAR_NS:.3g} years"
