@@ -15,6 +15,7 @@ from steplens.advice.judging.asking import Question, ask_rules
 from steplens.advice.judging.order import in_order, together_ns, with_overlaps, without_next_steps
 from steplens.advice.judging.pricing import Prices, of_one_rank
 from steplens.advice.prepare import prepare_answers
+from steplens.advice.recording import without_recording
 from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
 from steplens.run import Run
@@ -93,7 +94,10 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     of_run, of_trace = ask_rules(run, facts, questions)
     prices = Prices(run, facts)
     of_run = list(prices.cap_savings(of_run, facts))
-    of_trace = [list(prices.cap_savings(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
+    of_trace = [
+        [without_recording(finding, part) for finding in prices.cap_savings(mine, [part])]
+        for part, mine in zip(facts, of_trace, strict=True)
+    ]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = list(map(of_one_rank, _merge_by_id(of_run)))
     slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)

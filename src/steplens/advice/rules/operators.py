@@ -13,7 +13,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
 from steplens.advice.rules.tools.tasks import costliest_lines, steps_of
-from steplens.analysis.operators.recording_cost import cost_of_call_ns, dispatch_ns
+from steplens.analysis.operators.recording_cost import RecordingOfCall, cost_of_call, dispatch_ns
 from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
 from steplens.analysis.tools.names import containing, distinct, with_prefix
@@ -93,9 +93,9 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     # as the figure of that part: it is no longer than the part that it lies in
     median_ns, most_ns = (facts.median(part), facts.most_ns(part)) if part else (0.0, None)
     scale = min(most_ns / median_ns, 1.0) if most_ns and median_ns else 1.0
-    total, work, recording = total * scale, work * scale, recording * scale
-    high = total - max(min(work, total), _REMAINING * total)
-    likely = max(high - recording, 0.0)
+    total, work, recording = total * scale, work * scale, recording.times(scale)
+    gone = total - max(min(work, total), _REMAINING * total)
+    likely = max(gone - recording.likely_ns, 0.0)
     if likely < least_share * facts.step_ns:
         return
     evidence = [
@@ -103,19 +103,19 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count"),
     ]
     evidence += [Evidence("storm_work", min(work, total), "ns")] if work else []
-    evidence += [Evidence("storm_recording", recording, "ns")] if recording else []
     yield facts.make_finding(
         tiny_operators.name,
         evidence,
-        Saving(likely / 2, likely, high),
+        Saving(max(min(likely / 2, gone - recording.most_ns), 0.0), likely, gone - recording.least_ns),
         confidence=0.8,
         part=part,
+        recording_ns=recording.likely_ns,
         values={"operator": common[0], "case": IN_LOADING if phase == DATA else ""},
         calls=storms,
     )
 
 
-def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, float]:
+def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, RecordingOfCall]:
     """Of storms of calls: the phase that most of them lie in, their work, and what recording them took, ns per step."""
     trace = facts.trace
     intervals = merged(storms.select("start_ns", "end_ns"))
@@ -127,7 +127,7 @@ def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, fl
     beyond = (pl.col("self_ns") - dispatch_ns(trace)).clip(0).fill_null(0).alias("work_ns")
     work = facts.typical_ns(calls.select("step", beyond), "work_ns") if facts.device == CORE_CPU else 0.0
     count = calls.height / facts.steps.height
-    return str(phase), work, count * (cost_of_call_ns(trace) or 0.0)
+    return str(phase), work, (cost_of_call(trace) or RecordingOfCall(0.0, 0.0, 0.0)).times(count)
 
 
 def _most_common_name(members: pl.DataFrame, storm: int, column: str) -> str:
