@@ -54,12 +54,14 @@ class Advice:
         silenced: rules that did not judge.
         step_ns: the step time, median over the chosen steps of all traces (``Run.step_summary``); 0 without steps.
         together_ns: what all findings save together at most.
+        likely_together_ns: what they are likely to save together: of those that overlap, each what the others leave of it.
     """
 
     findings: tuple[Finding, ...]
     silenced: tuple[Silenced, ...]
     step_ns: float
     together_ns: float = 0.0
+    likely_together_ns: float = 0.0
 
 
 def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
@@ -111,8 +113,9 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
     named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
     settled = [finding for candidate in named_findings if (finding := prices.settle_finding(candidate)) is not None]
-    ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()))
-    return Advice(tuple(ordered), tuple(silenced), prices.step_ns, together_ns(ordered, prices))
+    ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()), prices)
+    likely_ns, most_ns = together_ns(ordered, prices)
+    return Advice(tuple(ordered), tuple(silenced), prices.step_ns, most_ns, likely_ns)
 
 
 def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, str]) -> Iterator[Finding]:

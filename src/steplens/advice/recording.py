@@ -71,19 +71,14 @@ def without_recording(finding: Finding, facts: Facts) -> Finding:
     cost = recording_of_part(facts, finding.part)
     length_ns = facts.most_ns(finding.part) if cost.likely_ns else None
     shown_ns = finding.recording_ns if finding.recording_ns is not None else cost.likely_ns
-    if not length_ns:
-        left = finding.saving
-    else:
-        least_ns, likely_ns, most_ns = (max(length_ns - ns, 0.0) for ns in (cost.most_ns, cost.likely_ns, cost.least_ns))
-        low, likely, high = dataclasses.astuple(finding.saving)
-        if finding.recording_ns is None:
-            low, likely, high = (
-                ns * left_ns / length_ns for ns, left_ns in ((low, least_ns), (likely, likely_ns), (high, most_ns))
-            )
-        # where the part is shorter than what it would save in the worst case, the ends keep their order
-        high = min(high, most_ns)
-        likely = min(likely, likely_ns, high)
-        left = Saving(min(low, likely), likely, high)
+    left = finding.saving
+    if length_ns:
+        # a rule that knows what recording takes may say more where that is least
+        cost_ns = cost.likely_ns if finding.recording_ns is None else cost.least_ns
+        most_ns = max(length_ns - cost_ns, 0.0)
+        share = most_ns / length_ns if finding.recording_ns is None else 1.0
+        low, likely, high = (min(share * ns, most_ns) for ns in dataclasses.astuple(finding.saving))
+        left = Saving(low, likely, high)
     if not shown_ns:
         return dataclasses.replace(finding, saving=left)
     return dataclasses.replace(finding, saving=left, evidence=(*finding.evidence, Evidence(RECORDING, shown_ns, "ns")))

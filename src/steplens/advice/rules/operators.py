@@ -212,7 +212,12 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     ]
     values = {"steps": len(steps), "of": facts.steps.height}
     yield facts.make_finding(
-        changing_shapes.name, evidence, saving if priced else None, confidence=0.7 if priced else 0.5, values=values
+        changing_shapes.name,
+        evidence,
+        saving if priced else None,
+        confidence=0.7 if priced else 0.5,
+        values=values,
+        basis="new_shapes_on_cpu" if on_cpu else "",
     )
 
 
@@ -259,7 +264,6 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest_products(products))),
         Evidence("products", products.height / facts.steps.height, "count"),
         Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
-        Evidence("assumed_speedup", likely, "x", per_step=False),
     ]
     saving = Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most))
     finding = facts.make_finding(
@@ -268,7 +272,10 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         saving,
         confidence=0.7,
         part="computing_ns",
-        values={"feature": feature.upper()},
+        values={
+            "feature": feature.upper(),
+            **{name: f"{times:g}" for name, times in (("least_times", least), ("times", likely), ("most_times", most))},
+        },
         calls=products,
     )
     change = _change_to_bfloat16(facts, products, finding.lies_in)
