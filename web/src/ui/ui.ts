@@ -217,6 +217,21 @@ export const findingLevel = (finding: Finding): HTMLElement | null =>
 
 const MOST_RANKS = 8;
 
+/** What comes before a finding, by name. */
+export function firstOnes(finding: Finding, all: readonly Finding[], link: (one: Finding) => HTMLElement): Child {
+  const first = all.filter((one) => finding.first.includes(one.id));
+  return first.length
+    ? h(
+        "p",
+        null,
+        t("advice.first"),
+        " ",
+        first.map((one, place) => [place ? ", " : "", link(one)]),
+        t("advice.stop"),
+      )
+    : null;
+}
+
 /** What a finding saves: its range, with what is likely, which level and order follow from, and on what that rests. */
 export function savingText(finding: Finding): string {
   const { saving, ranks } = finding;

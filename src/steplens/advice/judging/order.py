@@ -89,17 +89,16 @@ def with_overlaps(findings: Sequence[Finding], prices: Prices) -> list[Finding]:
     return with_others
 
 
-#: a case of a finding whose remedy says that something else comes first, and the same where that is another finding
-_COMES_AFTER = {"few_processors": "few_processors_named"}
+#: cases of findings whose remedy comes after what else shortens the same part
+_COMES_AFTER = frozenset({"few_processors"})
 
 
 def _with_first(finding: Finding, beside: Sequence[Finding]) -> Finding:
     """A finding that something else comes before, with those of the overlapping ones that shorten the same part otherwise."""
-    case = _COMES_AFTER.get(str(finding.values.get("case", "")))
-    first = tuple(other.id for other in beside if finding.part and other.part == finding.part and other.weight_ns > 0)
-    if case is None or not first:
+    if finding.values.get("case") not in _COMES_AFTER or not finding.part:
         return finding
-    return dataclasses.replace(finding, first=first, values={**finding.values, "case": case})
+    first = tuple(other.id for other in beside if other.part == finding.part and other.weight_ns > 0)
+    return dataclasses.replace(finding, first=first)
 
 
 def _likely_after(finding: Finding, cured: Sequence[Finding], prices: Prices) -> float | None:

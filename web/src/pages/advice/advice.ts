@@ -5,7 +5,7 @@ import { numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import { conclusion } from "../../ui/health_words";
 import type { Context, Page } from "../../ui/page";
-import { card, findingLevel, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
+import { card, findingLevel, firstOnes, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -80,10 +80,12 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
       null,
       findingLevel(finding),
       h("h2", null, text?.title ?? finding.id),
-      saving ? h("span", { class: saving.low_ns > 0 ? "saving" : "saving uncertain" }, savingText(finding)) : null,
+      saving ? h("span", { class: "saving" }, savingText(finding)) : null,
     ),
     text?.cause ? [h("h3", null, t("advice.cause")), paragraphs(text.cause)] : null,
-    text?.remedy ? [h("h3", null, t("advice.remedy")), firstOnes(context, finding, all), paragraphs(text.remedy)] : null,
+    text?.remedy
+      ? [h("h3", null, t("advice.remedy")), firstOnes(finding, all, (one) => titleLink(context, one)), paragraphs(text.remedy)]
+      : null,
     text?.patch
       ? h(
           "pre",
@@ -115,21 +117,6 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
       h("a", { href: context.to("advice", { finding: finding.id }) }, t("link")),
     ),
   );
-}
-
-/** What comes before a finding, by name. */
-function firstOnes(context: Context, finding: Finding, all: readonly Finding[]): Child {
-  const first = all.filter((one) => finding.first.includes(one.id));
-  return first.length
-    ? h(
-        "p",
-        null,
-        t("advice.first"),
-        " ",
-        first.map((one, place) => [place ? ", " : "", titleLink(context, one)]),
-        ".",
-      )
-    : null;
 }
 
 /** The findings that see the same time, each with what is left of this one after it where that can be told. */
