@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.advice import Finding
+from steplens.advice import Evidence, Finding, Saving, advise
 from steplens.advice.facts import Facts
+from steplens.advice.recording import without_recording
 from steplens.advice.registry import built_in_rules
 from steplens.advice.rule import Rule
 from steplens.advice.rules.host import checkpoint_stalls, device_waits_for_host, garbage_collection
@@ -254,6 +255,30 @@ def test_a_storm_while_the_loop_loads_data() -> None:
     assert finding.saving.high_ns == pytest.approx(gone - 600 * 1.9 * 200)
     assert finding.saving.likely_ns == pytest.approx(gone - 600 * 2.5 * 200)
     assert finding.saving.low_ns == pytest.approx(min(finding.saving.likely_ns / 2, gone - 600 * 4.5 * 200))
+    # what another rule would save of that phase it saves of the phase without recording, in proportion, and says so
+    facts = Facts(trace)
+    length_ns, cost_ns = facts.most_ns("data_wait_ns"), 600 * 2.5 * 200
+    assert length_ns is not None
+    other = without_recording(Finding("other", 1.0, (), Saving(0.0, length_ns / 2, length_ns), part="data_wait_ns"), facts)
+    assert other.saving is not None
+    assert (other.saving.likely_ns, other.saving.high_ns) == (
+        pytest.approx((length_ns - cost_ns) / 2),
+        pytest.approx(length_ns - cost_ns),
+    )
+    assert other.evidence[-1] == Evidence("recording_taken_off", pytest.approx(cost_ns), "ns")
+    # another phase has no such calls
+    forward = Finding("other", 1.0, (), Saving(0.0, 1.0, 2.0), part="forward_ns")
+    assert without_recording(forward, facts) == forward
+    # workers leave of the storm what they leave of loading, and a cheaper transform as much of theirs: both give the same sum
+    advice = advise(Run(Path("run"), [(Source(Path("run")), trace)], []), [loader_without_workers, tiny_operators])
+    savings = {each.rule: each.saving.likely_ns for each in advice.findings if each.saving is not None}
+    assert savings.keys() >= {"loader_without_workers", "tiny_operators"}
+    for each in advice.findings:
+        for beside, after_ns in each.after_ns.items():
+            both_ns = savings[each.rule] + savings[beside] * (1 - savings[each.rule] / (length_ns - cost_ns))
+            assert after_ns + savings[beside] == pytest.approx(both_ns)
+            assert both_ns <= length_ns - cost_ns
+    assert advice.likely_together_ns == pytest.approx(both_ns)
     # 0.3 ms of a step of 10 ms are not worth a word
     assert find_recording_cost(trace) == ()
     (cost,) = find_recording_cost(training([[*loop, *(op("aten::as_strided", 9000 + n, 9000.4 + n) for n in range(900))]] * 6))
