@@ -52,7 +52,7 @@ def _recording_of_parts(facts: Facts) -> dict[str, RecordingOfCall]:
     if facts.trace.has_accelerator:
         start = ops["start_ns"].to_numpy()
         calls[_IDLE] = facts.typical_ns(ops.filter(pl.Series(length_inside(facts.gaps, start, start + 1) > 0)), "calls")
-    of_parts = {part: cost.times(count) for part, count in calls.items() if count}
+    of_parts = {part: cost.of_calls(count) for part, count in calls.items() if count}
     return {
         part: of_part
         for part, of_part in of_parts.items()

@@ -82,9 +82,9 @@ def with_overlaps(findings: Sequence[Finding], prices: Prices) -> list[Finding]:
     """The findings, each with the others that see time of the same part of the step, and with what it saves after these."""
     with_others = []
     for finding in findings:
-        beside = [other for other in findings if _see_same_time(finding, other)]
-        after_ns = {other.id: left_ns for other in beside if (left_ns := _likely_after(finding, [other], prices)) is not None}
-        overlaps = tuple(other.id for other in beside)
+        beside = [second for second in findings if _see_same_time(finding, second)]
+        after_ns = {second.id: left_ns for second in beside if (left_ns := _likely_after(finding, [second], prices)) is not None}
+        overlaps = tuple(second.id for second in beside)
         with_others.append(_with_first(dataclasses.replace(finding, overlaps=overlaps, after_ns=after_ns), beside))
     return with_others
 
@@ -97,7 +97,7 @@ def _with_first(finding: Finding, beside: Sequence[Finding]) -> Finding:
     """A finding that something else comes before, with those of the overlapping ones that shorten the same part otherwise."""
     if finding.values.get("case") not in _COMES_AFTER or not finding.part:
         return finding
-    first = tuple(other.id for other in beside if other.part == finding.part and other.weight_ns > 0)
+    first = tuple(second.id for second in beside if second.part == finding.part and second.weight_ns > 0)
     return dataclasses.replace(finding, first=first)
 
 
@@ -106,23 +106,23 @@ def _likely_after(finding: Finding, cured: Sequence[Finding], prices: Prices) ->
 
     What a cure takes off the part that both are about it takes off what the other one is about in proportion.
     """
-    if finding.saving is None or finding.at_stake or any(other.saving is None or other.at_stake for other in cured):
+    if finding.saving is None or finding.at_stake or any(second.saving is None or second.at_stake for second in cured):
         return None
     left_ns = finding.saving.likely_ns
-    for other in cured:
-        assert other.saving is not None
-        length_ns = _common_length(finding, other, prices)
+    for second in cured:
+        assert second.saving is not None
+        length_ns = _common_length(finding, second, prices)
         if length_ns is None:
             return None
-        left_ns *= 1 - other.saving.likely_ns / max(length_ns, other.saving.likely_ns, finding.saving.likely_ns)
+        left_ns *= 1 - second.saving.likely_ns / max(length_ns, second.saving.likely_ns, finding.saving.likely_ns)
     return left_ns
 
 
-def _common_length(finding: Finding, other: Finding, prices: Prices) -> float | None:
+def _common_length(finding: Finding, second: Finding, prices: Prices) -> float | None:
     """How long the part of the step takes that two overlapping findings are about, without recording; None where not known."""
-    parts, others = parts_of(finding), parts_of(other)
-    common = parts & others or ({"idle_ns"} if "idle_ns" in parts | others else set())
-    lengths = [prices.curable_ns(part, finding.ranks or other.ranks) for part in common]
+    parts, second_parts = parts_of(finding), parts_of(second)
+    common = parts & second_parts or ({"idle_ns"} if "idle_ns" in parts | second_parts else set())
+    lengths = [prices.curable_ns(part, finding.ranks or second.ranks) for part in common]
     known_lengths = [length for length in lengths if length]
     return sum(known_lengths) if known_lengths and len(known_lengths) == len(lengths) else None
 
@@ -189,11 +189,11 @@ def _likely_of_group(group: Sequence[Finding], prices: Prices) -> float:
     total_ns = 0.0
     for place, finding in enumerate(group):
         assert finding.saving is not None
-        before = [other for other in group[:place] if other.id in finding.overlaps]
+        before = [second for second in group[:place] if second.id in finding.overlaps]
         after_ns = _likely_after(finding, before, prices)
         if after_ns is None:
             # nothing tells how much they share: as if it were all
-            most_before = max((other.saving.likely_ns for other in before if other.saving is not None), default=0.0)
+            most_before = max((second.saving.likely_ns for second in before if second.saving is not None), default=0.0)
             after_ns = max(finding.saving.likely_ns - most_before, 0.0)
         total_ns += after_ns
     return total_ns

@@ -93,7 +93,7 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     # as the figure of that part: it is no longer than the part that it lies in
     median_ns, most_ns = (facts.median(part), facts.most_ns(part)) if part else (0.0, None)
     scale = min(most_ns / median_ns, 1.0) if most_ns and median_ns else 1.0
-    total, work, recording = total * scale, work * scale, recording.times(scale)
+    total, work, recording = total * scale, work * scale, recording.of_calls(scale)
     gone = total - max(min(work, total), _REMAINING * total)
     likely = max(gone - recording.likely_ns, 0.0)
     if likely < least_share * facts.step_ns:
@@ -127,7 +127,7 @@ def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, Re
     beyond = (pl.col("self_ns") - dispatch_ns(trace)).clip(0).fill_null(0).alias("work_ns")
     work = facts.typical_ns(calls.select("step", beyond), "work_ns") if facts.device == CORE_CPU else 0.0
     count = calls.height / facts.steps.height
-    return str(phase), work, (cost_of_call(trace) or RecordingOfCall(0.0, 0.0, 0.0)).times(count)
+    return str(phase), work, (cost_of_call(trace) or RecordingOfCall(0.0, 0.0, 0.0)).of_calls(count)
 
 
 def _most_common_name(members: pl.DataFrame, storm: int, column: str) -> str:

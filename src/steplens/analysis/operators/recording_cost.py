@@ -59,7 +59,7 @@ class RecordingOfCall:
     likely_ns: float
     most_ns: float
 
-    def times(self, count: float) -> RecordingOfCall:
+    def of_calls(self, count: float) -> RecordingOfCall:
         """The same of so many calls."""
         return RecordingOfCall(count * self.least_ns, count * self.likely_ns, count * self.most_ns)
 
@@ -82,7 +82,7 @@ def view_ns(trace: Trace) -> float | None:
 def cost_of_call(trace: Trace) -> RecordingOfCall | None:
     """What recording adds to a call; None where nothing tells."""
     length = view_ns(trace)
-    return RecordingOfCall(_LEAST_COST, _COST, _MOST_COST).times(length) if length is not None else None
+    return RecordingOfCall(_LEAST_COST, _COST, _MOST_COST).of_calls(length) if length is not None else None
 
 
 def dispatch_ns(trace: Trace) -> float:

@@ -15,7 +15,7 @@ from steplens.advice.texts import CHINESE
 from steplens.advice.words import Words
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict_words import Verdict
-from steplens.cli.text.text import clean, console, duration, estimate, estimated_share, plain, size
+from steplens.cli.text.text import clean, console, duration, estimated_duration, estimated_share, plain, size
 
 _STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}
 _STEPS = 8
@@ -41,9 +41,9 @@ def show_advice(found: Advice, words: Words) -> None:
     priced = sum(finding.saving is not None for finding in found.findings)
     if priced and found.step_ns > 0:
         together = {
-            "likely": estimate(found.likely_together_ns),
+            "likely": estimated_duration(found.likely_together_ns),
             "likely_share": estimated_share(found.likely_together_ns, found.step_ns),
-            "time": estimate(found.together_ns),
+            "time": estimated_duration(found.together_ns),
             "share": estimated_share(found.together_ns, found.step_ns),
         }
         at_most_ns = sum(finding.saving.high_ns for finding in found.findings if finding.saving is not None)
@@ -107,11 +107,11 @@ def _show_one(
     if finding.saving is not None and finding.saving.high_ns > finding.saving.low_ns and not finding.at_stake:
         _print_wrapped(out, f"{words.frame('evidence')}: {_range_text(finding, words)}", "dim")
     for name, left_ns in finding.after_ns.items():
-        both = {"left": estimate(left_ns), "both": estimate(left_ns + likely_ns[name])}
+        both = {"left": estimated_duration(left_ns), "both": estimated_duration(left_ns + likely_ns[name])}
         _print_wrapped(out, words.frame("after", other=titles[name], **both), "dim")
-    others = [titles[name] for name in finding.overlaps if name in titles and name not in finding.after_ns]
-    if others:
-        _print_wrapped(out, words.frame("overlaps", others=", ".join(others)), "dim")
+    unpriced = [titles[name] for name in finding.overlaps if name in titles and name not in finding.after_ns]
+    if unpriced:
+        _print_wrapped(out, words.frame("overlaps", others=", ".join(unpriced)), "dim")
     first = [titles[name] for name in finding.first if name in titles]
     space = "" if words.language == CHINESE else " "
     _print_wrapped(out, words.frame("first", others=", ".join(first)) + space + text.remedy if first else text.remedy)
@@ -128,7 +128,7 @@ def _saving_text(finding: Finding, words: Words) -> str:
     ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
     key, weighed = _saving_key(finding)
     share = estimated_share(ends[weighed], finding.step_ns)
-    text = words.frame(key, share=share, **{name: estimate(ns) for name, ns in ends.items()})
+    text = words.frame(key, share=share, **{name: estimated_duration(ns) for name, ns in ends.items()})
     likely = words.of(finding).likely
     if key == "saves" and likely:
         text += ("，" if words.language == CHINESE else " ") + likely
@@ -144,7 +144,7 @@ def _saving_key(finding: Finding) -> tuple[str, str]:
     if finding.at_stake:
         return "at_stake", "high"
     if saving is not None and saving.likely_ns > 0:
-        return ("saves" if estimate(saving.low_ns) != estimate(saving.high_ns) else "saves_about"), "likely"
+        return ("saves" if estimated_duration(saving.low_ns) != estimated_duration(saving.high_ns) else "saves_about"), "likely"
     return "saves_up_to", "high"
 
 
@@ -152,7 +152,7 @@ def _range_text(finding: Finding, words: Words) -> str:
     """What the ends of the range of a saving rest on."""
     assert finding.saving is not None
     text = words.of(finding)
-    ends = {"low": estimate(finding.saving.low_ns), "high": estimate(finding.saving.high_ns)}
+    ends = {"low": estimated_duration(finding.saving.low_ns), "high": estimated_duration(finding.saving.high_ns)}
     return words.frame("range", **ends, low_basis=text.low, high_basis=text.high)
 
 
@@ -163,8 +163,8 @@ def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> s
         parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")
     if item.places:
         lengths = (f": {duration(ns)}" for ns in item.places_ns)
-        named = zip_longest((titles.get(place, place) for place in item.places), lengths, fillvalue="")
-        parts.append(", ".join(f"{place}{length}" for place, length in named))
+        place_texts = zip_longest((titles.get(place, place) for place in item.places), lengths, fillvalue="")
+        parts.append(", ".join(f"{place}{length}" for place, length in place_texts))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
 
 

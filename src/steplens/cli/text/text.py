@@ -43,7 +43,7 @@ def duration(ns: float) -> str:
     return f"{ns / 60e9:.1f} min"
 
 
-def estimate(ns: float) -> str:
+def estimated_duration(ns: float) -> str:
     """An estimated length: two significant digits, since more would promise too much."""
     for divisor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")):
         if abs(ns) >= 0.995 * divisor:

@@ -55,10 +55,12 @@ def places_of(facts: Facts, rows: pl.DataFrame, by: str, count: int = 3) -> tupl
     Fields ``places`` and ``places_ns`` of evidence. Kernels that have the same short name are one.
     """
     text = pl.col(by).cast(pl.String)
-    named = rows.with_columns(place=text).drop_nulls("place")
+    with_place = rows.with_columns(place=text).drop_nulls("place")
     if by == "name":
-        named = named.with_columns(pl.col("place").replace_strict({name: short_name(name) for name in named["place"].unique()}))
-    lengths = {str(place): per_step(facts, tasks) for (place,), tasks in named.group_by("place")}
+        with_place = with_place.with_columns(
+            pl.col("place").replace_strict({name: short_name(name) for name in with_place["place"].unique()})
+        )
+    lengths = {str(place): per_step(facts, tasks) for (place,), tasks in with_place.group_by("place")}
     longest = sorted(lengths, key=lambda place: (-lengths[place], place))[:count]
     return tuple(longest), tuple(lengths[place] for place in longest)
 
