@@ -93,10 +93,19 @@ def test_products_outside_matrix_units() -> None:
     finding = only(outside_matrix_units.judge(facts(tasks, meta=A100)))
     # TF32 makes eight times as many operations
     assert saving(finding).high_ns == pytest.approx(2000 * US * (1 - 19.5 / 156))
-    assert saving(finding).low_ns == pytest.approx(600 * US)
+    # the least is a speed-up of 1.4, and the ends say so
+    assert saving(finding).low_ns == pytest.approx(2000 * US * (1 - 1 / 1.4))
+    assert [finding.values[name] for name in ("least_times", "times", "most_times")] == ["1.4", "2", "8"]
     assert "set_float32_matmul_precision" in str(finding.values["change"])
     older = only(outside_matrix_units.judge(facts([matmul("volta_sgemm_64x64_nt", 0, 2000)], meta=V100)))
-    assert (older.values["type"], "autocast" in str(older.values["change"])) == ("float16", True)
+    assert older.values["type"] == "float16"
+    # of float16 the whole loop, of bfloat16 no scaler
+    change = str(older.values["change"])
+    scaled = ("with torch.autocast", "GradScaler(", "scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()")
+    assert all(call in change for call in scaled)
+    assert "bfloat16" in str(finding.values["change"]) and "scaler." not in str(finding.values["change"])
+    kernels = next(item for item in older.evidence if item.what == "float32_kernels")
+    assert (kernels.places, kernels.places_ns) == (("volta_sgemm_64x64_nt",), (pytest.approx(2000 * US),))
     # the names of kernels tell the architecture where nothing else does
     assert only(outside_matrix_units.judge(facts(tasks))).values["type"] == "TF32"
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steplens.advice import Finding
+from steplens.advice import Evidence, Finding, Saving, advise
 from steplens.advice.facts import Facts
+from steplens.advice.recording import without_recording
 from steplens.advice.registry import built_in_rules
 from steplens.advice.rule import Rule
 from steplens.advice.rules.host import checkpoint_stalls, device_waits_for_host, garbage_collection
@@ -98,6 +99,13 @@ def test_workers_and_training_share_the_processors() -> None:
     enough = loop_with(16, 36_950_000)
     assert (enough.is_short_of_processors, enough.worker_count) == (False, 2)
     assert enough.worker_saving().likely_ns == 11_450_000 - TAKING_OVER_NS
+    # recording the calls of loading is part of neither the step nor the saving without the profiler
+    recorded = LoadingInLoop(26_400_000, 11_450_000, 2, (36_950_000,) * 3, (2_000_000, 3_000_000, 4_000_000))
+    assert recorded.worker_saving().likely_ns == pytest.approx(23_400_000 - 33_950_000 / 2)
+    assert recorded.worker_saving().high_ns == pytest.approx(24_400_000 - 34_950_000 / 2)
+    # where only the estimate says that processors are short, the batch that a worker hands over still has to be taken
+    estimated = LoadingInLoop(26_400_000, 11_450_000, 2, (20_000_000, 36_950_000, 40_000_000)).worker_saving()
+    assert estimated.likely_ns < estimated.high_ns == 11_450_000 - TAKING_OVER_NS
     # one processor does nothing beside anything else; a source that is waited for needs none
     assert loop_with(1, 26_400_000).worker_saving().likely_ns == 0
     assert loop_with(1, 15_000_000).worker_saving().likely_ns == pytest.approx(11_250_000)
@@ -240,10 +248,37 @@ def test_a_storm_while_the_loop_loads_data() -> None:
     assert (finding.part, finding.values["case"]) == ("data_wait_ns", "loading")
     # of a call of 0.2 us that does nothing: a call without work takes 16 times as long, and recording one 2.5 times
     assert figures["storm_work"] == pytest.approx(300 * (12_000 - 16 * 200))
-    assert figures["storm_recording"] == pytest.approx(600 * 2.5 * 200)
+    assert finding.recording_ns == pytest.approx(600 * 2.5 * 200)
     assert finding.saving is not None
-    assert finding.saving.high_ns == pytest.approx(figures["storms"] - figures["storm_work"])
-    assert finding.saving.likely_ns == pytest.approx(finding.saving.high_ns - figures["storm_recording"])
+    # no end of the range sells what recording took: at most it is what it costs at least
+    gone = figures["storms"] - figures["storm_work"]
+    assert finding.saving.high_ns == pytest.approx(gone - 600 * 1.9 * 200)
+    assert finding.saving.likely_ns == pytest.approx(gone - 600 * 2.5 * 200)
+    assert finding.saving.low_ns == pytest.approx(min(finding.saving.likely_ns / 2, gone - 600 * 4.5 * 200))
+    # what another rule would save of that phase it saves of the phase without recording, in proportion, and says so
+    facts = Facts(trace)
+    length_ns, cost_ns = facts.most_ns("data_wait_ns"), 600 * 2.5 * 200
+    assert length_ns is not None
+    other = without_recording(Finding("other", 1.0, (), Saving(0.0, length_ns / 2, length_ns), part="data_wait_ns"), facts)
+    assert other.saving is not None
+    assert (other.saving.likely_ns, other.saving.high_ns) == (
+        pytest.approx((length_ns - cost_ns) / 2),
+        pytest.approx(length_ns - cost_ns),
+    )
+    assert other.evidence[-1] == Evidence("recording_taken_off", pytest.approx(cost_ns), "ns")
+    # another phase has no such calls
+    forward = Finding("other", 1.0, (), Saving(0.0, 1.0, 2.0), part="forward_ns")
+    assert without_recording(forward, facts) == forward
+    # workers leave of the storm what they leave of loading, and a cheaper transform as much of theirs: both give the same sum
+    advice = advise(Run(Path("run"), [(Source(Path("run")), trace)], []), [loader_without_workers, tiny_operators])
+    savings = {each.rule: each.saving.likely_ns for each in advice.findings if each.saving is not None}
+    assert savings.keys() >= {"loader_without_workers", "tiny_operators"}
+    for each in advice.findings:
+        for beside, after_ns in each.after_ns.items():
+            both_ns = savings[each.rule] + savings[beside] * (1 - savings[each.rule] / (length_ns - cost_ns))
+            assert after_ns + savings[beside] == pytest.approx(both_ns)
+            assert both_ns <= length_ns - cost_ns
+    assert advice.likely_together_ns == pytest.approx(both_ns)
     # 0.3 ms of a step of 10 ms are not worth a word
     assert find_recording_cost(trace) == ()
     (cost,) = find_recording_cost(training([[*loop, *(op("aten::as_strided", 9000 + n, 9000.4 + n) for n in range(900))]] * 6))

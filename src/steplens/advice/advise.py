@@ -15,6 +15,7 @@ from steplens.advice.judging.asking import Question, ask_rules
 from steplens.advice.judging.order import in_order, together_ns, with_overlaps, without_next_steps
 from steplens.advice.judging.pricing import Prices, of_one_rank
 from steplens.advice.prepare import prepare_answers
+from steplens.advice.recording import without_recording
 from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
 from steplens.run import Run
@@ -53,12 +54,14 @@ class Advice:
         silenced: rules that did not judge.
         step_ns: the step time, median over the chosen steps of all traces (``Run.step_summary``); 0 without steps.
         together_ns: what all findings save together at most.
+        likely_together_ns: what they are likely to save together: of those that overlap, each what the others leave of it.
     """
 
     findings: tuple[Finding, ...]
     silenced: tuple[Silenced, ...]
     step_ns: float
     together_ns: float = 0.0
+    likely_together_ns: float = 0.0
 
 
 def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
@@ -93,7 +96,10 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     of_run, of_trace = ask_rules(run, facts, questions)
     prices = Prices(run, facts)
     of_run = list(prices.cap_savings(of_run, facts))
-    of_trace = [list(prices.cap_savings(mine, [part])) for part, mine in zip(facts, of_trace, strict=True)]
+    of_trace = [
+        [without_recording(finding, part) for finding in prices.cap_savings(mine, [part])]
+        for part, mine in zip(facts, of_trace, strict=True)
+    ]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
     of_run = list(map(of_one_rank, _merge_by_id(of_run)))
     slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)
@@ -107,8 +113,9 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
     named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
     settled = [finding for candidate in named_findings if (finding := prices.settle_finding(candidate)) is not None]
-    ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()))
-    return Advice(tuple(ordered), tuple(silenced), prices.step_ns, together_ns(ordered, prices))
+    ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()), prices)
+    likely_ns, most_ns = together_ns(ordered, prices)
+    return Advice(tuple(ordered), tuple(silenced), prices.step_ns, most_ns, likely_ns)
 
 
 def _of_framework(findings: Iterable[Finding], run: Run, only_of: Mapping[str, str]) -> Iterator[Finding]:

@@ -307,6 +307,8 @@ class Facts:
         values: Mapping[str, str | int | float] | None = None,
         urgency: str = LOW,
         calls: pl.DataFrame | None = None,
+        recording_ns: float | None = None,
+        basis: str = "",
     ) -> Finding:
         """A finding about a step of this trace; see ``Finding``.
 
@@ -314,7 +316,7 @@ class Facts:
         """
         lies_in = self.phases_of(calls) if calls is not None else ()
         fields = (rule, confidence, tuple(evidence), saving, self.step_ns, subject, values or {}, urgency)
-        return Finding(*fields, part=part, lies_in=lies_in)
+        return Finding(*fields, part=part, lies_in=lies_in, recording_ns=recording_ns, basis=basis)
 
     def phases_of(self, calls: pl.DataFrame) -> tuple[str, ...]:
         """The phases of the host (columns of ``steps``) in which a fifth of the time of some calls lies, and more."""

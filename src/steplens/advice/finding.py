@@ -40,6 +40,7 @@ class Evidence:
         steps: steps in which it was seen.
         places: operators, source lines or ranks, most important first.
         per_step: whether the figure is a mean over steps.
+        places_ns: what each of the places takes per step, ns; empty where that is not said.
     """
 
     what: str
@@ -48,6 +49,7 @@ class Evidence:
     steps: tuple[int, ...] = ()
     places: tuple[str, ...] = ()
     per_step: bool = True
+    places_ns: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,12 @@ class Finding:
         overlaps: ids of the findings that see time of the same part of the step: what one saves, another may not save again.
         at_stake: whether the remedy only finds the cause, and saves nothing itself: then no saving is likely, and what is at
             stake (its high end) tells how much it matters.
+        recording_ns: of what would be saved, what recording the calls took, which the rule has taken off already: training
+            without the profiler does not have it. None where it has not: ``advise`` does, by the share of it in ``part``.
+        basis: key of the words for what the range rests on (``texts.Catalogue.bases``), where it is not the rule's.
+        after_ns: id of one of ``overlaps`` -> what this finding is still likely to save, ns, once that one is cured; of those of
+            which it can be told.
+        first: ids of the findings that should be cured before this one.
     """
 
     rule: str
@@ -87,6 +95,10 @@ class Finding:
     ranks: tuple[int, ...] = ()
     overlaps: tuple[str, ...] = ()
     at_stake: bool = False
+    recording_ns: float | None = None
+    basis: str = ""
+    after_ns: Mapping[str, float] = field(default_factory=dict)
+    first: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

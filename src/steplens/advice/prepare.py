@@ -112,8 +112,8 @@ def _take_answer(trace: Trace, answer: dict[str, Any]) -> None:
 def _restore_finding(fields: dict[str, Any]) -> Finding:
     """A finding from its fields; no number of it becomes one of another type."""
     saving = None if fields["saving"] is None else Saving(**fields["saving"])
-    evidence = [{**item, "steps": tuple(item["steps"]), "places": tuple(item["places"])} for item in fields["evidence"]]
-    lists = {name: tuple(fields[name]) for name in ("lies_in", "ranks", "overlaps")}
+    evidence = [{**item, **{name: tuple(item[name]) for name in ("steps", "places", "places_ns")}} for item in fields["evidence"]]
+    lists = {name: tuple(fields[name]) for name in ("lies_in", "ranks", "overlaps", "first")}
     return Finding(**{**fields, **lists, "saving": saving, "evidence": tuple(Evidence(**item) for item in evidence)})
 
 

@@ -27,12 +27,26 @@ class Text:
         cause: what happens, and why it costs.
         remedy: what to change.
         patch: the change as lines of a diff, where it is small; empty otherwise.
+        likely: on what the likely saving rests, as a short clause behind the figure ("if half of it goes"); where it is empty,
+            the share of the high end is said.
+        low: on what the low end rests, in the same way; ``high``: the high end.
     """
 
     title: str
     cause: str
     remedy: str
     patch: str = ""
+    likely: str = ""
+    low: str = ""
+    high: str = ""
+
+
+class Basis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """On what a saving and its range rest; parts as in ``Text``, empty where the share of the high end is said."""
+
+    likely: str = ""
+    low: str = ""
+    high: str = ""
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +102,8 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         rules: rule -> what is said of it.
         evidence: kind of evidence -> what it is.
+        bases: rule, ``rule/case`` or ``Finding.basis`` -> on what the saving rests; what none of them names is a share of its
+            high end.
         frame: the sentences around findings.
         verdict: the parts of a verdict's sentence, keys as in ``analysis.verdict_words.ENGLISH``; empty in English.
         steps: which steps figures are of; empty in English.
@@ -95,6 +111,7 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rules: dict[str, Entry]
     evidence: dict[str, str]
+    bases: dict[str, Basis]
     frame: dict[str, str]
     verdict: dict[str, str]
     steps: dict[str, str]

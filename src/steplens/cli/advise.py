@@ -73,6 +73,7 @@ def advise(
             "of": run.step_summary().sentence(),
             "step_ns": advice.step_ns,
             "together_ns": advice.together_ns,
+            "likely_together_ns": advice.likely_together_ns,
             "findings": [_finding_row(finding, words) for finding in advice.findings],
             "silenced": [asdict(item) for item in advice.silenced],
         }
@@ -95,4 +96,5 @@ def _finding_row(finding: Finding, words: Words) -> dict[str, Any]:
     text = words.of(finding)
     derived = {"id": finding.id, "level": finding.level, "share": finding.share}
     texts = {"title": text.title, "cause": text.cause, "remedy": text.remedy, "patch": text.patch}
+    texts |= {"likely": text.likely, "low": text.low, "high": text.high}
     return {**derived, **asdict(finding), **texts, "documentation": words.documentation(finding)}

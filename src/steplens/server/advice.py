@@ -35,12 +35,18 @@ class SavingShown(BaseModel):
 
 
 class FindingText(BaseModel):
-    """A finding in one language; ``patch`` is lines of a diff, or empty."""
+    """A finding in one language; ``patch`` is lines of a diff, or empty.
+
+    ``likely``: on what the likely saving rests, in a clause, ``low`` and ``high``: on what the ends of its range do; or empty.
+    """
 
     title: str
     cause: str
     remedy: str
     patch: str
+    likely: str
+    low: str
+    high: str
 
 
 class EventPlace(BaseModel):
@@ -54,6 +60,7 @@ class EventPlace(BaseModel):
 class EvidenceShown(BaseModel):
     """One measured fact; see ``advice.finding.Evidence``. ``words`` says in each language what it is.
 
+    ``places_ns``: what each of ``places`` takes per step, ns, or empty.
     ``events``: those of ``places`` that a search on the timeline finds. Others are ranks, loaders, other findings.
     """
 
@@ -63,6 +70,7 @@ class EvidenceShown(BaseModel):
     per_step: bool
     steps: list[int]
     places: list[str]
+    places_ns: list[float]
     events: list[EventPlace]
     words: dict[str, str]
 
@@ -71,7 +79,9 @@ class FindingShown(BaseModel):
     """One cause of lost time; see ``advice.finding.Finding``. ``share``: the likely saving as a share of ``step_ns``, 0 to 1.
 
     ``ranks``: on which of several ranks it was seen; empty where on all, or where the title names one. ``overlaps``: ids of
-    findings that see the same time. ``at_stake``: the remedy finds the cause and saves nothing itself.
+    findings that see the same time; ``after_ns``: of those of which it can be told, what this one is still likely to save once
+    that one is cured; ``first``: of those that should be cured before it.
+    ``at_stake``: the remedy finds the cause and saves nothing itself.
     """
 
     id: str
@@ -83,6 +93,8 @@ class FindingShown(BaseModel):
     step_ns: float
     ranks: list[int]
     overlaps: list[str]
+    after_ns: dict[str, float]
+    first: list[str]
     at_stake: bool
     saving: SavingShown | None
     evidence: list[EvidenceShown]
@@ -100,11 +112,13 @@ class SilencedShown(BaseModel):
 class AdviceShown(BaseModel):
     """All findings, what attacks the verdict first, and what could not be judged.
 
-    ``step_ns`` is the step time of the run, ``together_ns`` what all findings save of it together at most.
+    ``step_ns`` is the step time of the run, ``together_ns`` what all findings save of it together at most,
+    ``likely_together_ns`` probably.
     """
 
     step_ns: float
     together_ns: float
+    likely_together_ns: float
     findings: list[FindingShown]
     silenced: list[SilencedShown]
 
@@ -137,6 +151,7 @@ def advice(
     return AdviceShown(
         step_ns=judgement.step_ns,
         together_ns=judgement.together_ns,
+        likely_together_ns=judgement.likely_together_ns,
         findings=[finding_shown(item, traces) for item in judgement.findings],
         silenced=[SilencedShown(**vars(item)) for item in judgement.silenced],
     )
@@ -150,7 +165,8 @@ def finding_shown(finding: Finding, traces: Mapping[int, Trace] | None = None) -
         traces: where to look for the events that its evidence names, by number; nowhere by default.
     """
     words = {language: Words(language) for language in LANGUAGES}
-    shared = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks", "overlaps", "at_stake", "saving")
+    identity = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks")
+    shared = (*identity, "overlaps", "after_ns", "first", "at_stake", "saving")
     evidence = [
         {
             **vars(item),

@@ -951,6 +951,7 @@ export interface components {
     schemas: {
         AdviceShown: {
             findings: components["schemas"]["FindingShown"][];
+            likely_together_ns: number;
             silenced: components["schemas"]["SilencedShown"][];
             step_ns: number;
             together_ns: number;
@@ -1180,6 +1181,7 @@ export interface components {
             events: components["schemas"]["EventPlace"][];
             per_step: boolean;
             places: string[];
+            places_ns: number[];
             steps: number[];
             unit: string;
             value: number | null;
@@ -1199,9 +1201,13 @@ export interface components {
             address: string;
         };
         FindingShown: {
+            after_ns: {
+                [key: string]: number;
+            };
             at_stake: boolean;
             confidence: number;
             evidence: components["schemas"]["EvidenceShown"][];
+            first: string[];
             id: string;
             level: string;
             overlaps: string[];
@@ -1217,6 +1223,9 @@ export interface components {
         };
         FindingText: {
             cause: string;
+            high: string;
+            likely: string;
+            low: string;
             patch: string;
             remedy: string;
             title: string;

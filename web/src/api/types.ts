@@ -9,6 +9,7 @@ export type * from "./schema";
 export type {
   CurveShown as Curve,
   EvidenceShown as Evidence,
+  AdviceShown as Advice,
   FindingShown as Finding,
   LaneShown as Lane,
   Links as RankLinks,

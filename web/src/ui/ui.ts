@@ -217,19 +217,36 @@ export const findingLevel = (finding: Finding): HTMLElement | null =>
 
 const MOST_RANKS = 8;
 
-/** What a finding saves: a range where it may be nothing, with what is likely, which level and order follow from. */
+/** What comes before a finding, by name. */
+export function firstOnes(finding: Finding, all: readonly Finding[], link: (one: Finding) => HTMLElement): Child {
+  const first = all.filter((one) => finding.first.includes(one.id));
+  return first.length
+    ? h(
+        "p",
+        null,
+        t("advice.first"),
+        " ",
+        first.map((one, place) => [place ? ", " : "", link(one)]),
+        t("advice.stop"),
+      )
+    : null;
+}
+
+/** What a finding saves: its range, with what is likely, which level and order follow from, and on what that rests. */
 export function savingText(finding: Finding): string {
   const { saving, ranks } = finding;
   if (!saving) return "";
-  const [time, high] = [format.time(saving.likely_ns), format.time(saving.high_ns)];
-  const [likely, most] = [format.share(finding.share), format.share(finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0)];
+  const [low, time, high] = [saving.low_ns, saving.likely_ns, saving.high_ns].map(format.estimate) as [string, string, string];
+  const share = format.estimatedShare(finding.share);
+  const most = format.estimatedShare(finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0);
+  const basis = inLanguage(finding.texts)?.likely;
   const saves = finding.at_stake
     ? t("saves.at_stake", { high, share: most })
-    : saving.low_ns > 0
-      ? t("saves", { time, share: likely })
-      : saving.likely_ns > 0
-        ? t("saves.likely", { low: "0", high, time, share: likely })
-        : t("saves.up_to", { low: "0", high, share: most });
+    : saving.likely_ns <= 0
+      ? t("saves.up_to", { low: "0", high, share: most })
+      : low === high
+        ? t("saves", { time, share })
+        : t("saves.likely", { low, high, time, share }) + (basis ? t("saves.basis", { basis }) : "");
   if (!ranks.length) return saves;
   const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
   return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });

@@ -70,6 +70,14 @@ export const percent = (value: number): string =>
 export const signedShare = (value: number): string => (value > 0 ? "+" : "") + share(value);
 export const share = (value: number): string => percent(value * 100);
 
+/** What is only estimated: more digits would promise too much. */
+const estimated = (value: number): string => digits(value, { maximumSignificantDigits: 2 });
+export function estimate(ns: number): string {
+  const [factor, unit] = TIMES.find(([size]) => Math.abs(ns) >= size * 0.995) ?? TIMES[TIMES.length - 1]!;
+  return ns === 0 ? "0" : estimated(ns / factor) + SPACE + unit;
+}
+export const estimatedShare = (value: number): string => `${estimated(value * 100)}${SPACE}%`;
+
 /** A place in time with as many digits as tell two pixels apart. */
 export function moment(ns: number, resolution_ns = 1): string {
   const unit = TIMES.find(([factor]) => Math.abs(ns) >= factor) ?? TIMES[3]!;

@@ -78,12 +78,53 @@ def parts_of(finding: Finding) -> frozenset[str]:
     return frozenset(finding.lies_in) or frozenset({finding.part} - {""})
 
 
-def with_overlaps(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, each with the others that see time of the same part of the step on the same ranks."""
-    return [
-        dataclasses.replace(finding, overlaps=tuple(beside.id for beside in findings if _see_same_time(finding, beside)))
-        for finding in findings
-    ]
+def with_overlaps(findings: Sequence[Finding], prices: Prices) -> list[Finding]:
+    """The findings, each with the others that see time of the same part of the step, and with what it saves after these."""
+    with_others = []
+    for finding in findings:
+        beside = [second for second in findings if _see_same_time(finding, second)]
+        after_ns = {second.id: left_ns for second in beside if (left_ns := _likely_after(finding, [second], prices)) is not None}
+        overlaps = tuple(second.id for second in beside)
+        with_others.append(_with_first(dataclasses.replace(finding, overlaps=overlaps, after_ns=after_ns), beside))
+    return with_others
+
+
+#: cases of findings whose remedy comes after what else shortens the same part
+_COMES_AFTER = frozenset({"few_processors"})
+
+
+def _with_first(finding: Finding, beside: Sequence[Finding]) -> Finding:
+    """A finding that something else comes before, with those of the overlapping ones that shorten the same part otherwise."""
+    if finding.values.get("case") not in _COMES_AFTER or not finding.part:
+        return finding
+    first = tuple(second.id for second in beside if second.part == finding.part and second.weight_ns > 0)
+    return dataclasses.replace(finding, first=first)
+
+
+def _likely_after(finding: Finding, cured: Sequence[Finding], prices: Prices) -> float | None:
+    """What a finding is likely to save once others are cured, ns; None where nothing tells how much they share.
+
+    What a cure takes off the part that both are about it takes off what the other one is about in proportion.
+    """
+    if finding.saving is None or finding.at_stake or any(second.saving is None or second.at_stake for second in cured):
+        return None
+    left_ns = finding.saving.likely_ns
+    for second in cured:
+        assert second.saving is not None
+        length_ns = _common_length(finding, second, prices)
+        if length_ns is None:
+            return None
+        left_ns *= 1 - second.saving.likely_ns / max(length_ns, second.saving.likely_ns, finding.saving.likely_ns)
+    return left_ns
+
+
+def _common_length(finding: Finding, second: Finding, prices: Prices) -> float | None:
+    """How long the part of the step takes that two overlapping findings are about, without recording; None where not known."""
+    parts, second_parts = parts_of(finding), parts_of(second)
+    common = parts & second_parts or ({"idle_ns"} if "idle_ns" in parts | second_parts else set())
+    lengths = [prices.curable_ns(part, finding.ranks or second.ranks) for part in common]
+    known_lengths = [length for length in lengths if length]
+    return sum(known_lengths) if known_lengths and len(known_lengths) == len(lengths) else None
 
 
 def _see_same_time(finding: Finding, other: Finding) -> bool:
@@ -118,21 +159,44 @@ def _has_saving(finding: Finding) -> bool:
     return finding.saving is not None and finding.saving.high_ns > 0
 
 
-def together_ns(findings: Sequence[Finding], prices: Prices) -> float:
-    """What all findings save together at most, ns: of those that overlap no more than the parts take that they are about.
+def together_ns(findings: Sequence[Finding], prices: Prices) -> tuple[float, float]:
+    """What all findings save together, ns: probably, and at most.
+
+    Of those that overlap each is likely to save what it does after those before it (``_likely_after``), and at most they save
+    what the parts take that they are about.
 
     Args:
         findings: with their overlaps.
         prices: what parts take.
     """
     saving = {finding.id: finding for finding in findings if _has_saving(finding)}
-    left, total_ns = dict(saving), 0.0
+    left, likely_ns, most_ns = dict(saving), 0.0, 0.0
     while left:
         group = [left.pop(next(iter(left)))]
         for finding in group:
             group += [left.pop(name) for name in finding.overlaps if name in left]
-        total_ns += _most_of_group(group, prices)
-    return min(total_ns, prices.step_ns) if prices.step_ns else total_ns
+        most_of_group = _most_of_group(group, prices)
+        likely_ns += min(_likely_of_group(group, prices), most_of_group)
+        most_ns += most_of_group
+    bound_ns = prices.step_ns or most_ns
+    return min(likely_ns, bound_ns), min(most_ns, bound_ns)
+
+
+def _likely_of_group(group: Sequence[Finding], prices: Prices) -> float:
+    likely = [finding.saving.likely_ns for finding in group if finding.saving is not None]
+    if any(finding.rule == "slow_rank" for finding in group):
+        return max(likely)
+    total_ns = 0.0
+    for place, finding in enumerate(group):
+        assert finding.saving is not None
+        before = [second for second in group[:place] if second.id in finding.overlaps]
+        after_ns = _likely_after(finding, before, prices)
+        if after_ns is None:
+            # nothing tells how much they share: as if it were all
+            most_before = max((second.saving.likely_ns for second in before if second.saving is not None), default=0.0)
+            after_ns = max(finding.saving.likely_ns - most_before, 0.0)
+        total_ns += after_ns
+    return total_ns
 
 
 def _most_of_group(group: Sequence[Finding], prices: Prices) -> float:
@@ -141,11 +205,11 @@ def _most_of_group(group: Sequence[Finding], prices: Prices) -> float:
     if slow:
         # as soon as the slow rank is as quick as the others, these hold the step up
         return max(*slow, *highs) if len(group) > 1 else slow[0]
-    lengths = [prices.shown_ns(part, finding.ranks) for finding in group for part in parts_of(finding)]
+    lengths = [prices.curable_ns(part, finding.ranks) for finding in group for part in parts_of(finding)]
     by_part: dict[str, float] = {}
     for finding in group:
         for part in parts_of(finding):
-            by_part[part] = max(by_part.get(part, 0.0), prices.shown_ns(part, finding.ranks) or 0.0)
+            by_part[part] = max(by_part.get(part, 0.0), prices.curable_ns(part, finding.ranks) or 0.0)
     if not lengths or None in lengths or not all(parts_of(finding) for finding in group):
         return sum(highs)
     return min(sum(highs), max(sum(by_part.values()), *highs))

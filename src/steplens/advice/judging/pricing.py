@@ -8,6 +8,7 @@ from functools import cached_property
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.recording import recording_of_part
 from steplens.advice.rules.tools.ranks import job_of
 from steplens.analysis.cluster.links import communication_costs
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
@@ -24,6 +25,8 @@ _RESTS_ON = {**dict.fromkeys(DEVICE_PARTS, STEP_DEVICE_TIMES), **dict.fromkeys(H
 _WAITS = 0.10
 _COMMUNICATION = "exposed_communication_ns"
 _NAMED_RANKS = 8
+#: on what a saving of a rank rests that waits for others
+_BEHIND_SLOW_RANK, _BEHIND_MISSING_RANKS = "behind_slow_rank", "behind_missing_ranks"
 
 
 class Prices:
@@ -55,6 +58,15 @@ class Prices:
         summaries = [part.trace.once(_summary_of_trace) for part in self._facts if part.trace.rank in ranks]
         lengths = [length for summary in summaries if (length := shown_part(summary, part)) is not None]
         return max(lengths, default=None)
+
+    def curable_ns(self, part: str, ranks: Sequence[int] = ()) -> float | None:
+        """The same of the part as it is without the profiler: what recording it takes no cure saves (``recording``)."""
+        length_ns = self.shown_ns(part, ranks)
+        if length_ns is None:
+            return None
+        of_ranks = [facts for facts in self._facts if not ranks or facts.trace.rank in ranks]
+        recording_ns = min((recording_of_part(facts, part).likely_ns for facts in of_ranks), default=0.0)
+        return max(length_ns - recording_ns, 0.0)
 
     def cap_savings(self, findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
         """The findings with savings of at most what their cure shortens: the part of the step that each names, and the step.
@@ -108,12 +120,13 @@ class Prices:
                 return finding
             rank_names = tuple(f"rank {rank}" for rank in slow.ranks)
             evidence = Evidence("waits_for_slow_rank", slow.saving.likely_ns, "ns", places=rank_names)
-            return _with_saving(finding, Saving(0.0, 0.0, finding.saving.high_ns), evidence)
+            return _with_saving(finding, Saving(0.0, 0.0, finding.saving.high_ns), evidence, _BEHIND_SLOW_RANK)
         waits_ns = self._waits_for_nobody_knows_whom.get(id(part), 0.0)
         if waits_ns < _WAITS * part.step_ns or not waits_ns:
             return finding
         missing = Evidence("waits_for_missing_ranks", waits_ns, "ns", places=_rank_names(job_of(self._facts).missing))
-        return _with_saving(finding, Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns), missing)
+        saving = Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns)
+        return _with_saving(finding, saving, missing, _BEHIND_MISSING_RANKS)
 
     @cached_property
     def _waits_for_nobody_knows_whom(self) -> dict[int, float]:
@@ -152,8 +165,8 @@ def _limit_saving(finding: Finding, bounds: Sequence[float]) -> Finding:
     return dataclasses.replace(finding, saving=Saving(low, likely, high))
 
 
-def _with_saving(finding: Finding, saving: Saving, evidence: Evidence) -> Finding:
-    return dataclasses.replace(finding, saving=saving, evidence=(*finding.evidence, evidence))
+def _with_saving(finding: Finding, saving: Saving, evidence: Evidence, basis: str) -> Finding:
+    return dataclasses.replace(finding, saving=saving, evidence=(*finding.evidence, evidence), basis=basis)
 
 
 def _rank_names(ranks: Sequence[int]) -> tuple[str, ...]:

@@ -176,7 +176,13 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     ]
     saving = Saving(total / 2, likely, total)
     yield facts.make_finding(
-        python_in_the_loop.name, evidence, saving, confidence=0.7, part="" if facts.device == CORE_CPU else "idle_ns"
+        python_in_the_loop.name,
+        evidence,
+        saving,
+        confidence=0.7,
+        part="" if facts.device == CORE_CPU else "idle_ns",
+        # no operator runs there, so none is recorded
+        recording_ns=0.0,
     )
 
 

@@ -164,6 +164,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
         part="data_wait_ns",
         values=values,
         urgency=MEDIUM,
+        recording_ns=work.recording_ns[1],
     )
 
 

@@ -13,7 +13,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
 from steplens.advice.rules.tools.tasks import costliest_lines, steps_of
-from steplens.analysis.operators.recording_cost import cost_of_call_ns, dispatch_ns
+from steplens.analysis.operators.recording_cost import RecordingOfCall, cost_of_call, dispatch_ns
 from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
 from steplens.analysis.tools.names import containing, distinct, with_prefix
@@ -93,9 +93,9 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     # as the figure of that part: it is no longer than the part that it lies in
     median_ns, most_ns = (facts.median(part), facts.most_ns(part)) if part else (0.0, None)
     scale = min(most_ns / median_ns, 1.0) if most_ns and median_ns else 1.0
-    total, work, recording = total * scale, work * scale, recording * scale
-    high = total - max(min(work, total), _REMAINING * total)
-    likely = max(high - recording, 0.0)
+    total, work, recording = total * scale, work * scale, recording.of_calls(scale)
+    gone = total - max(min(work, total), _REMAINING * total)
+    likely = max(gone - recording.likely_ns, 0.0)
     if likely < least_share * facts.step_ns:
         return
     evidence = [
@@ -103,19 +103,19 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count"),
     ]
     evidence += [Evidence("storm_work", min(work, total), "ns")] if work else []
-    evidence += [Evidence("storm_recording", recording, "ns")] if recording else []
     yield facts.make_finding(
         tiny_operators.name,
         evidence,
-        Saving(likely / 2, likely, high),
+        Saving(max(min(likely / 2, gone - recording.most_ns), 0.0), likely, gone - recording.least_ns),
         confidence=0.8,
         part=part,
+        recording_ns=recording.likely_ns,
         values={"operator": common[0], "case": IN_LOADING if phase == DATA else ""},
         calls=storms,
     )
 
 
-def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, float]:
+def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, RecordingOfCall]:
     """Of storms of calls: the phase that most of them lie in, their work, and what recording them took, ns per step."""
     trace = facts.trace
     intervals = merged(storms.select("start_ns", "end_ns"))
@@ -127,7 +127,7 @@ def _parts_of_storms(facts: Facts, storms: pl.DataFrame) -> tuple[str, float, fl
     beyond = (pl.col("self_ns") - dispatch_ns(trace)).clip(0).fill_null(0).alias("work_ns")
     work = facts.typical_ns(calls.select("step", beyond), "work_ns") if facts.device == CORE_CPU else 0.0
     count = calls.height / facts.steps.height
-    return str(phase), work, count * (cost_of_call_ns(trace) or 0.0)
+    return str(phase), work, (cost_of_call(trace) or RecordingOfCall(0.0, 0.0, 0.0)).of_calls(count)
 
 
 def _most_common_name(members: pl.DataFrame, storm: int, column: str) -> str:
@@ -212,7 +212,12 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     ]
     values = {"steps": len(steps), "of": facts.steps.height}
     yield facts.make_finding(
-        changing_shapes.name, evidence, saving if priced else None, confidence=0.7 if priced else 0.5, values=values
+        changing_shapes.name,
+        evidence,
+        saving if priced else None,
+        confidence=0.7 if priced else 0.5,
+        values=values,
+        basis="new_shapes_on_cpu" if on_cpu else "",
     )
 
 
@@ -259,7 +264,6 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest_products(products))),
         Evidence("products", products.height / facts.steps.height, "count"),
         Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
-        Evidence("assumed_speedup", likely, "x", per_step=False),
     ]
     saving = Saving(total * (1 - 1 / least), total * (1 - 1 / likely), total * (1 - 1 / most))
     finding = facts.make_finding(
@@ -268,7 +272,10 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
         saving,
         confidence=0.7,
         part="computing_ns",
-        values={"feature": feature.upper()},
+        values={
+            "feature": feature.upper(),
+            **{name: f"{times:g}" for name, times in (("least_times", least), ("times", likely), ("most_times", most))},
+        },
         calls=products,
     )
     change = _change_to_bfloat16(facts, products, finding.lies_in)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from steplens.advice.finding import Finding
 from steplens.advice.registry import all_texts
-from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Text
+from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Basis, Text
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict_words import Verdict
 
@@ -39,8 +39,28 @@ class Words:
             text = CATALOGUES[self.language].rules[finding.rule].text_for(finding.framework, str(finding.values.get("case", "")))
         else:
             text = texts.get(self.language, texts[ENGLISH])
-        parts = (_fill_placeholders(part, finding.values) for part in (text.title, text.cause, text.remedy, text.patch))
-        return Text(*parts)
+        basis = self._basis_of(finding, text)
+        parts = (text.title, text.cause, text.remedy, text.patch, basis.likely, basis.low, basis.high)
+        return Text(*(_fill_placeholders(part, finding.values) for part in parts))
+
+    def _basis_of(self, finding: Finding, text: Text) -> Basis:
+        """On what the likely saving of a finding and the ends of its range rest."""
+        saving = finding.saving
+        if saving is None or saving.high_ns <= 0:
+            return Basis()
+        bases = CATALOGUES[self.language].bases
+        keys = (finding.basis, f"{finding.rule}/{finding.values.get('case', '')}", finding.rule)
+        basis = next((bases[key] for key in keys if key in bases), Basis(text.likely, text.low, text.high))
+        # of a guess at how much of the time goes the guess is the basis
+        likely, low, high = (
+            clause or self.frame("share_goes", part=self._share_in_words(ns / saving.high_ns))
+            for clause, ns in ((basis.likely, saving.likely_ns), (basis.low, saving.low_ns), (basis.high, saving.high_ns))
+        )
+        return Basis(likely if saving.likely_ns > 0 and not finding.at_stake else "", low, high)
+
+    def _share_in_words(self, share: float) -> str:
+        key = {0: "share_none", 50: "share_half", 100: "share_all"}.get(round(100 * share), "share_part")
+        return self.frame(key, percent=f"{100 * share:.0f}")
 
     def documentation(self, finding: Finding) -> str:
         """Where the rule is described, as a page and an anchor in it; empty for a rule of the user's own."""

@@ -51,6 +51,19 @@ class RecordingCost:
     most_ns: float
 
 
+@dataclass(frozen=True)
+class RecordingOfCall:
+    """What recording adds, ns: at least, probably, at most."""
+
+    least_ns: float
+    likely_ns: float
+    most_ns: float
+
+    def of_calls(self, count: float) -> RecordingOfCall:
+        """The same of so many calls."""
+        return RecordingOfCall(count * self.least_ns, count * self.likely_ns, count * self.most_ns)
+
+
 @once_per_trace
 def view_ns(trace: Trace) -> float | None:
     """How long a call that does nothing was recorded to take, median, ns.
@@ -66,10 +79,10 @@ def view_ns(trace: Trace) -> float | None:
     return float(median) if isinstance(median, (int, float)) and 0 < median <= _MOST_NS else None
 
 
-def cost_of_call_ns(trace: Trace) -> float | None:
-    """What recording adds to a call, ns; None where nothing tells."""
+def cost_of_call(trace: Trace) -> RecordingOfCall | None:
+    """What recording adds to a call; None where nothing tells."""
     length = view_ns(trace)
-    return length * _COST if length is not None else None
+    return RecordingOfCall(_LEAST_COST, _COST, _MOST_COST).of_calls(length) if length is not None else None
 
 
 def dispatch_ns(trace: Trace) -> float:

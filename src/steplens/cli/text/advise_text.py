@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from rich.console import Console
 from rich.text import Text
@@ -10,10 +11,11 @@ from rich.text import Text
 from steplens.advice.advise import Advice
 from steplens.advice.compare import Change
 from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
+from steplens.advice.texts import CHINESE
 from steplens.advice.words import Words
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict_words import Verdict
-from steplens.cli.text.text import clean, console, duration, plain, share, size
+from steplens.cli.text.text import clean, console, duration, estimated_duration, estimated_share, plain, size
 
 _STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}
 _STEPS = 8
@@ -38,15 +40,22 @@ def show_advice(found: Advice, words: Words) -> None:
     out.print(plain(words.frame(key, count=str(len(found.findings))) + step, "bold"), soft_wrap=True)
     priced = sum(finding.saving is not None for finding in found.findings)
     if priced and found.step_ns > 0:
-        together = {"time": duration(found.together_ns), "share": share(found.together_ns, found.step_ns)}
+        together = {
+            "likely": estimated_duration(found.likely_together_ns),
+            "likely_share": estimated_share(found.likely_together_ns, found.step_ns),
+            "time": estimated_duration(found.together_ns),
+            "share": estimated_share(found.together_ns, found.step_ns),
+        }
         at_most_ns = sum(finding.saving.high_ns for finding in found.findings if finding.saving is not None)
-        # where the bound is no more than their sum, it says nothing
-        overlap = "together" if found.together_ns < 0.99 * at_most_ns else "overlap"
+        # where the bound is no more than their sum, it says nothing, but for what overlaps
+        is_bounded = found.together_ns < 0.99 * at_most_ns or any(finding.after_ns for finding in found.findings)
+        overlap = "together" if is_bounded else "overlap"
         for line in plain(words.frame(overlap if priced > 1 else "confidence_means", **together), "dim").wrap(out, out.width):
             out.print(line, no_wrap=True)
     titles = {finding.id: f"{number} ({words.of(finding).title})" for number, finding in enumerate(found.findings, 1)}
+    likely_ns = {finding.id: finding.saving.likely_ns for finding in found.findings if finding.saving is not None}
     for number, finding in enumerate(found.findings, 1):
-        _show_one(out, number, finding, words, titles)
+        _show_one(out, number, finding, words, titles, likely_ns)
     for silenced in found.silenced:
         out.print()
         reason = words.frame("not_judged", rule=silenced.rule, conclusion=silenced.conclusion, reason=silenced.reason)
@@ -79,7 +88,9 @@ def finding_headline(finding: Finding, words: Words) -> str:
     return f"{words.frame(finding.level)}: {words.of(finding).title}{saves}"
 
 
-def _show_one(out: Console, number: int, finding: Finding, words: Words, titles: Mapping[str, str]) -> None:
+def _show_one(
+    out: Console, number: int, finding: Finding, words: Words, titles: Mapping[str, str], likely_ns: Mapping[str, float]
+) -> None:
     text = words.of(finding)
     out.print()
     # where no saving is likely nothing tells how much it matters
@@ -93,12 +104,20 @@ def _show_one(out: Console, number: int, finding: Finding, words: Words, titles:
     _print_wrapped(out, text.cause)
     for item in finding.evidence:
         _print_wrapped(out, _evidence_text(item, words, titles), "dim")
-    if finding.overlaps:
-        overlapping = ", ".join(titles[name] for name in finding.overlaps if name in titles)
-        _print_wrapped(out, words.frame("overlaps", others=overlapping), "dim")
-    _print_wrapped(out, text.remedy)
+    if finding.saving is not None and finding.saving.high_ns > finding.saving.low_ns and not finding.at_stake:
+        _print_wrapped(out, f"{words.frame('evidence')}: {_range_text(finding, words)}", "dim")
+    for name, left_ns in finding.after_ns.items():
+        both = {"left": estimated_duration(left_ns), "both": estimated_duration(left_ns + likely_ns[name])}
+        _print_wrapped(out, words.frame("after", other=titles[name], **both), "dim")
+    unpriced = [titles[name] for name in finding.overlaps if name in titles and name not in finding.after_ns]
+    if unpriced:
+        _print_wrapped(out, words.frame("overlaps", others=", ".join(unpriced)), "dim")
+    first = [titles[name] for name in finding.first if name in titles]
+    space = "" if words.language == CHINESE else " "
+    _print_wrapped(out, words.frame("first", others=", ".join(first)) + space + text.remedy if first else text.remedy)
     for line in text.patch.splitlines():
-        out.print(Text("     ") + plain(line, "green" if line.startswith("+") else "red"), soft_wrap=True)
+        style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+        out.print(Text("     ") + plain(line, style), soft_wrap=True)
     where = words.documentation(finding)
     if where:
         _print_wrapped(out, words.frame("see", where=where), "dim")
@@ -108,7 +127,11 @@ def _saving_text(finding: Finding, words: Words) -> str:
     assert finding.saving is not None
     ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
     key, weighed = _saving_key(finding)
-    text = words.frame(key, share=share(ends[weighed], finding.step_ns), **{name: duration(ns) for name, ns in ends.items()})
+    share = estimated_share(ends[weighed], finding.step_ns)
+    text = words.frame(key, share=share, **{name: estimated_duration(ns) for name, ns in ends.items()})
+    likely = words.of(finding).likely
+    if key == "saves" and likely:
+        text += ("，" if words.language == CHINESE else " ") + likely
     if not finding.ranks or "rank" in finding.values:
         return text
     rank_names = ", ".join(f"rank {rank}" for rank in finding.ranks[:_RANKS]) + (" ..." if finding.ranks[_RANKS:] else "")
@@ -121,9 +144,16 @@ def _saving_key(finding: Finding) -> tuple[str, str]:
     if finding.at_stake:
         return "at_stake", "high"
     if saving is not None and saving.likely_ns > 0:
-        # of what may save nothing a single figure would promise too much
-        return ("saves" if saving.low_ns > 0 else "saves_likely"), "likely"
+        return ("saves" if estimated_duration(saving.low_ns) != estimated_duration(saving.high_ns) else "saves_about"), "likely"
     return "saves_up_to", "high"
+
+
+def _range_text(finding: Finding, words: Words) -> str:
+    """What the ends of the range of a saving rest on."""
+    assert finding.saving is not None
+    text = words.of(finding)
+    ends = {"low": estimated_duration(finding.saving.low_ns), "high": estimated_duration(finding.saving.high_ns)}
+    return words.frame("range", **ends, low_basis=text.low, high_basis=text.high)
 
 
 def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> str:
@@ -132,7 +162,9 @@ def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> s
     if item.steps:
         parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")
     if item.places:
-        parts.append(", ".join(titles.get(place, place) for place in item.places))
+        lengths = (f": {duration(ns)}" for ns in item.places_ns)
+        place_texts = zip_longest((titles.get(place, place) for place in item.places), lengths, fillvalue="")
+        parts.append(", ".join(f"{place}{length}" for place, length in place_texts))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
 
 

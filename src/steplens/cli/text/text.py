@@ -43,6 +43,23 @@ def duration(ns: float) -> str:
     return f"{ns / 60e9:.1f} min"
 
 
+def estimated_duration(ns: float) -> str:
+    """An estimated length: two significant digits, since more would promise too much."""
+    for divisor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")):
+        if abs(ns) >= 0.995 * divisor:
+            return f"{_two_digits(ns / divisor)} {unit}"
+    return "0" if ns == 0 else f"{ns:.1g} ns"
+
+
+def estimated_share(part: float, whole: float) -> str:
+    """The same of a share, in per cent; a dash when there is no whole."""
+    return f"{_two_digits(100 * part / whole)} %" if whole > 0 else "-"
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.1e}'):.12g}"
+
+
 def size(count: float) -> str:
     """Bytes in binary units."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -1,11 +1,11 @@
 /** What to change: every finding with its proof, its cure and what it would save. */
 
-import type { Evidence, Finding } from "../../api/types";
+import type { Advice as Found, Evidence, Finding } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import { conclusion } from "../../ui/health_words";
 import type { Context, Page } from "../../ui/page";
-import { card, findingLevel, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
+import { card, findingLevel, firstOnes, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -49,14 +49,17 @@ export const advice: Page = {
 };
 
 /** In which order findings are, what they save together, and what confidence means: once, above all of them. */
-function listNote(found: { step_ns: number; together_ns: number; findings: readonly Finding[] }): string {
+function listNote(found: Found): string {
   const priced = found.findings.filter((one) => one.saving).length;
   const sum = found.findings.reduce((total, one) => total + (one.saving?.high_ns ?? 0), 0);
-  // where the bound is no more than their sum, it says nothing
-  const bounded = found.together_ns < 0.99 * sum;
+  // where the bound is no more than their sum, it says nothing, but for what overlaps
+  const bounded = found.together_ns < 0.99 * sum || found.findings.some((one) => Object.keys(one.after_ns).length);
+  const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
   const bound = {
-    time: format.time(found.together_ns),
-    share: format.share(found.step_ns > 0 ? found.together_ns / found.step_ns : 0),
+    likely: format.estimate(found.likely_together_ns),
+    likely_share: shareOf(found.likely_together_ns),
+    time: format.estimate(found.together_ns),
+    share: shareOf(found.together_ns),
   };
   const shared = found.findings.some((one) => one.overlaps.length);
   return [
@@ -68,7 +71,6 @@ function listNote(found: { step_ns: number; together_ns: number; findings: reado
 
 function findingCard(context: Context, finding: Finding, all: readonly Finding[], open: boolean): HTMLElement {
   const text = inLanguage(finding.texts);
-  const overlapping = all.filter((one) => finding.overlaps.includes(one.id));
   const saving = finding.saving;
   return h(
     "details",
@@ -78,10 +80,12 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
       null,
       findingLevel(finding),
       h("h2", null, text?.title ?? finding.id),
-      saving ? h("span", { class: saving.low_ns > 0 ? "saving" : "saving uncertain" }, savingText(finding)) : null,
+      saving ? h("span", { class: "saving" }, savingText(finding)) : null,
     ),
     text?.cause ? [h("h3", null, t("advice.cause")), paragraphs(text.cause)] : null,
-    text?.remedy ? [h("h3", null, t("advice.remedy")), paragraphs(text.remedy)] : null,
+    text?.remedy
+      ? [h("h3", null, t("advice.remedy")), firstOnes(finding, all, (one) => titleLink(context, one)), paragraphs(text.remedy)]
+      : null,
     text?.patch
       ? h(
           "pre",
@@ -93,15 +97,7 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
             ),
         )
       : null,
-    overlapping.length
-      ? h(
-          "p",
-          { class: "note" },
-          `${t("advice.overlaps")}: `,
-          overlapping.map((one, place) => [place ? ", " : "", titleLink(context, one)]),
-          `. ${t("advice.overlaps.what")}`,
-        )
-      : null,
+    overlaps(context, finding, all),
     finding.evidence.length
       ? [
           h("h3", null, t("advice.evidence")),
@@ -109,21 +105,61 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
             "ul",
             { class: "evidence" },
             finding.evidence.map((one) => evidenceLine(context, one, all)),
+            rangeLine(finding),
           ),
         ]
       : null,
     h(
       "p",
       { class: "note" },
-      saving && !finding.at_stake
-        ? t("advice.range", {
-            low: format.time(saving.low_ns),
-            likely: format.time(saving.likely_ns),
-            high: format.time(saving.high_ns),
-          })
-        : t(saving ? "advice.at_stake" : "advice.no_saving"),
-      ` · ${t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })} · `,
+      saving && !finding.at_stake ? "" : `${t(saving ? "advice.at_stake" : "advice.no_saving")} · `,
+      `${t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })} · `,
       h("a", { href: context.to("advice", { finding: finding.id }) }, t("link")),
+    ),
+  );
+}
+
+/** The findings that see the same time, each with what is left of this one after it where that can be told. */
+function overlaps(context: Context, finding: Finding, all: readonly Finding[]): Child {
+  const overlapping = all.filter((one) => finding.overlaps.includes(one.id));
+  const left = (one: Finding): number | undefined => finding.after_ns[one.id];
+  const others = overlapping.filter((one) => left(one) === undefined);
+  return [
+    overlapping
+      .filter((one) => left(one) !== undefined)
+      .map((one) => {
+        const both = { left: format.estimate(left(one)!), both: format.estimate(left(one)! + (one.saving?.likely_ns ?? 0)) };
+        return h("p", { class: "note" }, `${t("advice.overlaps")} `, titleLink(context, one), t("advice.after", both));
+      }),
+    others.length
+      ? h(
+          "p",
+          { class: "note" },
+          `${t("advice.overlaps")}: `,
+          others.map((one, place) => [place ? ", " : "", titleLink(context, one)]),
+          `. ${t("advice.overlaps.what")}`,
+        )
+      : null,
+  ];
+}
+
+/** What the ends of the range of a saving rest on. */
+function rangeLine(finding: Finding): Child {
+  const { saving } = finding;
+  const text = inLanguage(finding.texts);
+  if (!saving || !text?.high || finding.at_stake || saving.low_ns === saving.high_ns) return null;
+  const ends: [number, string][] = [
+    [saving.low_ns, text.low],
+    [saving.high_ns, text.high],
+  ];
+  return h(
+    "li",
+    null,
+    t("advice.range"),
+    h(
+      "ul",
+      { class: "places" },
+      ends.map(([ns, basis]) => h("li", null, h("b", null, format.estimate(ns)), `: ${basis}`)),
     ),
   );
 }
@@ -132,6 +168,10 @@ const titleLink = (context: Context, finding: Finding): HTMLElement =>
   h("a", { href: context.to("advice", { finding: finding.id }) }, inLanguage(finding.texts)?.title ?? finding.id);
 
 const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h("p", null, one));
+
+/** How long the work at a place takes, where that is said. */
+const takes = (ns: number | undefined): Child =>
+  ns === undefined ? null : [": ", h("b", null, format.time(ns)), ` ${t("per_step")}`];
 
 function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]): HTMLElement {
   const words = inLanguage(one.words) ?? one.what;
@@ -159,7 +199,7 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
       ? h(
           "ul",
           { class: "places" },
-          one.places.slice(0, MOST_PLACES).map((place) => {
+          one.places.slice(0, MOST_PLACES).map((place, number) => {
             const other = all.find((finding) => finding.id === place);
             if (other) return h("li", null, titleLink(context, other));
             if (A_RANK.test(place)) return h("li", null, t("rank.n", { number: place.replace("rank ", "") }));
@@ -169,6 +209,7 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
               "li",
               null,
               h("code", null, format.shorten(place, 300)),
+              takes(one.places_ns[number]),
               // what no event is named after, a search would not find
               event
                 ? [

@@ -3,7 +3,7 @@
 import type { Finding, Overview } from "../../api/types";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
-import { card, findingLevel, savingText } from "../../ui/ui";
+import { card, findingLevel, firstOnes, savingText } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -40,7 +40,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
     h(
       "ol",
       { class: "changes" },
-      findings.slice(0, MOST).map((one) => change(context, one)),
+      findings.slice(0, MOST).map((one) => change(context, one, findings)),
     ),
     count > MOST
       ? h("p", null, h("a", { href: context.to("advice") }, t("overview.change.all", { count: format.count(count) })))
@@ -48,7 +48,9 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
   ];
 }
 
-function change(context: Context, finding: Finding): HTMLElement {
+function change(context: Context, finding: Finding, all: readonly Finding[]): HTMLElement {
+  const link = (one: Finding): HTMLElement =>
+    h("a", { href: context.to("advice", { finding: one.id }) }, inLanguage(one.texts)?.title ?? one.id);
   const text = inLanguage(finding.texts);
   const { saving } = finding;
   return h(
@@ -58,9 +60,10 @@ function change(context: Context, finding: Finding): HTMLElement {
       "p",
       { class: "change-head" },
       findingLevel(finding),
-      saving ? h(saving.low_ns > 0 ? "b" : "span", { class: "change-saving" }, savingText(finding)) : null,
+      saving ? h("b", { class: "change-saving" }, savingText(finding)) : null,
     ),
-    h("a", { href: context.to("advice", { finding: finding.id }) }, text?.title ?? finding.id),
+    link(finding),
+    firstOnes(finding, all, link),
     text?.remedy ? h("p", { class: "note" }, text.remedy) : null,
   );
 }

@@ -10,7 +10,7 @@ from steplens.advice.device_profile import MATRIX_UNITS, MATRIX_UNITS_FOR_FLOAT3
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import per_step, steps_of, top_values
+from steplens.advice.rules.tools.tasks import per_step, places_of, steps_of, top_values
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
@@ -70,9 +70,12 @@ _OUTSIDE = r"(?i)sgemm|scudnn|simt|grad\w*_engine<float|_f32f32_f32f32_f32"
 _INSIDE = r"(?i)tensorop|tf32|s1688|s16816|[hs]884|hmma|wgmma|bf16|_f16|half|nvjet"
 #: architectures by their names in those of kernels, for traces that do not say what the device is
 _ARCHITECTURES = {8: r"(?i)\b(\w+_)?ampere_|sm8\d_|_80_|sm90_", 7: r"(?i)volta_|turing_|sm7\d_"}
-_LOW, _LIKELY = 0.3, 0.5
+#: how many times as fast the lower precision is: at least, probably
+_LEAST_SPEEDUP, _LIKELY_SPEEDUP = 1.4, 2.0
 #: where the device's peaks are unknown
 _USUAL_SPEEDUP = 8.0
+#: on what the range rests then
+_UNKNOWN_PEAK = "matrix_units_of_unknown_peak"
 
 
 @rule(rests_on=(KERNEL_TIMES,), devices=(CORE_CUDA,))
@@ -81,7 +84,8 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
 
     Told by the names of kernels, per category: where a category uses matrix units at all, the switch is on already.
 
-    They make up to peak / peak times as many operations; memory and small matrices leave about half of that.
+    They make up to peak / peak times as many operations. Memory, layouts and small matrices keep kernels below that: twice as
+    fast is assumed as likely, 1.4 times as the least.
     """
     kinds = facts.computing.filter(pl.col("category").is_in(_CATEGORIES))
     names = kinds.select("name").unique().with_columns(text=pl.col("name").cast(pl.String).str.slice(0, 2000))
@@ -95,31 +99,43 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     if length < least_share * facts.step_ns or tasks.is_empty():
         return
     takes_float32 = capability >= MATRIX_UNITS_FOR_FLOAT32
-    most = 1 - 1 / max(facts.profile.matrix_speedup or _USUAL_SPEEDUP, 1 / (1 - _LIKELY))
+    peak_speedup = facts.profile.matrix_speedup
+    most_speedup = max(peak_speedup or _USUAL_SPEEDUP, _LIKELY_SPEEDUP)
     categories = top_values(tasks, "category")
-    change = "+with torch.autocast('cuda', dtype=torch.float16):   # with torch.amp.GradScaler"
+    change = _FLOAT16
     if takes_float32:
-        change = "\n".join(dict.fromkeys(_ALLOW_TF32[category] for category in categories))
+        change = "\n".join([*dict.fromkeys(_ALLOW_TF32[category] for category in categories), _BFLOAT16])
     beside = kinds.join(tasks, on="id", how="anti").filter(pl.col("category").cast(pl.String).is_in(categories))
-    operators, by_operator = _costliest_operators(facts, tasks)
+    operators, operators_ns = _costliest_operators(facts, tasks)
+    kernels, kernels_ns = places_of(facts, tasks, "name")
     evidence = [
-        Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks)),
-        *(Evidence("float32_by_operator", per_step(facts, rows), "ns", places=(name,)) for name, rows in by_operator),
-        Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=top_values(tasks, "name")),
-        *(
-            [Evidence("beside_float32", left, "ns", places=top_values(beside, "name"))]
-            if (left := per_step(facts, beside))
-            else []
-        ),
-        Evidence("assumed_speedup", 1 / (1 - _LIKELY), "x", per_step=False),
+        Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks), operators, places_ns=operators_ns),
+        Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=kernels, places_ns=kernels_ns),
     ]
-    saving = Saving(_LOW * length, _LIKELY * length, most * length)
+    if left := per_step(facts, beside):
+        names_beside, beside_ns = places_of(facts, beside, "name")
+        evidence.append(Evidence("beside_float32", left, "ns", places=names_beside, places_ns=beside_ns))
+    if peak_speedup and (peak := facts.profile.peak) is not None:
+        evidence.append(Evidence("peak_speedup", peak_speedup, "x", places=(peak.name,), per_step=False))
+    low, likely, high = (length * (1 - 1 / speedup) for speedup in (_LEAST_SPEEDUP, _LIKELY_SPEEDUP, most_speedup))
+    saving = Saving(low, likely, high)
     values = {
         "change": change,
         "type": "TF32" if takes_float32 else "float16",
         "operators": ", ".join(operators or categories),
+        "least_times": f"{_LEAST_SPEEDUP:g}",
+        "times": f"{_LIKELY_SPEEDUP:g}",
+        "most_times": f"{most_speedup:.2g}",
     }
-    yield facts.make_finding(outside_matrix_units.name, evidence, saving, confidence=0.8, part="computing_ns", values=values)
+    yield facts.make_finding(
+        outside_matrix_units.name,
+        evidence,
+        saving,
+        confidence=0.8,
+        part="computing_ns",
+        values=values,
+        basis="" if peak_speedup else _UNKNOWN_PEAK,
+    )
 
 
 #: what makes the libraries take float32 to matrix units, by category; attention multiplies as matrix products do
@@ -128,16 +144,32 @@ _ALLOW_TF32 = {
     "matmul": "+torch.set_float32_matmul_precision('high')",
     "attention": "+torch.set_float32_matmul_precision('high')",
 }
+#: the training loop in lower precision; bfloat16 has the range of float32 and needs no scaler
+_BFLOAT16 = """\
+ # or, faster still, in bfloat16, which needs no GradScaler:
+-loss = loss_fn(model(batch), target)
++with torch.autocast('cuda', dtype=torch.bfloat16):
++    loss = loss_fn(model(batch), target)"""
+_FLOAT16 = """\
++scaler = torch.amp.GradScaler('cuda')   # once, before the loop
+ for batch, target in loader:
+     optimizer.zero_grad()
+-    loss = loss_fn(model(batch), target)
+-    loss.backward()
+-    optimizer.step()
++    with torch.autocast('cuda', dtype=torch.float16):   # forward and loss
++        loss = loss_fn(model(batch), target)
++    scaler.scale(loss).backward()
++    scaler.step(optimizer)
++    scaler.update()"""
 _NAMED_OPERATORS = 2
 
 
-def _costliest_operators(facts: Facts, tasks: pl.DataFrame) -> tuple[list[str], list[tuple[str, pl.DataFrame]]]:
-    """The operators that launched most of some tasks, each with its tasks; none where launches were not recorded."""
+def _costliest_operators(facts: Facts, tasks: pl.DataFrame) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The operators that launched most of some tasks, with what these take per step; none where launches were not recorded."""
     ops = facts.trace.required("ops").filter(pl.col("id").is_in(tasks["op"].drop_nulls().unique().implode()))
     names = ops.select(op="id", operator=pl.col("name").cast(pl.String)).collect()
-    launched = tasks.join(names, on="op")
-    operators = list(top_values(launched, "operator", count=_NAMED_OPERATORS))
-    return operators, [(name, launched.filter(pl.col("operator") == name)) for name in operators]
+    return places_of(facts, tasks.join(names, on="op"), "operator", count=_NAMED_OPERATORS)
 
 
 def _capability_of_kernels(names: pl.Series) -> int | None:

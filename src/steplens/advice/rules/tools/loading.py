@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Saving
+from steplens.advice.recording import recording_of_part
 from steplens.analysis.data_loading.data_wait import operators_of_loading
 from steplens.trace.schema import CORE_CPU
 
@@ -29,12 +30,15 @@ class LoadingInLoop:
         loading_ns: of it, loading.
         processors: that the process may use; None where the run does not say.
         used_ns: processor time of a step, all threads together: at least, probably, at most; equal where it was recorded.
+        recording_ns: of loading, what recording its calls adds: at least, probably, at most. Training without the profiler does
+            not have it, so that all that follows is of the step without.
     """
 
     step_ns: float
     loading_ns: float
     processors: int | None
     used_ns: tuple[float, float, float]
+    recording_ns: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @property
     def is_recorded(self) -> bool:
@@ -49,31 +53,41 @@ class LoadingInLoop:
     @property
     def worker_count(self) -> int:
         """The least number that hides all loading, and one to spare where there are processors for it."""
-        shared_ns = self._shared_ns(self.used_ns[1])
-        enough = math.ceil(self.loading_ns / max(self.rest_ns, shared_ns, 1.0))
+        shared_ns = self._shared_ns(self.used_ns[1], self.recording_ns[1])
+        enough = math.ceil(self._pure_loading_ns(self.recording_ns[1]) / max(self.rest_ns, shared_ns, 1.0))
         return min(max(enough, 1) + (0 if self.is_short_of_processors else 1), _MOST_WORKERS)
 
     @property
     def is_short_of_processors(self) -> bool:
         """Whether workers cannot hide the loading because they and the training would share too few processors."""
-        return self._shared_ns(self.used_ns[1]) > self.rest_ns
+        return self._shared_ns(self.used_ns[1], self.recording_ns[1]) > self.rest_ns
 
     def worker_saving(self) -> Saving:
         """What ``worker_count`` workers save.
 
-        A step takes as long as the rest of it, their loading, or the shared processors, whichever most. The high end does without
-        taking over batches and with the least processor time. The low end is half of what is left with the most.
+        A step takes as long as the rest of it, their loading, or the shared processors, whichever most. The high end is with the
+        least processor time, and does without taking over batches where there are processors to spare. The low end is half of
+        what is left with the most.
         """
-        least, likely, most = self.used_ns
-        high = self._saved_ns(least, 0.0)
-        return Saving(self._saved_ns(most, TAKING_OVER_NS) / 2, min(self._saved_ns(likely, TAKING_OVER_NS), high), high)
+        (least, likely, most), (few, usual, many) = self.used_ns, self.recording_ns
+        high = self._saved_ns(least, few, TAKING_OVER_NS if self.is_short_of_processors else 0.0)
+        likely_ns = min(self._saved_ns(likely, usual, TAKING_OVER_NS), high)
+        return Saving(min(self._saved_ns(most, many, TAKING_OVER_NS) / 2, likely_ns), likely_ns, high)
 
-    def _shared_ns(self, used_ns: float) -> float:
-        return used_ns / self.processors if self.processors else 0.0
+    def _pure_loading_ns(self, recording_ns: float) -> float:
+        """Loading without what recording it takes."""
+        return max(self.loading_ns - recording_ns, 0.0)
 
-    def _saved_ns(self, used_ns: float, taking_over_ns: float) -> float:
-        beside_ns = max(self.rest_ns + taking_over_ns, self.loading_ns / self.worker_count, self._shared_ns(used_ns))
-        return min(max(self.step_ns - beside_ns, 0.0), self.loading_ns)
+    def _shared_ns(self, used_ns: float, recording_ns: float) -> float:
+        """What the shared processors take for a step at least."""
+        # without loading the rest still takes a processor
+        return max(used_ns - recording_ns, min(used_ns, self.rest_ns)) / self.processors if self.processors else 0.0
+
+    def _saved_ns(self, used_ns: float, recording_ns: float, taking_over_ns: float) -> float:
+        loading_ns = self._pure_loading_ns(recording_ns)
+        shared_ns = self._shared_ns(used_ns, recording_ns)
+        beside_ns = max(self.rest_ns + taking_over_ns, loading_ns / self.worker_count, shared_ns)
+        return min(max(self.rest_ns + loading_ns - beside_ns, 0.0), loading_ns)
 
 
 def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> LoadingInLoop:
@@ -98,7 +112,9 @@ def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> 
             certain_ns + rest_ns * (1 + _FURTHER_PROCESSORS * further),
             loading_ns + rest_ns * (1 + further),
         )
-    return LoadingInLoop(facts.step_ns, loading_ns, processors, used_ns)
+    recording = recording_of_part(facts, "data_wait_ns")
+    recording_ns = (recording.least_ns, recording.likely_ns, recording.most_ns)
+    return LoadingInLoop(facts.step_ns, loading_ns, processors, used_ns, recording_ns)
 
 
 def _recorded_processor_ns(facts: Facts) -> float | None:

@@ -49,6 +49,22 @@ def top_values(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: 
     return tuple(dict.fromkeys(map(short_name, values))) if by == "name" else tuple(values)
 
 
+def places_of(facts: Facts, rows: pl.DataFrame, by: str, count: int = 3) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The values of ``by`` that most of the device's time goes to, and what each takes per step, ns; largest first.
+
+    Fields ``places`` and ``places_ns`` of evidence. Kernels that have the same short name are one.
+    """
+    text = pl.col(by).cast(pl.String)
+    with_place = rows.with_columns(place=text).drop_nulls("place")
+    if by == "name":
+        with_place = with_place.with_columns(
+            pl.col("place").replace_strict({name: short_name(name) for name in with_place["place"].unique()})
+        )
+    lengths = {str(place): per_step(facts, tasks) for (place,), tasks in with_place.group_by("place")}
+    longest = sorted(lengths, key=lambda place: (-lengths[place], place))[:count]
+    return tuple(longest), tuple(lengths[place] for place in longest)
+
+
 def steps_of(rows: pl.DataFrame) -> tuple[int, ...]:
     """The steps of some rows, in order."""
     return tuple(rows["step"].drop_nulls().unique().sort().to_list())
