@@ -104,10 +104,11 @@ def is_kept(capture: AnyCapture) -> bool:
 def kept_rank(capture: AnyCapture) -> int | None:
     """The rank of a trace that ``is_kept``, without its tables; None where it has to be read to tell."""
     try:
-        kept = manifest.kept_manifest(cache_of(capture), sources(capture), told=_cache_dependencies(capture))
+        content = manifest.kept_manifest(cache_of(capture), sources(capture), told=_cache_dependencies(capture))
     except InputError:
         return None
-    return None if kept is None else kept["rank"]
+    rank: int | None = None if content is None else content["rank"]
+    return rank
 
 
 def cache_of(capture: AnyCapture) -> Path:

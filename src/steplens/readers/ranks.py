@@ -21,10 +21,10 @@ def refuse_rank(path: Path, rank: int) -> None:
     """
     ranks = set()
     for capture in find_traces(path):
-        kept = kept_rank(capture)
-        if kept is None or kept == rank:
+        trace_rank = kept_rank(capture)
+        if trace_rank is None or trace_rank == rank:
             return
-        ranks.add(kept)
+        ranks.add(trace_rank)
     raise no_such_rank(path, rank, ranks)
 
 
