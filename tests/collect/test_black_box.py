@@ -134,9 +134,11 @@ def test_ten_thousand_normal_steps_are_no_event(name, seed):
     assert [step for step in range(10_000) if history.add(int(JITTER[name](dice, step)))] == []
 
 
+# more seeds of the same
+@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 1000), marks=pytest.mark.long)])
 @pytest.mark.parametrize("spread", [0, 0.05, 0.1, 0.15])
-def test_four_times_the_neighbours_is_an_event(spread):
-    for seed in range(200):
+def test_four_times_the_neighbours_is_an_event(spread, seeds):
+    for seed in seeds:
         dice, history = random.Random(seed), StepHistory()
         for _ in range(dice.randint(12, 2000)):
             history.add(int(1e7 * dice.lognormvariate(0, spread)))

@@ -127,7 +127,14 @@ def test_an_interrupt_inside_of_holding_gives_all_signals_back():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("save", "points"), [(save_in_step, 200), (save_in_stop, 40), (save_and_open_the_next, 40)])
+@pytest.mark.parametrize(
+    ("save", "points"),
+    [
+        (save_in_step, 40), (save_in_stop, 40), (save_and_open_the_next, 40),
+        # more points of the same way
+        pytest.param(save_in_step, 200, marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 def test_ctrl_c_at_any_point_of_saving(save, points, train, look, tmp_path):
     save(tmp_path / "first", train, NEVER)  # what is imported and made once
     counted = AtLine(0, interrupt)

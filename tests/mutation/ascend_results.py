@@ -18,7 +18,7 @@ from steplens.readers.ascend.text import ascend_text
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared
-from .kineto_file import dumps, load
+from .kineto_file import load, text_of_events
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
@@ -72,7 +72,7 @@ class Timeline:
 
     def write(self) -> None:
         """Write them back."""
-        self.path.write_text("[" + ",\n".join(dumps(event) for event in self.events) + "]")
+        self.path.write_text("[" + text_of_events(self.events, ",\n") + "]")
 
 
 def moved(value: Any, microseconds: int) -> Any:

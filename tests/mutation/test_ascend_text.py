@@ -235,15 +235,17 @@ def test_a_folder_of_a_few_files_lacks_no_results(tmp_path: Path) -> None:
     assert "missing_results" not in {check for check, _, _ in findings(read_text(run))}
 
 
+# more places where the same file is cut
+@pytest.mark.parametrize("cuts", [4, pytest.param(24, marks=pytest.mark.long)])
 @pytest.mark.parametrize("file", ["kernel_details.csv", "memory_record.csv", "operator_memory.csv", "communication.json"])
-def test_cut_files_say_so(file: str, tmp_path: Path) -> None:
+def test_cut_files_say_so(file: str, cuts: int, tmp_path: Path) -> None:
     """Cut anywhere but between two rows, of which nothing tells how many there were."""
     run = copied(LEVEL1, tmp_path)
     whole = read_text(run)
     path = run / OUTPUT / file
     data = path.read_bytes()
     random_numbers = random.Random(8)
-    for offset in [*random_numbers.sample(range(1, len(data)), 12), len(data) - 1, len(data) - 2, len(data) - 3]:
+    for offset in [*random_numbers.sample(range(1, len(data)), cuts), len(data) - 1, len(data) - 2, len(data) - 3]:
         path.write_bytes(data[:offset])
         trace = read_text(run)
         found = {check for check, _, _ in findings(trace)} - {check for check, _, _ in findings(whole)}

@@ -12,6 +12,7 @@ import pytest
 
 from steplens.report.write import Options, write_report
 
+from ..once import once
 from ..report.conftest import alone
 from . import scripts
 from .conftest import Site
@@ -73,21 +74,24 @@ def show(driver: Any) -> Show:
 
 @pytest.fixture(scope="module")
 def report_file(run_of_two_ranks: Path, driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    with alone():
-        write_report([run_of_two_ranks], path, Options(), lambda _: None)
-    return path
+    def make(folder: Path) -> None:
+        with alone():
+            write_report([run_of_two_ranks], folder / "report.html", Options(), lambda _: None)
+
+    return once(tmp_path_factory, "web-report", make) / "report.html"
 
 
 @pytest.fixture(scope="module")
 def redacted_file(run_of_two_ranks: Path, driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Without names, in Chinese, of a rank, to which another one adds nothing, and a strategy."""
-    folder = tmp_path_factory.mktemp("redacted")
-    path, one_rank = folder / "redacted.html", min(run_of_two_ranks.glob("*_ascend_pt"))
-    with alone():
+
+    def make(folder: Path) -> None:
+        one_rank = min(run_of_two_ranks.glob("*_ascend_pt"))
         options = Options(redact=True, language="zh", rows=50)
-        write_report([one_rank, write_strategy(folder / "job")], path, options, lambda _: None)
-    return path
+        with alone():
+            write_report([one_rank, write_strategy(folder / "job")], folder / "redacted.html", options, lambda _: None)
+
+    return once(tmp_path_factory, "web-redacted", make) / "redacted.html"
 
 
 def test_every_page_is_there_without_a_server(show: Show, report_file: Path) -> None:
