@@ -11,6 +11,10 @@ import { named, t } from "../../words/i18n";
 const WATCH_MS = 1000;
 const RECORD = ["record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules"] as const;
 const MOST_REQUESTS = 8;
+/** so often a run that could not be opened is tried again for the captures that are there */
+const MOST_TRIES = 5;
+/** tries by run and number of captures: a failed try shows the page anew, and with it this card */
+const tries = new Map<string, number>();
 
 /** A card that keeps itself up to date; `arrived` is called when a capture has been analysed. */
 export function capturesCard(context: Context, arrived: () => void): HTMLElement {
@@ -27,7 +31,7 @@ export function capturesCard(context: Context, arrived: () => void): HTMLElement
       form.hidden = !found.processes.some((one) => one.eligible);
       replace(state, shown(found));
       const done = found.processes.flatMap((one) => one.requests).filter((one) => one.analysed);
-      if (!first && done.some((one) => !seen.has(one.result))) arrived();
+      if ((!first && done.some((one) => !seen.has(one.result))) || (done.length && triesAgain(context, done.length))) arrived();
       for (const one of done) seen.add(one.result);
       first = false;
     } catch (error) {
@@ -39,6 +43,15 @@ export function capturesCard(context: Context, arrived: () => void): HTMLElement
   context.signal.addEventListener("abort", () => clearTimeout(timer));
   void look();
   return card(t("captures.title"), [state, form, said], { wide: true, note: t("captures.what") });
+}
+
+/** Whether a run of which nothing could be opened may be opened now: it was tried before its first capture was whole. */
+function triesAgain(context: Context, captures: number): boolean {
+  if (context.run.generation > 0) return false;
+  const key = `${context.run.run}/${captures}`;
+  const before = tries.get(key) ?? 0;
+  tries.set(key, before + 1);
+  return before < MOST_TRIES;
 }
 
 function shown(found: Captures): Child {
