@@ -17,6 +17,7 @@ import steplens
 from steplens.analysis.tools.source_lines import frame_owner
 from steplens.report.redaction.pseudonyms import Pseudonyms
 from steplens.report.redaction.redact import KEPT, REPLACED, trace_of
+from steplens.trace.building.classify import category_of
 from steplens.trace.schema import SCHEMA
 
 from .conftest import SECRETS, Held, Make
@@ -296,3 +297,10 @@ def test_long_names_take_a_time_that_grows_as_they_do(kind: str, piece: str, req
         if best[1] < 40 * best[0]:
             break
     assert best[1] < 40 * best[0]
+
+
+def test_no_pseudonym_spells_a_category() -> None:
+    """Of 3,000 codes of eight letters and digits some spell "rnn", "fft" or "mm"."""
+    names = Pseudonyms(b"a key")
+    made = {names.operator(f"mine::work{number}") for number in range(3000)}
+    assert len(made) == 3000 and {category_of(name) for name in made} == {category_of("mine::work0")} == {"other"}

@@ -19,7 +19,7 @@ from typing import Any
 from steplens.analysis.tools.source_lines import LIBRARY, UNCLEAR, USER, frame_owner
 from steplens.common import json_text
 from steplens.report.redaction import kernel_names, public
-from steplens.trace.building.classify import CATEGORIES, category_of
+from steplens.trace.building.classify import CATEGORIES, OTHER, category_of
 from steplens.trace.schema import MODULE_PREFIX
 
 _BACKWARD = re.compile(r"^(.*?)(Backward)$", re.DOTALL)
@@ -64,7 +64,12 @@ class Pseudonyms:
         if not text:
             return text
         digest = hmac.new(self._key, f"{kind}\0{text}".encode(errors="surrogatepass"), hashlib.sha256).digest()
-        return f"{kind}_{base64.b32encode(digest[:5]).decode().lower()}"
+        # chance may spell "rnn" or "fft", which would put a call into another category than its name: then the next bytes
+        for first in range(0, 26, 5):
+            pseudonym = f"{kind}_{base64.b32encode(digest[first : first + 5]).decode().lower()}"
+            if category_of(pseudonym) == OTHER:
+                break
+        return pseudonym
 
     def operator(self, text: str) -> str:
         """The name of a framework's call; ranges of users are ``range``."""
