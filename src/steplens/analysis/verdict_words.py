@@ -22,6 +22,8 @@ FEW, RANKS, CLOSE, SPREAD, FASTER = "few", "ranks", "close", "spread", "faster"
 _LEADS = 0.5
 #: a function or operator with this share of that time is worth a look
 _NAMED = 0.3
+#: and one with this share, where none is worth more
+_MENTIONED = 0.02
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ ENGLISH: Mapping[str, str] = {
     "doing_garbage collection": "while Python collects garbage",
     "in_phase": "; {phase_share} of that is in {phase}",
     "in_name": "; {name_share} of that in {name}",
+    "in_many": "; it is spread over many calls, the largest part in {name} ({name_share})",
     "forward_ns": "forward",
     "backward_ns": "backward",
     "optimizer_ns": "the optimizer",
@@ -216,6 +219,8 @@ def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
         parts["phase"] = words["in_phase"].format(**values, phase=words[verdict.phase])
     if verdict.name_share >= _NAMED:
         parts["name"] = words["in_name"].format(**values, name=verdict.name)
+    elif verdict.name and verdict.name_share >= _MENTIONED:
+        parts["name"] = words["in_many"].format(**values, name=verdict.name)
     return template.format(**values | parts)
 
 
