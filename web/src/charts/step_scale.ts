@@ -40,6 +40,8 @@ const WIDE_CHARACTER = 13.5;
 const BOLD = 1.1;
 const NARROWEST = 420;
 const GAP = 10;
+/** a label below the bar begins at most so far behind its part */
+const FARTHEST = 12;
 /** a part below this share is told in the legend alone, a marked one below the other */
 const LEAST_TOLD = 0.04;
 const LEAST_MARKED = 0.01;
@@ -144,9 +146,10 @@ function drawnBar(bar: ScaleBar, top: number, names: number, perNs: number, scal
       const text = readings(part)[1]!;
       const wide = widthOf(text) * (part.exposed ? BOLD : 1);
       const at = Math.min(Math.max(x, below), width - wide);
-      if (at >= below) {
+      const middle = x + long / 2;
+      // under another part it would be taken for that one's; the legend tells it too
+      if (at >= below && at <= Math.max(middle, x + FARTHEST)) {
         below = at + wide + GAP;
-        const middle = x + long / 2;
         labels.push(
           svg("path", { class: "lead", d: `M${middle} ${y + high}v${4 * scale}` }),
           svg("text", { class: marked, x: at, y: y + high + 15 * scale }, text),

@@ -26,7 +26,7 @@ export const advice: Page = {
       findingCard(context, one, found.findings, found.findings.length === 1 || one.id === wanted),
     );
     const target = list[found.findings.findIndex((one) => one.id === wanted)];
-    if (target) requestAnimationFrame(() => target.scrollIntoView({ block: "center" }));
+    if (target) requestAnimationFrame(() => target.scrollIntoView({ block: "start" }));
     return [
       ranks.length > 1 ? h("div", { class: "controls" }, rankChoice(context, ranks, true)) : null,
       found.findings.length
