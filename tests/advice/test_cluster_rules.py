@@ -15,7 +15,7 @@ from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.cluster import slow_card, slow_interval, slow_link
+from steplens.advice.rules.cluster import largest_difference, slow_card, slow_interval, slow_link
 from steplens.advice.rules.collectives import long_collectives
 from steplens.advice.rules.loaders import loader_too_slow, loader_without_workers
 from steplens.advice.rules.parallelism import (
@@ -28,6 +28,7 @@ from steplens.advice.rules.parallelism import (
 )
 from steplens.advice.texts import CATALOGUES, TEXTS
 from steplens.advice.words import Words
+from steplens.analysis.cluster.arrivals import SlowRank
 from steplens.run import Run, Source
 from steplens.timeline.event_names import has_event
 from steplens.trace.building.build import conform_to_schema
@@ -409,3 +410,20 @@ def test_what_a_rank_does_beyond_the_others_explains_that_it_is_late() -> None:
     assert savings == {"loader": 6 * MS, "late": 1 * MS}
     late = next(each for each in advice.findings if each.id == "late")
     assert late.evidence[-1] == Evidence("explained_elsewhere", 4 * MS, "ns", places=("loader",))
+
+
+def test_the_line_that_makes_a_rank_late_is_what_to_change() -> None:
+    """The lines of ``rank_differences``, the longest first: it is named where it is much of what the rank is late."""
+    lines = pl.DataFrame(
+        {"line": ["train.py(7): augment"], "self_ns": [15e6], "other_self_ns": [1e6], "more_ns": [14e6],
+         "device_self_ns": [0.0], "other_device_self_ns": [0.0], "more_device_ns": [0.0]}
+    )  # fmt: skip
+    mine, others = largest_difference(lines, SlowRank(1, 15_000_000, (1, 2), 2, 0.01))
+    assert (mine.what, mine.value, mine.places) == ("in_one_line", 15e6, ("rank 1", "train.py(7): augment"))
+    assert (others.what, others.value) == ("others_in_that_line", 1e6)
+    assert largest_difference(lines, SlowRank(1, 60_000_000, (1, 2), 2, 0.01)) == []
+    values = {"rank": 1, "times": 2, "of": 2, "case": "one_line", "line": "train.py(7): augment"}
+    finding = Finding(rule="slow_rank", subject="rank1", confidence=0.9, evidence=(mine, others), values=values)
+    for language in ("en", "zh"):
+        text = Words(language).of(finding)
+        assert all("train.py(7): augment" in part for part in (text.title, text.cause, text.remedy))

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.device.idle import idle_causes, idle_of_step
+from steplens.analysis.device.idle_activity import idle_before
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.trace.trace import Trace
@@ -76,3 +77,8 @@ def test_idle_time_of_a_step_adds_up(tmp_path: Path) -> None:
     assert sum(causes.values()) == pytest.approx(idle_ns) and idle_ns > 0
     assert set(causes) == set(idle_causes(trace)["cause"])
     assert idle_of_step([], 1.0) == {}
+
+
+def test_before_which_task_the_device_idles(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 3000), (REDUCE, 6000, 1000), (GEMM, 6500, 2500)])
+    assert idle_before(trace).rows() == [(REDUCE, 2.9e6)], "what begins while another task runs waits for nothing"

@@ -101,21 +101,26 @@ def _with_first(finding: Finding, beside: Sequence[Finding]) -> Finding:
     return dataclasses.replace(finding, first=first)
 
 
-def _likely_after(finding: Finding, cured: Sequence[Finding], prices: Prices) -> float | None:
+#: what a saving is likely, and what it is at most
+_LIKELY, _MOST = "likely_ns", "high_ns"
+
+
+def _likely_after(finding: Finding, cured: Sequence[Finding], prices: Prices, figure: str = _LIKELY) -> float | None:
     """What a finding is likely to save once others are cured, ns; None where nothing tells how much they share.
 
-    What a cure takes off the part that both are about it takes off what the other one is about in proportion.
+    What a cure takes off the part that both are about it takes off what the other one is about in proportion. With ``_MOST``
+    the same of the most that each may save.
     """
     if finding.saving is None or finding.at_stake or any(second.saving is None or second.at_stake for second in cured):
         return None
-    left_ns = finding.saving.likely_ns
+    own_ns = left_ns = getattr(finding.saving, figure)
     for second in cured:
-        assert second.saving is not None
         length_ns = _common_length(finding, second, prices)
         if length_ns is None:
             return None
-        left_ns *= 1 - second.saving.likely_ns / max(length_ns, second.saving.likely_ns, finding.saving.likely_ns)
-    return left_ns
+        second_ns = getattr(second.saving, figure)
+        left_ns *= 1 - second_ns / max(length_ns, second_ns, own_ns, 1.0)
+    return float(left_ns)
 
 
 def _common_length(finding: Finding, second: Finding, prices: Prices) -> float | None:
@@ -162,8 +167,8 @@ def _has_saving(finding: Finding) -> bool:
 def together_ns(findings: Sequence[Finding], prices: Prices) -> tuple[float, float]:
     """What all findings save together, ns: probably, and at most.
 
-    Of those that overlap each is likely to save what it does after those before it (``_likely_after``), and at most they save
-    what the parts take that they are about.
+    Of those that overlap each saves what it does after those before it (``_likely_after``), and at most they save what the parts
+    take that they are about.
 
     Args:
         findings: with their overlaps.
@@ -182,19 +187,17 @@ def together_ns(findings: Sequence[Finding], prices: Prices) -> tuple[float, flo
     return min(likely_ns, bound_ns), min(most_ns, bound_ns)
 
 
-def _likely_of_group(group: Sequence[Finding], prices: Prices) -> float:
-    likely = [finding.saving.likely_ns for finding in group if finding.saving is not None]
+def _likely_of_group(group: Sequence[Finding], prices: Prices, figure: str = _LIKELY) -> float:
+    savings = {finding.id: float(getattr(finding.saving, figure)) for finding in group if finding.saving is not None}
     if any(finding.rule == "slow_rank" for finding in group):
-        return max(likely)
+        return max(savings.values())
     total_ns = 0.0
     for place, finding in enumerate(group):
-        assert finding.saving is not None
         before = [second for second in group[:place] if second.id in finding.overlaps]
-        after_ns = _likely_after(finding, before, prices)
+        after_ns = _likely_after(finding, before, prices, figure)
         if after_ns is None:
             # nothing tells how much they share: as if it were all
-            most_before = max((second.saving.likely_ns for second in before if second.saving is not None), default=0.0)
-            after_ns = max(finding.saving.likely_ns - most_before, 0.0)
+            after_ns = max(savings[finding.id] - max((savings[second.id] for second in before), default=0.0), 0.0)
         total_ns += after_ns
     return total_ns
 
@@ -210,6 +213,7 @@ def _most_of_group(group: Sequence[Finding], prices: Prices) -> float:
     for finding in group:
         for part in parts_of(finding):
             by_part[part] = max(by_part.get(part, 0.0), prices.curable_ns(part, finding.ranks) or 0.0)
+    most_ns = max(*highs, _likely_of_group(group, prices), _likely_of_group(group, prices, _MOST))
     if not lengths or None in lengths or not all(parts_of(finding) for finding in group):
-        return sum(highs)
-    return min(sum(highs), max(sum(by_part.values()), *highs))
+        return most_ns
+    return min(most_ns, max(sum(by_part.values()), *highs))

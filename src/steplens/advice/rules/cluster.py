@@ -70,7 +70,11 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         evidence.append(
             Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_calls_between_phases(slow_parts, phase)))
         )
-    evidence += _largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
+    line = largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
+    evidence += line
+    values: dict[str, str | int] = {"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps}
+    if line:
+        values |= {"case": "one_line", "line": line[0].places[1]}
     yield Finding(
         rule=slow_rank.name,
         subject=f"rank{slow.rank}",
@@ -78,11 +82,11 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving(slow.hold_up_ns / 2, slow.hold_up_ns, slow.hold_up_ns),
         step_ns=step_ns,
-        values={"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps},
+        values=values,
     )
 
 
-def _largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evidence]:
+def largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evidence]:
     """The source line in which the rank spends most beyond what the others do there, where that is much of what it is late."""
     for row in lines.head(1).iter_rows(named=True):
         on_device = row["more_device_ns"] > row["more_ns"]

@@ -15,6 +15,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import short_name
+from steplens.analysis.device.idle_activity import idle_before
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict import whole_of_shares
@@ -76,6 +77,7 @@ def _verdict_evidence(kind: str, held_ns: float, run: Run, facts: Sequence[Facts
     if kind == COMMUNICATION and (moving := Exposed(run, facts).moving) is not None:
         yield Evidence("moving_share", 100 * moving, "%", per_step=False)
     if kind in (HOST, SYNCHRONIZING) and not any(_has_rows(part, "python") for part in facts):
+        yield from _idle_before(facts)
         yield Evidence("no_python_calls", 0, "", per_step=False)
     if kind in (COMPUTE, COPY) and not any(_has_shapes(part) for part in facts):
         yield Evidence("no_shapes", 0, "", per_step=False)
@@ -89,6 +91,19 @@ def _longest_work(facts: Sequence[Facts]) -> list[str]:
     """The kernels, or operators, that a step computes longest."""
     work = analyse_once(step_work, facts, traces_of(facts))
     return [short_name(str(name)) for name in work.head(_NAMED)["name"].to_list()]
+
+
+def _idle_before(facts: Sequence[Facts]) -> Iterator[Evidence]:
+    """The operators, or kernels, before which a device idles the longest."""
+    frames = [idle_before(part.trace) for part in facts if "kernels" in part.trace]
+    if not frames:
+        return
+    means = pl.concat(frames).group_by("name").agg(pl.col("idle_ns").sum() / len(frames))
+    longest = means.sort("idle_ns", "name", descending=[True, False])
+    if longest.height:
+        names, lengths = longest.head(_NAMED)["name"].to_list(), longest.head(_NAMED)["idle_ns"].to_list()
+        places = tuple(short_name(name) for name in names)
+        yield Evidence("idle_before", float(longest["idle_ns"].sum()), "ns", places=places, places_ns=tuple(lengths))
 
 
 def _has_rows(part: Facts, table: str) -> bool:
