@@ -4,6 +4,7 @@ TORCH ?= torch==2.13.0
 
 VENV := .venv
 BIN := $(VENV)/bin
+PIP_SETUP := $(VENV)/.pip-done
 SETUP := $(VENV)/.setup-done
 
 HTA := .bench/hta
@@ -40,11 +41,18 @@ help:
 
 setup: $(SETUP) pages
 
-$(SETUP): pyproject.toml
+# One pip for all environments: each of the others would take seconds to get one of its own.
+$(PIP_SETUP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+# Python compiles what it imports: of most modules that come along it never does. What every training and every page imports it
+# compiles here, since where PYTHONDONTWRITEBYTECODE is set it would do so in each process anew.
+$(SETUP): pyproject.toml | $(PIP_SETUP)
+	$(BIN)/python -m pip install --quiet --no-compile "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[dev]"
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c "import torch, torch._dynamo, polars, fastapi, uvicorn, pytest"
 	touch $@
 
 demo: $(SETUP) pages
@@ -131,7 +139,7 @@ pages: $(SETUP)
 $(WEB_SETUP): web/package.json web/package-lock.json
 	@($(WITH_NODE); export PATH; $(NODE_WILL_DO)) >/dev/null 2>&1 || { \
 		echo "no Node.js that builds the pages: taking $(NODE_WHEEL) into $(VENV)"; \
-		test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); \
+		$(MAKE) --no-print-directory $(PIP_SETUP); \
 		$(BIN)/python -m pip install --quiet "$(NODE_WHEEL)"; }
 	cd web && $(WITH_NODE) npm ci --no-audit --no-fund
 	touch $@
@@ -149,34 +157,32 @@ web-lint: $(WEB_SETUP)
 web-test: $(WEB_SETUP)
 	cd web && $(WITH_NODE) npm test
 
-# The peer that tests and benchmarks compare with has its own environment: its pins (pandas < 3, numpy < 2) are not ours. Of
-# the peers' environments Python compiles what it imports: most of their modules are never.
-$(HTA_SETUP):
+# The peer that tests and benchmarks compare with has its own environment: its pins (pandas < 3, numpy < 2) are not ours.
+$(HTA_SETUP): | $(PIP_SETUP)
 	mkdir -p .bench
-	test -x $(HTA)/bin/python || $(PYTHON) -m venv $(HTA)
-	$(HTA)/bin/python -m pip install --quiet --no-compile "HolisticTraceAnalysis==0.5.0" "pandas<3" "numpy<2" setuptools
+	test -x $(HTA)/bin/python || $(PYTHON) -m venv --without-pip $(HTA)
+	$(BIN)/python -m pip --python $(HTA)/bin/python install --quiet --no-compile "HolisticTraceAnalysis==0.5.0" "pandas<3" "numpy<2" setuptools
 	touch $@
 
 # The client that result directories are written for; it takes any pandas, and was tested with the third.
-$(MSPROF_SETUP):
+$(MSPROF_SETUP): | $(PIP_SETUP)
 	mkdir -p .bench
-	test -x $(MSPROF)/bin/python || $(PYTHON) -m venv $(MSPROF)
-	$(MSPROF)/bin/python -m pip install --quiet --no-compile "msprof-analyze==26.2.0" "pandas<4"
+	test -x $(MSPROF)/bin/python || $(PYTHON) -m venv --without-pip $(MSPROF)
+	$(BIN)/python -m pip --python $(MSPROF)/bin/python install --quiet --no-compile "msprof-analyze==26.2.0" "pandas<4"
 	touch $@
 
 # The peer of the web UI; what it shows of a profile needs no MindSpore.
-$(MINDINSIGHT_SETUP):
+$(MINDINSIGHT_SETUP): | $(PIP_SETUP)
 	mkdir -p .bench
-	test -x $(MINDINSIGHT)/bin/python || $(PYTHON) -m venv $(MINDINSIGHT)
-	$(MINDINSIGHT)/bin/python -m pip install --quiet --no-compile "mindinsight==2.3.1"
+	test -x $(MINDINSIGHT)/bin/python || $(PYTHON) -m venv --without-pip $(MINDINSIGHT)
+	$(BIN)/python -m pip --python $(MINDINSIGHT)/bin/python install --quiet --no-compile "mindinsight==2.3.1"
 	touch $@
 
 # MindSpore wants numpy < 2. The tests of steplens.mindspore run with this interpreter.
-$(MINDSPORE_SETUP): pyproject.toml
+$(MINDSPORE_SETUP): pyproject.toml | $(PIP_SETUP)
 	mkdir -p .bench
-	test -x $(MINDSPORE)/bin/python || $(PYTHON) -m venv $(MINDSPORE)
-	$(MINDSPORE)/bin/python -m pip install --quiet --upgrade pip
-	$(MINDSPORE)/bin/python -m pip install --quiet --no-compile --editable ".[mindspore]" setuptools
+	test -x $(MINDSPORE)/bin/python || $(PYTHON) -m venv --without-pip $(MINDSPORE)
+	$(BIN)/python -m pip --python $(MINDSPORE)/bin/python install --quiet --no-compile --editable ".[mindspore]" setuptools
 	touch $@
 
 bench: $(SETUP) $(WEB) $(HTA_SETUP) $(MINDSPORE_SETUP) $(MINDINSIGHT_SETUP)

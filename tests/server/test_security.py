@@ -291,8 +291,16 @@ def test_every_answer_forbids_what_a_page_does_not_need(client: Client) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
-        assert answer.headers["cache-control"] == "no-store"
         assert "server" not in answer.headers
+
+
+def test_only_what_a_hash_in_its_name_tells_apart_is_kept_by_a_browser(client: Client) -> None:
+    for path in ("/", "/api/session", "/api/x", "/icon.svg"):
+        assert client.ask(path).headers["cache-control"] == "no-store", path
+    assert client.ask("/assets/main.js").headers["cache-control"] == "private, max-age=31536000, immutable"
+    # what was refused says nothing of the next time
+    assert client.ask("/assets/main.js", token="wrong").headers["cache-control"] == "no-store"
+    assert client.ask("/assets/other.js").headers["cache-control"] == "no-store"
 
 
 def test_the_parts_of_the_page_have_their_types(client: Client) -> None:

@@ -17,6 +17,10 @@ from starlette.types import Receive, Scope, Send
 #: the path of the page itself
 PAGE = "/"
 _PIECE_BYTES = 64 << 10
+#: The build puts a hash of their content into the names of files in this folder. A browser that has one does not ask again,
+#: and keeps what it compiled of it; the page itself, which names them, is asked for each time.
+_HASHED = "/assets/"
+_KEPT = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 class PageFile(Response):
@@ -45,7 +49,8 @@ def read_page_files(folder: Path) -> dict[str, PageFile]:
             if not file.is_file() or not file.resolve().is_relative_to(top):
                 continue
             kind = mimetypes.guess_type(file.name)[0]
-            files[f"/{file.relative_to(folder).as_posix()}"] = PageFile(file.read_bytes(), media_type=kind)
+            path = f"/{file.relative_to(folder).as_posix()}"
+            files[path] = PageFile(file.read_bytes(), headers=_KEPT if path.startswith(_HASHED) else None, media_type=kind)
     # under one path: a query with a wrong token is refused there
     if (page := files.pop("/index.html", None)) is not None:
         files[PAGE] = page
