@@ -1371,6 +1371,7 @@ export interface components {
         LaneInSelection: {
             count: number;
             covered_ns: number;
+            cut: number;
             lane: number;
         };
         LaneShown: {
