@@ -114,6 +114,19 @@ def test_heat_of_a_recorded_job(client: Client, recorded: Run) -> None:
         assert [recorded.traces[rank["trace"]].rank for rank in one["ranks"]] == [rank["rank"] for rank in one["ranks"]]
 
 
+def test_the_first_page_has_the_operators_of_the_rank_that_is_late(client: Client, recorded: Run) -> None:
+    """60 products on one rank and one on the others are 15.75 a step on none of them."""
+    found = client.get(f"/api/runs/{RECORDED}/overview")
+    late = found["verdict"]["rank"]
+    assert recorded.traces[found["work_trace"]].rank == late == RANKS - 1
+    steps = chosen_step_times(recorded.traces[found["work_trace"]])["step"].to_list()
+    calls = recorded.traces[found["work_trace"]].required("ops").select(pl.col("name").cast(pl.String), "step").collect()
+    for row in found["work"]:
+        by_step = [calls.filter(name=row["name"], step=step).height for step in steps]
+        assert (row["calls_least"], row["calls_most"]) == (min(by_step), max(by_step)), row
+    assert {row["name"]: row["calls_least"] for row in found["work"]}["aten::mm"] >= 60
+
+
 def test_memory_is_a_share_of_the_capacity_where_it_is_known() -> None:
     from steplens.analysis.cluster.rank_heat import rank_heat
 

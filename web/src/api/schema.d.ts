@@ -1543,6 +1543,7 @@ export interface components {
             verdict: components["schemas"]["VerdictShown"];
             work: components["schemas"]["WorkShown"][];
             work_steps: number;
+            work_trace: number | null;
         };
         PartShown: {
             mean_ns: number | null;
@@ -2127,6 +2128,8 @@ export interface components {
         };
         WorkShown: {
             calls: number;
+            calls_least: number;
+            calls_most: number;
             kind: string;
             label: string;
             name: string;
