@@ -202,6 +202,24 @@ def covered(ranges: list[tuple[int, int]]) -> int:
     return length
 
 
+def test_two_of_eight_ranks_say_who_of_them_comes_last_and_times_add_up(client: Client) -> None:
+    found = client.get(f"/api/runs/{ASCEND}/communication")
+    assert (found["recorded_ranks"], found["job_ranks"], found["waits"]) == (2, 8, [])
+    traces = steplens.open(sample("ascend_pytorch", "text_level1")).traces
+    first = {}
+    for trace in traces:
+        calls = trace.required("communication").sort("start_ns").collect().rows(named=True)
+        first[trace.rank] = {str(row["name"]): row["start_ns"] for row in calls}
+    late = {name: first[1][name] - first[0][name] for name in first[0]}
+    order = found["recorded_order"]
+    assert (order["rank"], order["ranks"], order["late"], order["of_steps"]) == (1, [0, 1], True, 1)
+    assert order["hold_up_ns"] == sum(behind for behind in late.values() if behind > 0) > 5e6
+    for row in found["collectives"]:
+        behind = late[row["name"]] if row["rank"] == 1 else -late[row["name"]]
+        assert row["behind_ns"] == max(behind, 0)
+        assert 0 < row["wait_ns"] + row["transfer_ns"] <= row["duration_ns"]
+
+
 def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:
     """Without a library that measures, arrival tells who waited for whom; each part by a loop over the arrivals."""
     arrived = recorded.arrivals()

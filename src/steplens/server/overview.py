@@ -34,6 +34,7 @@ from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.building.framework import framework_version, trace_framework, trace_recorder
 from steplens.trace.health_words import translate_message
 from steplens.trace.schema import KIND_COMMUNICATION
+from steplens.trace.trace import Trace
 
 router = create_router("/api/runs/{run}", "overview")
 
@@ -415,9 +416,7 @@ def _work_of_trace(trace: Trace) -> pl.DataFrame:
 
 def _to_work_shown(row: dict[str, Any]) -> WorkShown:
     label = collective_name(row["name"]) if row["kind"] == KIND_COMMUNICATION else row["name"]
-    return WorkShown(
-        label=label, **{name: row[name] for name in ("name", "kind", "step_ns", "calls", "calls_least", "calls_most", "ratio")}
-    )
+    return WorkShown(label=label, **{name: row[name] for name in WorkShown.model_fields if name != "label"})
 
 
 def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:

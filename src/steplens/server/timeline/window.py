@@ -27,7 +27,8 @@ def summarize_window(
 
     Times are the parts of the events inside the window. A call and the calls that it makes both count under their names, and
     ``self_ns`` is what of it is left without the events directly below; see ``nested_rows``;
-    ``covered_ns`` of a lane is the time in which its outermost events run, ``cut`` how many of its events reach beyond the window.
+    ``covered_ns`` of a lane is the time in which its outermost events run, ``cut`` how many of its events reach beyond
+    the window.
 
     Args:
         timeline: of a trace.
