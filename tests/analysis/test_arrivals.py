@@ -385,7 +385,7 @@ def test_whom_the_others_waited_for_is_not_known_while_ranks_are_missing() -> No
 
 
 def test_the_order_of_the_recorded_ranks_is_known_while_others_are_missing() -> None:
-    """Ranks 0, 1 and 2 of four: rank 1 comes 20 ms late, the missing rank 3 maybe later; all of them together have no such order."""
+    """Ranks 0, 1 and 2 of four: rank 1 comes 20 ms late, the missing rank 3 later still; of all four there is no order."""
     rows = [trace.required("communication").collect().to_dicts() for trace in job(4, {1: 20 * MS, 3: 25 * MS})]
     meta = [{"rank": rank, "world_size": 4} for rank in range(4)]
     traces = [build(meta=meta[rank], communication=rows[rank]) for rank in range(4)]
@@ -412,8 +412,7 @@ def test_the_order_of_the_recorded_ranks_is_known_while_others_are_missing() -> 
         by_hand.append(held_up)
     assert late.hold_up_ns == int(np.median(by_hand)) > 19 * MS
     # one clock that is an hour ahead, and too few collectives to tell
-    apart = [
-        {**row, "start_ns": row["start_ns"] + 3600 * 1000 * MS, "end_ns": row["end_ns"] + 3600 * 1000 * MS} for row in rows[1][:6]
-    ]
+    hour = 3600 * 1000 * MS
+    apart = [{**row, "start_ns": row["start_ns"] + hour, "end_ns": row["end_ns"] + hour} for row in rows[1][:6]]
     few = [build(meta=meta[0], communication=rows[0][:6]), build(meta=meta[1], communication=apart)]
     assert recorded_arrivals(few).is_empty()

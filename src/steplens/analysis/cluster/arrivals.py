@@ -119,9 +119,9 @@ def last_recorded(found: pl.DataFrame) -> LastRecorded | None:
         return None
     leading = by_step.sort("hold_up_ns", "rank", descending=[True, False]).unique("step", keep="first", maintain_order=True)
     rank, count = leading["rank"].value_counts().sort(["count", "rank"], descending=[True, False]).row(0)
-    every = by_step.filter(rank=rank)["hold_up_ns"].to_numpy()
+    hold_ups_of_rank = by_step.filter(rank=rank)["hold_up_ns"].to_numpy()
     ranks = tuple(sorted(by_step["rank"].unique().to_list()))
-    return LastRecorded(int(rank), ranks, int(np.median(every)), int(count), by_step["step"].n_unique())
+    return LastRecorded(int(rank), ranks, int(np.median(hold_ups_of_rank)), int(count), by_step["step"].n_unique())
 
 
 @dataclass(frozen=True)
