@@ -16,7 +16,15 @@ import pytest
 from hypothesis import given, strategies
 
 import steplens
-from steplens.analysis.cluster.arrivals import arrivals, hold_ups, name_slow_rank, slow_rank, waits_by_step
+from steplens.analysis.cluster.arrivals import (
+    arrivals,
+    hold_ups,
+    last_recorded,
+    name_slow_rank,
+    recorded_arrivals,
+    slow_rank,
+    waits_by_step,
+)
 from steplens.run import Run, Source
 from steplens.trace.trace import Trace
 
@@ -374,3 +382,37 @@ def test_whom_the_others_waited_for_is_not_known_while_ranks_are_missing() -> No
     assert arrivals([build(meta=meta[rank], communication=rows[rank]) for rank in range(2)]).is_empty()
     sized = [[{**row, "ranks": 2} for row in rows[rank]] for rank in range(2)]
     assert arrivals([build(meta=meta[rank], communication=sized[rank]) for rank in range(2)])["rank"].n_unique() == 2
+
+
+def test_the_order_of_the_recorded_ranks_is_known_while_others_are_missing() -> None:
+    """Ranks 0, 1 and 2 of four: rank 1 comes 20 ms late, the missing rank 3 later still; of all four there is no order."""
+    rows = [trace.required("communication").collect().to_dicts() for trace in job(4, {1: 20 * MS, 3: 25 * MS})]
+    meta = [{"rank": rank, "world_size": 4} for rank in range(4)]
+    traces = [build(meta=meta[rank], communication=rows[rank]) for rank in range(4)]
+    assert recorded_arrivals(traces).is_empty() and last_recorded(recorded_arrivals(traces)) is None
+    found = recorded_arrivals(traces[:3])
+    starts: dict[tuple[int, int], dict[int, int]] = {}
+    for rank in range(3):
+        for place, row in enumerate(rows[rank]):
+            starts.setdefault((row["step"], place % 3), {})[rank] = row["start_ns"]
+    for row in found.to_dicts():
+        together = starts[row["step"], row["number"]]
+        first, second, last = sorted(together.values())
+        assert row["behind_ns"] == together[row["rank"]] - first
+        assert row["hold_up_ns"] == (last - second if together[row["rank"]] == last else 0)
+    assert found.height == 3 * len(starts)
+    late = last_recorded(found)
+    assert late is not None and (late.rank, late.ranks, late.steps, late.of_steps) == (1, (0, 1, 2), 10, 10)
+    by_hand = []
+    for step in range(10):
+        held_up = 0
+        for number in range(3):
+            _, second, last = sorted(starts[step, number].values())
+            held_up += last - second if starts[step, number][1] == last else 0
+        by_hand.append(held_up)
+    assert late.hold_up_ns == int(np.median(by_hand)) > 19 * MS
+    # one clock that is an hour ahead, and too few collectives to tell
+    hour = 3600 * 1000 * MS
+    apart = [{**row, "start_ns": row["start_ns"] + hour, "end_ns": row["end_ns"] + hour} for row in rows[1][:6]]
+    few = [build(meta=meta[0], communication=rows[0][:6]), build(meta=meta[1], communication=apart)]
+    assert recorded_arrivals(few).is_empty()

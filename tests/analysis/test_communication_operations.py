@@ -58,6 +58,8 @@ def test_by_hand() -> None:
     row = communication(pair()).row(0, named=True)
     assert (row["operation"], row["operations"], row["bytes"], row["duration_ns"]) == ("allreduce", 5, 20_000, 130_000)
     assert (row["wait_ns"], row["transfer_ns"], row["wait_percent"]) == (40_000, 80_000, pytest.approx(4000 / 120))
+    # the send, of which nobody knows
+    assert row["unexplained_ns"] == 10_000 == row["duration_ns"] - row["wait_ns"] - row["transfer_ns"]
     assert (row["overlapped_ns"], row["exposed_ns"], row["exposed_percent"]) == (30_000, 100_000, pytest.approx(10_000 / 130))
     assert row["bytes_per_second"] == 2e8
     assert communication(pair(), "rank").select("rank", "operations", "wait_ns").rows() == [(0, 3, 30_000), (1, 2, 10_000)]

@@ -37,6 +37,14 @@ def test_ranks_that_do_different_work_count_each(tmp_path: Path) -> None:
         ("aten::mm", "launched", 2e6, 0.5, pytest.approx(2 / 3)),
         ("allreduce", "communication", 1e6, 0.5, pytest.approx(1 / 3)),
     ]
+    # no step calls half an operator
+    assert step_work([first, second]).select("name", "calls_least", "calls_most").rows() == [
+        ("aten::mm", 0, 1),
+        ("allreduce", 0, 1),
+    ]
+    twice = cpu(tmp_path, [("aten::mm", 1000, 3000), ("aten::mm", 5000, 1000)])
+    once = cpu(tmp_path, [("aten::mm", 1000, 3000)])
+    assert step_work([once, twice]).select("calls", "calls_least", "calls_most").rows() == [(1.5, 1, 2)]
 
 
 @pytest.mark.parametrize(

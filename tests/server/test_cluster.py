@@ -114,6 +114,19 @@ def test_heat_of_a_recorded_job(client: Client, recorded: Run) -> None:
         assert [recorded.traces[rank["trace"]].rank for rank in one["ranks"]] == [rank["rank"] for rank in one["ranks"]]
 
 
+def test_the_first_page_has_the_operators_of_the_rank_that_is_late(client: Client, recorded: Run) -> None:
+    """60 products on one rank and one on the others are 15.75 a step on none of them."""
+    found = client.get(f"/api/runs/{RECORDED}/overview")
+    late = found["verdict"]["rank"]
+    assert recorded.traces[found["work_trace"]].rank == late == RANKS - 1
+    steps = chosen_step_times(recorded.traces[found["work_trace"]])["step"].to_list()
+    calls = recorded.traces[found["work_trace"]].required("ops").select(pl.col("name").cast(pl.String), "step").collect()
+    for row in found["work"]:
+        by_step = [calls.filter(name=row["name"], step=step).height for step in steps]
+        assert (row["calls_least"], row["calls_most"]) == (min(by_step), max(by_step)), row
+    assert {row["name"]: row["calls_least"] for row in found["work"]}["aten::mm"] >= 60
+
+
 def test_memory_is_a_share_of_the_capacity_where_it_is_known() -> None:
     from steplens.analysis.cluster.rank_heat import rank_heat
 
@@ -187,6 +200,24 @@ def covered(ranges: list[tuple[int, int]]) -> int:
         length += max(end - max(begin, reached), 0)
         reached = max(reached, end)
     return length
+
+
+def test_two_of_eight_ranks_say_who_of_them_comes_last_and_times_add_up(client: Client) -> None:
+    found = client.get(f"/api/runs/{ASCEND}/communication")
+    assert (found["recorded_ranks"], found["job_ranks"], found["waits"]) == (2, 8, [])
+    traces = steplens.open(sample("ascend_pytorch", "text_level1")).traces
+    first = {}
+    for trace in traces:
+        calls = trace.required("communication").sort("start_ns").collect().rows(named=True)
+        first[trace.rank] = {str(row["name"]): row["start_ns"] for row in calls}
+    late = {name: first[1][name] - first[0][name] for name in first[0]}
+    order = found["recorded_order"]
+    assert (order["rank"], order["ranks"], order["late"], order["of_steps"]) == (1, [0, 1], True, 1)
+    assert order["hold_up_ns"] == sum(behind for behind in late.values() if behind > 0) > 5e6
+    for row in found["collectives"]:
+        behind = late[row["name"]] if row["rank"] == 1 else -late[row["name"]]
+        assert row["behind_ns"] == max(behind, 0)
+        assert 0 < row["wait_ns"] + row["transfer_ns"] <= row["duration_ns"]
 
 
 def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:

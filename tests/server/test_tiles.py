@@ -180,19 +180,21 @@ def test_a_selection_adds_up_what_lies_inside(events: list[tuple[int, int, int, 
     end = start + length
     lanes = kernel_lanes(timeline)
     names, lanes_found = window.summarize_window(timeline, lanes, start, end)
-    expected: dict[str, list[int]] = {}
+    inside: dict[str, list[int]] = {}
+    cut = 0
     for _, begin, duration, name in events:
         stop = begin + duration
         if begin < end and (stop > start or begin >= start):
-            totals = expected.setdefault(name, [0, 0])
-            totals[0] += 1
-            totals[1] += min(stop, end) - max(begin, start)
-    got = {row["name"]: [row["count"], row["total_ns"]] for row in names.to_dicts()}
-    assert got == expected
+            inside.setdefault(name, []).append(min(stop, end) - max(begin, start))
+            cut += begin < start or stop > end
+    got = {row["name"]: [row[key] for key in ("count", "total_ns", "min_ns", "max_ns")] for row in names.to_dicts()}
+    assert got == {name: [len(times), sum(times), min(times), max(times)] for name, times in inside.items()}
     for row in names.to_dicts():
-        assert timeline.end[row["longest"]] - timeline.start[row["longest"]] == row["max_ns"]
-        assert timeline.names[timeline.name[row["longest"]]] == row["name"]
-    assert sum(lane["count"] for lane in lanes_found) == sum(count for count, _ in expected.values())
+        at = row["longest"]
+        assert min(int(timeline.end[at]), end) - max(int(timeline.start[at]), start) == row["max_ns"]
+        assert timeline.names[timeline.name[at]] == row["name"]
+    assert sum(lane["count"] for lane in lanes_found) == sum(map(len, inside.values()))
+    assert sum(lane["cut"] for lane in lanes_found) == cut
 
 
 @given(EVENTS, st.integers(-10, 6000), st.booleans())

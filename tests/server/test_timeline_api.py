@@ -77,6 +77,16 @@ def test_every_recorded_event_is_on_a_lane(client: Client, runs: list[Run], run:
     assert timeline["origin_ns"] == client.get(f"/api/runs/{run}")["origin_ns"]
     labels = [lane["label"] for lane in timeline["lanes"]]
     assert len(set(labels)) == len(labels)
+    if run == ASCEND:
+        # what took calls from the queue, and what went backward, stands in the tables; the names are numbers alone
+        (dequeuing,) = set(trace.required("task_queue").collect()["dequeue_tid"])
+        calls = trace.required("ops").select("tid", pl.col("name").cast(pl.String)).collect()
+        backward = set(calls.filter(pl.col("name").str.contains("AccumulateGrad"))["tid"])
+        (training,) = set(trace.required("steps").collect()["tid"])
+        assert {f"thread {tid} (autograd)" for tid in backward} | {f"thread {training}"} == {
+            lane["label"] for lane in timeline["lanes"] if lane["source"] == "operators"
+        }
+        assert f"dequeue, thread {dequeuing} (task queue)" in labels
 
 
 @pytest.mark.parametrize("run", range(3))

@@ -15,6 +15,7 @@ import pytest
 import steplens
 from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.collect.dynamic.job import job_folder
+from steplens.server.tables.tables import find_table
 
 from ..shared_data import shared
 from . import scripts
@@ -104,6 +105,15 @@ def test_the_way_of_a_batch_and_its_charts(sample: Callable[[str], Site]) -> Non
     assert site.count("main [data-chart] canvas") == 4
     site.script("document.querySelector('[data-box=get_next]').click()")
     assert site.text(".card.marked h2") == "Wait of get_next"
+    # of the tables those without a row are not offered to whoever comes to choose
+    offered = "return [...arguments[0].querySelectorAll('option')].map(one => one.value)"
+    (chooser,) = [one for one in site.driver.find_elements("css selector", "main .choice") if one.text.startswith("Table")]
+    (trace,) = steplens.open(shared("mindspore", "run_2")).traces
+    rows = {name: make(trace).height for name in site.script(offered, chooser) if (make := find_table(name).of_trace)}
+    assert not all(rows.values())
+    site.script("arguments[0].querySelector('select').focus()", chooser)
+    site.until("return arguments[0].dataset.counted !== undefined", "their rows are counted", chooser)
+    assert site.script(offered, chooser) == [name for name, height in rows.items() if height]
     assert site.console() == []
 
 

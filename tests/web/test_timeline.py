@@ -140,7 +140,7 @@ class Selected:
 
 
 def counted(trace: Any, timeline: dict[str, Any], selected: Selected) -> dict[str, list[int]]:
-    """Count, total and self time of the operator calls of a selection by name: one loop over the rows of the table."""
+    """Count, total, self time, shortest and longest of the operator calls of a selection by name: one loop over the table."""
     origin = int(timeline["origin_ns"])
     start, end = selected.start + origin, selected.end + origin
     threads = {(lane["key"]["pid"], lane["key"]["tid"]) for lane in timeline["lanes"] if lane["lane"] in selected.lanes}
@@ -156,8 +156,8 @@ def counted(trace: Any, timeline: dict[str, Any], selected: Selected) -> dict[st
             inside[call["parent"]][2] -= length
     sums: dict[str, list[int]] = {}
     for call, length, own in inside.values():
-        row = sums.setdefault(call["name"], [0, 0, 0])
-        row[:] = [row[0] + 1, row[1] + length, row[2] + own]
+        row = sums.setdefault(call["name"], [0, 0, 0, length, length])
+        row[:] = [row[0] + 1, row[1] + length, row[2] + own, min(row[3], length), max(row[4], length)]
     return sums
 
 
@@ -205,17 +205,18 @@ def test_it_opens_on_a_step_and_a_box_counts_what_it_marks(site: Site, run_of_tw
     # and what is told of it is what the tables say
     sums = counted(steplens.open(run_of_two_ranks).traces[first["trace"]], timeline, selected)
     heading = site.text(".timeline-panel h2")
-    events = sum(count for count, _, _ in sums.values())
+    events = sum(count for count, *_ in sums.values())
     assert re.search(rf"on 1 track, {events:,} events?$", heading), heading
     rows = site.script(scripts.PANEL_ROWS)
     assert len(rows) == min(len(sums), 100)
-    for name, kind, count, total, own, mean, *_ in rows:
+    for name, kind, count, *times in rows:
         if name not in sums:
             continue  # one that was cut, or holds a sign that is shown as a picture of it
         assert kind == "Operators"
         assert int(count.replace(",", "")) == sums[name][0], name
-        told = [nanoseconds(text) for text in (total, own, mean)]
-        assert told == pytest.approx([sums[name][1], sums[name][2], sums[name][1] / sums[name][0]], rel=2e-3, abs=1), name
+        calls, total, own, least, most = sums[name]
+        told = [nanoseconds(text) for text in times]
+        assert told == pytest.approx([total, own, total / calls, least, most], rel=2e-3, abs=1), name
     assert sum(row[0] in sums for row in rows) > 0.8 * len(rows)
     # the same as a flame
     site.script("document.querySelector('[data-by=name]').scrollIntoView()")

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 
 import type { FlopNode, MemoryOverview, Operation, Place, StepFigures, Verdict } from "../src/api/types";
 import { points } from "../src/charts/bucket_chart";
-import { boxes } from "../src/charts/pipeline_flow";
+import { boxes, waitedWords } from "../src/charts/pipeline_flow";
 import { stepsOf } from "../src/charts/step_trace_card";
 import { memoryMarks } from "../src/pages/memory/memory_marks";
 import { pathOf, topOf } from "../src/pages/operators/flops_card";
@@ -87,6 +87,19 @@ describe("the way of a batch", () => {
     expect(lines[1]).toContain("no workers");
     // MindSpore's iterator does not tell how long it waited
     expect(of({ total_ns: 5e6 }, alone)).toHaveLength(1);
+  });
+
+  test("tells steps that waited from those whose batch was ready", () => {
+    const step = (wait: number): { wait_ns: number; length_ns: number } => ({
+      wait_ns: wait * 1e6,
+      length_ns: 12e6 + wait * 1e6,
+    });
+    expect(waitedWords([0.2, 0.1, 42, 79, 71].map(step))).toMatch(
+      /^3 of these 5 steps wait, .*: 64 ms on average.* \(150 .s on average/,
+    );
+    expect(waitedWords([0.2, 0.1, 42].map(step))).toMatch(/^1 of these 3 steps waits, .*: 42 ms\./);
+    // all alike: the mean of all says it
+    expect([waitedWords([42, 79].map(step)), waitedWords([0.1, 0.2].map(step)), waitedWords([])]).toEqual(["", "", ""]);
   });
 
   test("calls a queue whose sizes are unknown neither empty nor full", () => {

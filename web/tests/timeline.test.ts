@@ -275,6 +275,18 @@ describe("the names of tracks", () => {
       expect(trackName(label)).toBe(label);
   });
 
+  test("say what a thread does, where its name or its calls tell", () => {
+    const told = (label: string): string => trackName(label);
+    expect(told("thread 12 (pt_autograd_0)")).toBe("backward thread 12 (pt_autograd_0)");
+    expect(told("thread 12 (autograd)")).toBe("backward thread 12");
+    expect(told("acl, thread 13 (task queue)")).toBe("acl, task queue thread 13");
+    expect(told("thread 14 (pt_gloo_runloop)")).toBe("collectives thread 14 (pt_gloo_runloop)");
+    expect(told("thread 15 (pt_data_pin)")).toBe("pin memory thread 15 (pt_data_pin)");
+    expect(told("thread 15 (pt_data_worker_1)")).toBe("loader worker thread 15 (pt_data_worker_1)");
+    expect(told("thread 16 (training)")).toBe("training thread 16");
+    expect(told("cuda_runtime, thread")).toBe("cuda_runtime, thread of unknown number");
+  });
+
   test("say which thread is the main one", () => {
     const lane = { group: "host", label: "thread 7 (python)", key: { pid: 7, tid: 7 } } as unknown as Lane;
     expect(mainThread(lane)).toBe(true);

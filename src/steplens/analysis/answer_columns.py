@@ -113,24 +113,24 @@ ANSWERS: dict[str, str] = {
         "release_allocated release_reserved release_active stream device_type device component name"
     ),
     "communication": (
-        "operation operations bytes duration_ns wait_ns transfer_ns wait_percent overlapped_ns exposed_ns exposed_percent "
-        "bytes_per_second"
-    ),
-    "communication_by_group": (
-        "group operations bytes duration_ns wait_ns transfer_ns wait_percent overlapped_ns exposed_ns exposed_percent "
-        "bytes_per_second"
-    ),
-    "communication_by_size": (
-        "operation bytes_each operations bytes duration_ns wait_ns transfer_ns wait_percent overlapped_ns exposed_ns "
+        "operation operations bytes duration_ns wait_ns transfer_ns unexplained_ns wait_percent overlapped_ns exposed_ns "
         "exposed_percent bytes_per_second"
     ),
+    "communication_by_group": (
+        "group operations bytes duration_ns wait_ns transfer_ns unexplained_ns wait_percent overlapped_ns exposed_ns "
+        "exposed_percent bytes_per_second"
+    ),
+    "communication_by_size": (
+        "operation bytes_each operations bytes duration_ns wait_ns transfer_ns unexplained_ns wait_percent overlapped_ns "
+        "exposed_ns exposed_percent bytes_per_second"
+    ),
     "communication_by_step": (
-        "step operations bytes duration_ns wait_ns transfer_ns wait_percent overlapped_ns exposed_ns exposed_percent "
-        "bytes_per_second"
+        "step operations bytes duration_ns wait_ns transfer_ns unexplained_ns wait_percent overlapped_ns exposed_ns "
+        "exposed_percent bytes_per_second"
     ),
     "communication_by_rank": (
-        "rank operations bytes duration_ns wait_ns transfer_ns wait_percent overlapped_ns exposed_ns exposed_percent "
-        "bytes_per_second"
+        "rank operations bytes duration_ns wait_ns transfer_ns unexplained_ns wait_percent overlapped_ns exposed_ns "
+        "exposed_percent bytes_per_second"
     ),
     "communication_operations": (
         "rank step group operation kind number bytes start_ns duration_ns wait_ns transfer_ns measured_by last_rank "

@@ -34,10 +34,13 @@ from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.building.framework import framework_version, trace_framework, trace_recorder
 from steplens.trace.health_words import translate_message
 from steplens.trace.schema import KIND_COMMUNICATION
+from steplens.trace.trace import Trace
 
 router = create_router("/api/runs/{run}", "overview")
 
 _TOP = 8
+#: calls per step of two means that differ by no more are the same
+_SAME_CALLS = 1e-6
 _ADVICE = 3
 #: how long the first page waits for the advice, which takes longest where there are millions of events
 _PATIENCE_S = 2.0
@@ -171,13 +174,18 @@ class Step(TypedDict):
 
 
 class WorkShown(BaseModel):
-    """A kernel, collective or operator of a step; see ``analysis.device.step_work``. ``label`` is what people call it."""
+    """A kernel, collective or operator of a step; see ``analysis.device.step_work``. ``label`` is what people call it.
+
+    ``calls_least`` and ``calls_most`` are of one step of one rank.
+    """
 
     name: str
     label: str
     kind: str
     step_ns: float
     calls: float
+    calls_least: int
+    calls_most: int
     ratio: float
 
 
@@ -220,6 +228,7 @@ class Overview(BaseModel):
         parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
         work: what takes the most time of a step.
         work_steps: of how many steps that is; 0 where it is a sum of the whole recording.
+        work_trace: the trace that alone it is of, where ranks call different operators and the verdict names one; None: of all.
         idle: idle time of a step by cause, ns; it adds up to ``idle_ns`` of ``parts``.
         base_ns: what shares of the device's parts are of, as in the verdict.
         pipeline: what holds up the data pipeline, per trace: trace, and id, type and queue's usage of an operation of MindSpore;
@@ -240,6 +249,7 @@ class Overview(BaseModel):
     parts: dict[str, float]
     work: list[WorkShown]
     work_steps: int
+    work_trace: int | None
     idle: dict[str, float]
     base_ns: float
     pipeline: list[dict[str, Any]]
@@ -270,7 +280,7 @@ def overview(chosen: Chosen) -> Overview:
     verdict = chosen.answer(("verdict",), chosen.run.verdict)
     summary = verdict.summary
     idle = chosen.answer(("idle of a step",), lambda: idle_of_step(chosen.run.traces, summary.device.get("idle_ns", 0.0)))
-    work = chosen.frame_of_run(step_work)
+    work, work_trace = _work_of_verdict(chosen, verdict.rank)
     recorded, job_ranks = recorded_ranks(chosen.run.traces)
     return Overview(
         verdict=_to_verdict_shown(verdict),
@@ -283,6 +293,7 @@ def overview(chosen: Chosen) -> Overview:
         parts=step_parts(summary),
         work=[_to_work_shown(row) for row in work.head(_TOP).iter_rows(named=True)],
         work_steps=int(work["steps"][0]) if work.height else 0,
+        work_trace=work_trace,
         idle=idle,
         base_ns=whole_of_shares(summary),
         pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline_bottlenecks(chosen, number)],
@@ -381,9 +392,31 @@ def _to_step_figures(summary: StepSummary) -> StepFigures:
     return StepFigures.model_validate({**vars(summary), **which}, from_attributes=True)
 
 
+def _work_of_verdict(chosen: OpenedRun, rank: int | None) -> tuple[pl.DataFrame, int | None]:
+    """What takes the most of a step, and the trace that alone it is of; None: of all.
+
+    Where ranks call different operators, a mean over them is of none: it is that of the verdict's rank, if it names one.
+    """
+    work = chosen.frame_of_run(step_work)
+    of_rank = [number for number, trace in enumerate(chosen.run.traces) if rank is not None and trace.rank == rank]
+    if len(of_rank) != 1 or len(chosen.run.traces) == 1 or not work.height:
+        return work, None
+    (number,) = of_rank
+    alone = chosen.frame_of_trace(_work_of_trace, number)
+    if not alone.height or not alone["steps"][0]:
+        return work, None
+    both = work.head(_TOP).join(alone, on=["name", "kind"], how="left", suffix="_alone")
+    differs = (pl.col("calls") - pl.col("calls_alone").fill_null(0)).abs() > _SAME_CALLS
+    return (alone, number) if both.select(differs.any()).item() else (work, None)
+
+
+def _work_of_trace(trace: Trace) -> pl.DataFrame:
+    return step_work([trace])
+
+
 def _to_work_shown(row: dict[str, Any]) -> WorkShown:
     label = collective_name(row["name"]) if row["kind"] == KIND_COMMUNICATION else row["name"]
-    return WorkShown(label=label, **{name: row[name] for name in ("name", "kind", "step_ns", "calls", "ratio")})
+    return WorkShown(label=label, **{name: row[name] for name in WorkShown.model_fields if name != "label"})
 
 
 def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +11,17 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.steps.device_work import device_parts
+from steplens.analysis.tools.names import of_calls, with_prefix
 from steplens.analysis.tools.overlap import Intervals
 from steplens.trace.building.devices import cpu_is_device, device_kind
 from steplens.trace.trace import Trace
 
 Key = Mapping[str, Any]
+
+#: a name of a thread that says no more than its number
+_NUMBER_ALONE = re.compile(r"[Tt]hread \d+\s*$")
+#: how the calls begin that autograd's threads make for each node of a backward pass
+_BACKWARD_NODE = "autograd::engine::evaluate_function"
 
 HOST, DEVICE, PROGRAM = "host", "device", "program"
 
@@ -23,15 +31,37 @@ class Labels:
 
     def __init__(self, trace: Trace) -> None:
         rows = trace.required("threads").select("pid", "tid", "name").collect()
-        self._threads: dict[tuple[int, int], str] = {(pid, tid): name for pid, tid, name in rows.iter_rows() if name}
+        self._threads: dict[tuple[int, int], str] = {
+            (pid, tid): name for pid, tid, name in rows.iter_rows() if name and not _NUMBER_ALONE.match(name)
+        }
         self._kind = device_kind(trace)
+        self._trace = trace
+
+    @functools.cached_property
+    def _work(self) -> dict[tuple[int, int], str]:
+        """What the threads do that have no name, as far as what they ran says it."""
+        work: dict[tuple[int, int], str] = {}
+        queue = self._trace.lazy("task_queue")
+        if queue is not None:
+            work |= dict.fromkeys(queue.select("pid", "dequeue_tid").unique().collect().drop_nulls().iter_rows(), "task queue")
+        training = self._trace.required("steps").select("pid", "tid").unique().collect().drop_nulls()
+        nodes = with_prefix(of_calls(self._trace), _BACKWARD_NODE)
+        if nodes and training.height:
+            calls = self._trace.required("ops").filter(pl.col("name").is_in(nodes))
+            work |= dict.fromkeys(calls.select("pid", "tid").unique().collect().iter_rows(), "autograd")
+        # the thread of the steps goes backward itself where there is no device
+        return work | dict.fromkeys(training.iter_rows(), "training")
 
     def thread(self, key: Key) -> str:
-        """The thread of a lane, with its name where it has one."""
-        name = self._threads.get((key["pid"], key["tid"]))
-        if key["tid"] < 0:
+        """The thread of a lane, with its name where it has one, or else what it does."""
+        thread = key["pid"], key["tid"]
+        name = self._threads.get(thread)
+        if key["tid"] <= 0:
             # a number that a reader or a wrapped 32 bits made, which nobody finds again
             return name or "thread"
+        # the main thread of a process is told by its number
+        if name is None and key["pid"] != key["tid"]:
+            name = self._work.get(thread)
         if name and str(key["tid"]) in name:
             return name
         return f"thread {key['tid']} ({name})" if name else f"thread {key['tid']}"

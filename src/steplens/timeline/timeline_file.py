@@ -31,7 +31,7 @@ from steplens.timeline.sources import SOURCES
 from steplens.trace.cache import seal
 from steplens.trace.trace import Kept
 
-MAGIC = b"SLTLINE3"
+MAGIC = b"SLTLINE4"
 _NAME = "timeline_"
 #: fewer events are laid out sooner than somebody notices
 LEAST_EVENTS = 200_000

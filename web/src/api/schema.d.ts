@@ -1047,6 +1047,7 @@ export interface components {
         };
         Communication: {
             collectives: {
+                behind_ns: number | null;
                 bus_bytes_per_s: number | null;
                 bytes: number | null;
                 duration_ns: number;
@@ -1061,6 +1062,7 @@ export interface components {
                 rate_bytes_per_s: number | null;
                 step: number;
                 trace: number | null;
+                transfer_ns: number | null;
                 wait_ns: number | null;
             }[];
             collectives_of: number;
@@ -1073,6 +1075,7 @@ export interface components {
             overlap: {
                 [key: string]: unknown;
             }[];
+            recorded_order: components["schemas"]["RecordedOrder"] | null;
             recorded_ranks: number;
             slow_rank: components["schemas"]["SlowRank"] | null;
             waits: {
@@ -1371,6 +1374,7 @@ export interface components {
         LaneInSelection: {
             count: number;
             covered_ns: number;
+            cut: number;
             lane: number;
         };
         LaneShown: {
@@ -1542,6 +1546,7 @@ export interface components {
             verdict: components["schemas"]["VerdictShown"];
             work: components["schemas"]["WorkShown"][];
             work_steps: number;
+            work_trace: number | null;
         };
         PartShown: {
             mean_ns: number | null;
@@ -1738,6 +1743,14 @@ export interface components {
             flops: number;
             rank: number | null;
             trace: number;
+        };
+        RecordedOrder: {
+            hold_up_ns: number;
+            late: boolean;
+            of_steps: number;
+            rank: number;
+            ranks: number[];
+            steps: number;
         };
         RunList: {
             runs: components["schemas"]["RunShown"][];
@@ -2126,6 +2139,8 @@ export interface components {
         };
         WorkShown: {
             calls: number;
+            calls_least: number;
+            calls_most: number;
             kind: string;
             label: string;
             name: string;
@@ -2214,6 +2229,7 @@ export type Rank = components['schemas']['Rank'];
 export type RankDifferences = components['schemas']['RankDifferences'];
 export type RankSteps = components['schemas']['RankSteps'];
 export type RankWork = components['schemas']['RankWork'];
+export type RecordedOrder = components['schemas']['RecordedOrder'];
 export type RunList = components['schemas']['RunList'];
 export type RunShown = components['schemas']['RunShown'];
 export type RunState = components['schemas']['RunState'];

@@ -17,6 +17,9 @@ interface Box {
 /** Share of the batches from which on an empty queue is said to hold up the training. */
 const MOST_EMPTY = 0.3;
 
+/** a step waits for its batch from this share of its time on; else the batch was ready */
+const WAITS = 0.05;
+
 /** from which on the range of a step counts as longer than the wait for its batch */
 const MORE = 1.1;
 
@@ -82,6 +85,17 @@ export function rangeNote(places: readonly Place[], wait_ns: number): Child {
   const [total, queue] = [costs["total_ns"], costs["wait_ns"]];
   if (total === undefined || queue === undefined || wait_ns <= total * MORE) return null;
   return h("p", { class: "note" }, t("pipeline.range", { time: format.time(total), rest: format.time(wait_ns - total) }));
+}
+
+/** How many of some steps waited, and for how long on average: with those whose batch was ready a mean is of neither. */
+export function waitedWords(steps: readonly { wait_ns: number; length_ns: number }[]): string {
+  const mean = (some: readonly { wait_ns: number }[]): string =>
+    format.time(some.reduce((sum, one) => sum + one.wait_ns, 0) / some.length);
+  const waiting = steps.filter((one) => one.wait_ns >= WAITS * one.length_ns);
+  const ready = steps.filter((one) => one.wait_ns < WAITS * one.length_ns);
+  if (!waiting.length || !ready.length) return "";
+  const values = { count: waiting.length, of: steps.length, share: format.share(WAITS) };
+  return t("pipeline.waited", { ...values, time: mean(waiting), rest: mean(ready) });
 }
 
 /** Whether the loop loads its batches itself: a DataLoader without workers has no queue, and so never waits for one. */

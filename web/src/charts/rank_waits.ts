@@ -31,6 +31,9 @@ export function waitsChart(context: Context, found: Communication): HTMLElement 
   const parts = [
     ["wait_ns", t("communication.waiting")],
     ["transfer_ns", t("communication.transfer")],
+    ...(found.waits.some((row) => Number(row["unexplained_ns"]) > 0)
+      ? [["unexplained_ns", t("costs.unexplained")] as const]
+      : []),
   ] as const;
   return chart(
     {

@@ -266,7 +266,7 @@ export class EmbeddedTimeline {
             .split(",")
             .map((lane) => shown.lanes[Number(lane)]!);
     const groups = new Map<string, T.NameInSelection>();
-    const lanes = new Map(wanted.map((one) => [one.lane, { lane: one.lane, count: 0, covered_ns: 0 }]));
+    const lanes = new Map(wanted.map((one) => [one.lane, { lane: one.lane, count: 0, cut: 0, covered_ns: 0 }]));
     const selected = items.filter(
       (one) => lanes.has(one.lane) && one.start_ns < end && (one.end_ns > start || one.start_ns >= start),
     );
@@ -281,8 +281,8 @@ export class EmbeddedTimeline {
       const lane = lanes.get(one.lane)!;
       const inside = insideOf(one);
       const self = inside - (below.get(one) ?? 0);
-      const whole = one.end_ns - one.start_ns;
       lane.count++;
+      if (one.start_ns < start || one.end_ns > end) lane.cut++;
       if (one.depth === 0) lane.covered_ns += inside;
       const source = shown.lanes[one.lane]!.source;
       const key = `${source}\n${one.code}`;
@@ -294,16 +294,16 @@ export class EmbeddedTimeline {
           count: 1,
           total_ns: inside,
           self_ns: self,
-          min_ns: whole,
-          max_ns: whole,
+          min_ns: inside,
+          max_ns: inside,
           longest: one.event,
         });
       else {
         group.count++;
         group.total_ns += inside;
         group.self_ns += self;
-        group.min_ns = Math.min(group.min_ns, whole);
-        if (whole > group.max_ns) [group.max_ns, group.longest] = [whole, one.event];
+        group.min_ns = Math.min(group.min_ns, inside);
+        if (inside > group.max_ns) [group.max_ns, group.longest] = [inside, one.event];
       }
     }
     const ordered = [...groups.values()].sort(

@@ -47,24 +47,33 @@ export function topicTables(
   };
   const kept = context.params["more"] ?? "";
   show(kept);
-  return card(
-    title,
-    [
-      h(
-        "div",
-        { class: "controls" },
-        choice(
-          t("more.choose"),
-          tables.map((one) => [one.name, named("table", one.name, one.title)]),
-          (tables.find((one) => isOf(one.name, kept)) ?? tables[0]!).name,
-          (name) => {
-            context.note({ more: name });
-            show(name);
-          },
-        ),
-      ),
-      place,
-    ],
-    { wide: true },
+  const list = choice(
+    t("more.choose"),
+    tables.map((one) => [one.name, named("table", one.name, one.title)]),
+    (tables.find((one) => isOf(one.name, kept)) ?? tables[0]!).name,
+    (name) => {
+      context.note({ more: name });
+      show(name);
+    },
   );
+  withoutEmpty(context, list, tables, trace);
+  return card(title, [h("div", { class: "controls" }, list), place], { wide: true });
+}
+
+/** Takes tables without a row from a list, once somebody comes near it: until then nobody has to work them all out. */
+function withoutEmpty(context: Context, list: HTMLElement, tables: readonly TableShown[], trace: number | null): void {
+  const chooser = list.querySelector("select")!;
+  const look = async (): Promise<void> => {
+    for (const event of ["pointerenter", "focusin"]) list.removeEventListener(event, begin);
+    for (const { name, per_trace } of tables) {
+      // a table that cannot be had says why when it is chosen
+      const page = await context.api.table(name, { trace: per_trace ? trace : null, limit: 1 }).catch(() => null);
+      if (context.signal.aborted) return;
+      const option = chooser.querySelector(`option[value="${CSS.escape(name)}"]`);
+      if (page?.total === 0 && chooser.value !== name) option?.remove();
+    }
+    list.dataset["counted"] = "";
+  };
+  const begin = (): void => void look();
+  for (const event of ["pointerenter", "focusin"]) list.addEventListener(event, begin);
 }

@@ -3,7 +3,7 @@
 import type { Lane } from "../api/types";
 import { type Child, h, replace, svg } from "../ui/dom";
 import * as format from "../words/format";
-import { named, t } from "../words/i18n";
+import { type Key, named, t } from "../words/i18n";
 import type { Lanes } from "./lanes";
 import { type Band, type LaneBand, laneKey, mainThread } from "./layout";
 
@@ -21,6 +21,16 @@ export function seriesName(label: string): string {
   return named("value", `series.${kind}`, kind) + rest.replace(/^, CPU -1\b/, ", CPU");
 }
 
+type Work = "autograd" | "task queue" | "training";
+const WORK: Readonly<Record<Work, Key>> = {
+  autograd: "timeline.track.autograd",
+  "task queue": "timeline.track.task_queue",
+  training: "timeline.track.training",
+};
+
+/** "thread 12 (python)" in the page's language, with the name that was recorded. */
+const numbered = (thread: string): string => t("timeline.track.thread", { number: thread.replace(/^thread /i, "") });
+
 /** What the server calls tracks, by what they are; names of threads, groups and layers stay as they were recorded. */
 const TRACKS: readonly [pattern: RegExp, words: (...parts: string[]) => string][] = [
   [
@@ -32,9 +42,16 @@ const TRACKS: readonly [pattern: RegExp, words: (...parts: string[]) => string][
   [/^garbage collection, (.+)$/, (thread) => t("timeline.track.gc", { thread: trackName(thread!) })],
   [/^communication, group of unknown number$/, () => t("timeline.track.group_unknown")],
   [/^communication, group (.+)$/, (group) => t("timeline.track.group", { group: group! })],
-  [/^main (thread .+)$/, (thread) => t("timeline.track.main", { thread: trackName(thread!) })],
-  [/^[Tt]hread (\d.*)$/, (number) => t("timeline.track.thread", { number: number! })],
-  [/^(\w+), ([Tt]hread \d.*)$/, (layer, thread) => `${layer}, ${trackName(thread!)}`],
+  [/^main (thread .+)$/, (thread) => t("timeline.track.main", { thread: numbered(thread!) })],
+  // what the server concludes from the calls of a thread, and what PyTorch names its threads
+  [/^(thread \d+) \((autograd|task queue|training)\)$/, (thread, work) => t(WORK[work as Work], { thread: numbered(thread!) })],
+  [/^(thread \d+ \(pt_autograd_\d+\))$/, (thread) => t(WORK.autograd, { thread: numbered(thread!) })],
+  [/^(thread \d+ \(pt_data_pin\w*\))$/, (thread) => t("timeline.track.pin", { thread: numbered(thread!) })],
+  [/^(thread \d+ \(pt_data_worker\w*\))$/, (thread) => t("timeline.track.loader", { thread: numbered(thread!) })],
+  [/^(thread \d+ \(pt_(?:gloo|nccl)\w*\))$/, (thread) => t("timeline.track.collectives", { thread: numbered(thread!) })],
+  [/^[Tt]hread \d.*$/, (thread) => numbered(thread)],
+  [/^thread$/, () => t("timeline.track.thread_unknown")],
+  [/^(\w+), ([Tt]hread(?: \d.*)?)$/, (layer, thread) => `${layer}, ${trackName(thread!)}`],
   [/^(.* )?stream of unknown number$/, (device = "") => t("timeline.track.stream_unknown", { device })],
   [/^(.* )?stream (\d+)$/, (device = "", number) => t("timeline.track.stream", { device, number: number! })],
 ];
@@ -43,7 +60,7 @@ const TRACKS: readonly [pattern: RegExp, words: (...parts: string[]) => string][
 export function trackName(label: string): string {
   for (const [pattern, words] of TRACKS) {
     const parts = pattern.exec(label);
-    if (parts) return words(...parts.slice(1));
+    if (parts) return words(...(parts.length > 1 ? parts.slice(1) : parts));
   }
   return named("lane", label, label);
 }

@@ -26,6 +26,11 @@ COLUMNS = table_schema(
     "step, group: String, operation: String, number, rank, bytes, start_ns, end_ns, place, wait_ns, transfer_ns, hold_up_ns"
 )
 
+RECORDED = table_schema("step, group: String, operation: String, number, rank, start_ns, place, behind_ns, hold_up_ns")
+_KEY = ["step", "group", "operation"]
+_EACH = [*_KEY, "number"]
+_LAST = pl.col("start_ns").max().over(_EACH)
+
 #: at least as many collectives must say what two clocks differ by
 _LEAST = 8
 
@@ -62,33 +67,61 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
-    rows = _collective_rows(traces)
-    if rows["rank"].n_unique() < 2:
-        return pl.DataFrame(schema=COLUMNS)
-    key = ["step", "group", "operation"]
-    rows = rows.sort("start_ns").with_columns(
-        number=pl.int_range(pl.len()).over([*key, "rank"]), calls=pl.len().over([*key, "rank"])
-    )
-    ranks, job = recorded_ranks(traces)
-    needed = job if len(ranks) < job else 0
-    of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique(), size=pl.col("ranks").max().fill_null(needed))
-    rows = rows.join(of_group.filter(pl.col("members") >= pl.col("size")), on="group")
-    complete = (pl.col("calls").n_unique().over(key) == 1) & (pl.col("rank").n_unique().over(key) == pl.col("members"))
-    rows = rows.filter(complete & (pl.col("members") > 1))
+    rows = _common_collectives(traces, pl.col("members") >= pl.col("size"))
     if rows.is_empty():
         return pl.DataFrame(schema=COLUMNS)
-    each = [*key, "number"]
-    rows = _on_one_clock(rows, each, _clock_tolerances(traces))
-    last = pl.col("start_ns").max().over(each)
-    second = pl.col("start_ns").top_k(2).min().over(each)
-    rows = rows.with_columns(
-        wait_ns=pl.min_horizontal(last, "end_ns") - pl.col("start_ns"),
-        place=pl.col("start_ns").rank("ordinal").over(each).cast(pl.Int64) - 1,
-    ).with_columns(
-        transfer_ns=pl.col("end_ns") - pl.col("start_ns") - pl.col("wait_ns"),
-        hold_up_ns=pl.when(pl.col("place") == pl.col("members") - 1).then(last - second).otherwise(0),
-    )
+    rows = _in_order(rows).with_columns(wait_ns=pl.min_horizontal(_LAST, "end_ns") - pl.col("start_ns"))
+    rows = rows.with_columns(transfer_ns=pl.col("end_ns") - pl.col("start_ns") - pl.col("wait_ns"))
     return rows.sort("step", "start_ns", "rank").select(cast_columns(COLUMNS))
+
+
+@once_per_run
+def recorded_arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
+    """The collectives of which some ranks are missing and at least two are here, one row per rank; columns as in ``RECORDED``.
+
+    They are paired and put on one clock as those of ``arrivals``. Who of these comes last is known, not whether one that was
+    not recorded comes later still. Nothing where the clocks are off and too few collectives tell by how much.
+
+    Returns:
+        behind_ns is how long after the first of these ranks this one arrives, hold_up_ns, for the last of them, how long after
+        the second last; place is the order among them, from 0. Sorted by step, start and rank.
+    """
+    rows = _common_collectives(traces, pl.col("members") < pl.col("size"))
+    if rows.is_empty() or not _ends_agree(rows, _clock_tolerances(traces)):
+        return pl.DataFrame(schema=RECORDED)
+    rows = _in_order(rows).with_columns(behind_ns=pl.col("start_ns") - pl.col("start_ns").min().over(_EACH))
+    return rows.sort("step", "start_ns", "rank").select(cast_columns(RECORDED))
+
+
+@dataclass(frozen=True)
+class LastRecorded:
+    """Who of the recorded ranks comes last where others are missing.
+
+    Attributes:
+        rank: the one that comes last by the most in most steps.
+        ranks: that were recorded and met.
+        hold_up_ns: how long after the second last it comes in a step, collectives in flight at once counted once; median.
+        steps: in how many steps it comes last by the most.
+        of_steps: number of steps looked at.
+    """
+
+    rank: int
+    ranks: tuple[int, ...]
+    hold_up_ns: int
+    steps: int
+    of_steps: int
+
+
+def last_recorded(found: pl.DataFrame) -> LastRecorded | None:
+    """Who comes last, from rows of ``recorded_arrivals``; None where there are none."""
+    by_step = hold_ups(found)
+    if by_step.is_empty():
+        return None
+    leading = by_step.sort("hold_up_ns", "rank", descending=[True, False]).unique("step", keep="first", maintain_order=True)
+    rank, count = leading["rank"].value_counts().sort(["count", "rank"], descending=[True, False]).row(0)
+    hold_ups_of_rank = by_step.filter(rank=rank)["hold_up_ns"].to_numpy()
+    ranks = tuple(sorted(by_step["rank"].unique().to_list()))
+    return LastRecorded(int(rank), ranks, int(np.median(hold_ups_of_rank)), int(count), by_step["step"].n_unique())
 
 
 @dataclass(frozen=True)
@@ -226,6 +259,45 @@ def _collective_rows(traces: Sequence[Trace]) -> pl.DataFrame:
     schema = table_schema("step, bytes, ranks, start_ns, end_ns, rank, group: String, operation: String")
     collectives = pl.concat([pl.DataFrame(schema=schema), *(frame.select(cast_columns(schema)) for frame in frames)])
     return collectives.filter(pl.col("rank") >= 0)
+
+
+def _common_collectives(traces: Sequence[Trace], groups: pl.Expr) -> pl.DataFrame:
+    """The collectives that all recorded ranks of some groups took part in, numbered and on one clock; see ``arrivals``.
+
+    Args:
+        traces: of one job.
+        groups: which, by ``members`` (ranks that were recorded) and ``size`` (that there are).
+    """
+    rows = _collective_rows(traces)
+    if rows["rank"].n_unique() < 2:
+        return rows.clear()
+    rows = rows.sort("start_ns").with_columns(
+        number=pl.int_range(pl.len()).over([*_KEY, "rank"]), calls=pl.len().over([*_KEY, "rank"])
+    )
+    ranks, job = recorded_ranks(traces)
+    needed = job if len(ranks) < job else 0
+    of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique(), size=pl.col("ranks").max().fill_null(needed))
+    rows = rows.join(of_group.filter(groups), on="group")
+    complete = (pl.col("calls").n_unique().over(_KEY) == 1) & (pl.col("rank").n_unique().over(_KEY) == pl.col("members"))
+    rows = rows.filter(complete & (pl.col("members") > 1))
+    return rows if rows.is_empty() else _on_one_clock(rows, _EACH, _clock_tolerances(traces))
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """With the place of each rank at each collective, and what the last one holds the others up by."""
+    second = pl.col("start_ns").top_k(2).min().over(_EACH)
+    rows = rows.with_columns(place=pl.col("start_ns").rank("ordinal").over(_EACH).cast(pl.Int64) - 1)
+    is_last = pl.col("place") == pl.col("members") - 1
+    return rows.with_columns(hold_up_ns=pl.when(is_last).then(_LAST - second).otherwise(0))
+
+
+def _ends_agree(rows: pl.DataFrame, tolerances: pl.DataFrame) -> bool:
+    """Whether collectives that end together on all ranks do so on their clocks, as far as there are any."""
+    together = rows.filter(ends_together(pl.col("operation")))
+    first = pl.col("end_ns").min().over(_EACH)
+    apart = together.with_columns(apart=pl.col("end_ns") - first).group_by("rank").agg(pl.col("apart").median())
+    wrong = apart.join(tolerances, on="rank").filter(pl.col("apart") > pl.col("tolerance_ns"))
+    return not together.is_empty() and wrong.is_empty()
 
 
 def _clock_tolerances(traces: Sequence[Trace]) -> pl.DataFrame:

@@ -27,7 +27,7 @@ OPERATIONS = table_schema(
 #: further columns of ``named_operations``
 _NAMED = {**OPERATIONS, **table_schema("name: String, dtype: String, ranks, in_step_ns")}
 _SUMS = table_schema(
-    "operations, bytes, duration_ns, wait_ns, transfer_ns, wait_percent: Float64, overlapped_ns, exposed_ns, "
+    "operations, bytes, duration_ns, wait_ns, transfer_ns, unexplained_ns, wait_percent: Float64, overlapped_ns, exposed_ns, "
     "exposed_percent: Float64, bytes_per_second: Float64"
 )
 KEYS: dict[str, tuple[str, ...]] = {
@@ -148,10 +148,11 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
 def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFrame:
     """Operations in groups, the longest first (steps and ranks in order): sums of ``communication_operations``.
 
+    ``unexplained_ns``: what of the duration is neither known to be waiting nor to be transfer; the three add up.
     ``wait_percent``: share of the duration of the operations whose wait is known; ``exposed_percent``: of those whose overlap is
     known;
     ``bytes_per_second``: bytes / transfer time of the operations of which both are known. ``wait_ns`` and ``transfer_ns`` are
-    null where no operation of the group has them, ``bytes`` where one has none.
+    null where no operation of the group has them, and ``unexplained_ns`` with them, ``bytes`` where one has none.
 
     Args:
         traces: of one job.
@@ -181,6 +182,7 @@ def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFram
         _moved=pl.col("transfer_ns").filter(moved.fill_null(False)).sum(),
     )
     groups = groups.with_columns(
+        unexplained_ns=pl.col("duration_ns") - pl.col("wait_ns") - pl.col("transfer_ns"),
         wait_percent=pl.when(pl.col("_waited") > 0).then(pl.col("wait_ns") * 100 / pl.col("_waited")),
         exposed_percent=pl.when(pl.col("_overlaps") > 0).then(pl.col("exposed_ns") * 100 / pl.col("_overlaps")),
         bytes_per_second=transfer_rate("_bytes", "_moved"),

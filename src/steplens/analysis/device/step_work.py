@@ -19,7 +19,10 @@ LAUNCHED = "launched"
 #: this share of a device's computing is known to be launched by operators; where it is less, kernels go by their own names
 _LEAST_LAUNCHED = 0.9
 
-COLUMNS = table_schema("name: String, kind: String, step_ns: Float64, calls: Float64, ratio: Float64, steps: Int64")
+COLUMNS = table_schema(
+    "name: String, kind: String, step_ns: Float64, calls: Float64, calls_least: Int64, calls_most: Int64, ratio: Float64, "
+    "steps: Int64"
+)
 _KEYS = ["name", "kind"]
 
 
@@ -40,17 +43,29 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Returns:
         name, kind (LAUNCHED, OPERATOR, KIND_COMPUTE, KIND_COPY or KIND_COMMUNICATION), step_ns, calls (of tasks, or of OPERATOR),
+        calls_least and calls_most (in one step of one trace, whole numbers; 0 where a step has none of the name),
         ratio (of all such work of a step, 0 to 1) and steps (of how many steps of all traces the figures are).
     """
     works = [_work_pieces(trace) for trace in traces]
     means = [_mean_work(work, _steps_of(trace)) for work, trace in zip(works, traces, strict=True)]
     counted = [(frame, steps, total_ns) for frame, steps, total_ns in means if total_ns > 0]
     if counted:
-        rows = pl.concat(frame for frame, _, _ in counted).group_by(_KEYS).agg(pl.col("step_ns", "calls").sum() / len(counted))
+        steps_counted = sum(steps for _, steps, _ in counted)
+        rows = (
+            pl.concat(frame for frame, _, _ in counted)
+            .group_by(_KEYS)
+            .agg(
+                pl.col("step_ns", "calls").sum() / len(counted),
+                # a step without any of the name has no row
+                calls_least=pl.when(pl.col("steps").sum() == steps_counted).then(pl.col("calls_least").min()).otherwise(0),
+                calls_most=pl.col("calls_most").max(),
+            )
+        )
         whole_ns = sum(total_ns for _, _, total_ns in counted) / len(counted)
     else:
         sums = pl.concat(_sum_work(work) for work in works) if works else pl.DataFrame(schema=COLUMNS)
         rows = sums.group_by(_KEYS).agg(pl.col("step_ns", "calls").sum())
+        rows = rows.with_columns(calls_least="calls", calls_most="calls")
         whole_ns = float(sums["step_ns"].sum())
     return (
         rows.filter(pl.col("step_ns") > 0)
@@ -111,6 +126,16 @@ def _sum_work(work: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _mean_work(work: pl.LazyFrame, steps: tuple[int, ...]) -> tuple[pl.DataFrame, int, float]:
-    """Of each name the mean time and calls of a step; how many steps these are, and how long all work of a step takes."""
-    sums = _sum_work(work.filter(pl.col("step").is_in(list(steps)))).with_columns(pl.col("step_ns", "calls") / max(len(steps), 1))
-    return sums, len(steps), float(sums["step_ns"].sum())
+    """Of each name the mean time and calls of a step, the fewest and most calls of the steps that have any, and how many have.
+
+    Then how many steps these are, and how long all work of a step takes.
+    """
+    in_steps = work.filter(pl.col("step").is_in(list(steps))).drop_nulls("length").group_by(*_KEYS, "step")
+    by_step = in_steps.agg(step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.len().cast(pl.Float64)).collect()
+    means = by_step.group_by(*_KEYS).agg(
+        pl.col("step_ns", "calls").sum() / max(len(steps), 1),
+        calls_least=pl.col("calls").min(),
+        calls_most=pl.col("calls").max(),
+        steps=pl.len(),
+    )
+    return means, len(steps), float(means["step_ns"].sum())

@@ -9,7 +9,7 @@ import polars as pl
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from steplens.analysis.cluster.arrivals import name_slow_rank
+from steplens.analysis.cluster.arrivals import last_recorded, name_slow_rank, recorded_arrivals
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication_operations import ARRIVAL
 from steplens.analysis.cluster.rank_communication import rank_costs
@@ -28,6 +28,8 @@ router = create_router("/api/runs/{run}", "communication")
 
 #: of single collectives, how many the page has
 MOST_COLLECTIVES = 12
+#: ranks that arrive within this share of a step arrive together
+_LATE_SHARE = 0.01
 
 
 class SlowRank(BaseModel):
@@ -40,8 +42,25 @@ class SlowRank(BaseModel):
     chance: float
 
 
+class RecordedOrder(BaseModel):
+    """Who of the recorded ranks comes last where others are missing; see ``analysis.cluster.arrivals.LastRecorded``.
+
+    ``late``: whether that is by a share of a step that counts; else they arrive together.
+    """
+
+    rank: int
+    ranks: list[int]
+    hold_up_ns: int
+    steps: int
+    of_steps: int
+    late: bool
+
+
 class CollectiveShown(TypedDict):
-    """One collective or message; a row of ``analysis.cluster.collectives``. ``label`` is what people call its operation."""
+    """One collective or message; a row of ``analysis.cluster.collectives``. ``label`` is what people call its operation.
+
+    ``behind_ns``: how long after the first recorded rank this one arrives, where ranks are missing.
+    """
 
     rank: int
     trace: int | None
@@ -54,6 +73,8 @@ class CollectiveShown(TypedDict):
     duration_ns: int
     expected_ns: int | None
     wait_ns: int | None
+    transfer_ns: int | None
+    behind_ns: int | None
     exposed_ns: int | None
     rate_bytes_per_s: float | None
     bus_bytes_per_s: float | None
@@ -89,6 +110,8 @@ class Communication(BaseModel):
         long: of these the ones that take far longer than their size explains; None where there are none.
         recorded_ranks: how many ranks of the job are here.
         job_ranks: how many it has, as far as the traces tell. Where some are missing, whom the others waited for is not known.
+        recorded_order: who of the recorded ranks comes last at collectives of which some ranks are missing; None where there are
+            none.
         hold_ups: rows of the table ``hold_ups``.
         slow_rank: the rank that is late again and again, if one stands out.
     """
@@ -97,6 +120,7 @@ class Communication(BaseModel):
     waits: list[dict[str, Any]]
     recorded_ranks: int
     job_ranks: int
+    recorded_order: RecordedOrder | None
     hold_ups: list[dict[str, Any]]
     slow_rank: SlowRank | None
     messages: int
@@ -123,6 +147,7 @@ def communication(chosen: Chosen) -> Communication:
         waits=columns.json_records(waits.select("rank", "wait_ns", "transfer_ns", "unexplained_ns")),
         recorded_ranks=len(ranks),
         job_ranks=job,
+        recorded_order=_recorded_order(chosen, length),
         hold_ups=columns.json_records(frame("hold_ups")),
         slow_rank=None if slow is None else SlowRank(**vars(slow)),
         messages=frame("communication_operations").filter(pl.col("kind") != COLLECTIVE).height,
@@ -132,7 +157,16 @@ def communication(chosen: Chosen) -> Communication:
     )
 
 
+def _recorded_order(chosen: OpenedRun, step_ns: object) -> RecordedOrder | None:
+    last = last_recorded(of_chosen_steps(chosen.frame_of_run(recorded_arrivals), chosen.run.traces))
+    if last is None or not isinstance(step_ns, (int, float)):
+        return None
+    return RecordedOrder.model_validate({**vars(last), "late": last.hold_up_ns >= _LATE_SHARE * step_ns})
+
+
 def _to_shown(chosen: OpenedRun, rows: pl.DataFrame) -> pl.DataFrame:
+    behind = chosen.frame_of_run(recorded_arrivals).select("step", "group", "operation", "number", "rank", "behind_ns")
+    rows = rows.join(behind, on=["step", "group", "operation", "number", "rank"], how="left", maintain_order="left")
     labels = {name: collective_name(name) for name in rows["operation"].unique()}
     label = pl.col("operation").replace_strict(labels, default=None, return_dtype=pl.String)
     return rows.with_columns(trace=trace_of(chosen), label=label).select(*CollectiveShown.__annotations__)

@@ -144,8 +144,8 @@ class EventShown(Brief):
 class NameInSelection(BaseModel):
     """Events of one name in a selection.
 
-    ``total_ns`` counts only what lies inside; ``self_ns`` is what of it is left without the events directly below; ``longest`` is
-    the id of the longest.
+    All times count only what lies inside; ``self_ns`` is what of ``total_ns`` is left without the events directly below;
+    ``longest`` is the id of the one that runs longest inside.
     """
 
     source: str
@@ -159,10 +159,11 @@ class NameInSelection(BaseModel):
 
 
 class LaneInSelection(BaseModel):
-    """One lane in a selection: its events, and the time that its outermost ones cover."""
+    """One lane in a selection: its events, how many of them reach beyond it, and the time that its outermost ones cover."""
 
     lane: int
     count: int
+    cut: int
     covered_ns: int
 
 

@@ -27,7 +27,8 @@ def summarize_window(
 
     Times are the parts of the events inside the window. A call and the calls that it makes both count under their names, and
     ``self_ns`` is what of it is left without the events directly below; see ``nested_rows``;
-    ``covered_ns`` of a lane is the time in which its outermost events run.
+    ``covered_ns`` of a lane is the time in which its outermost events run, ``cut`` how many of its events reach beyond
+    the window.
 
     Args:
         timeline: of a trace.
@@ -36,22 +37,23 @@ def summarize_window(
         end_ns: from the origin.
 
     Returns:
-        per lane source and name: source, name, count, total_ns, self_ns, min_ns, max_ns (of the whole events), longest (id of an
-        event), largest total first; and per lane: lane, count and covered_ns.
+        per lane source and name: source, name, count, total_ns, self_ns, min_ns, max_ns, longest (id of the event that runs
+        longest inside), largest total first; and per lane: lane, count, cut and covered_ns.
     """
     sources = {lane.source.id: place for place, lane in enumerate(lanes)}
     parts = [pl.DataFrame(schema=_SUMS)]
     covered = []
     for lane in lanes:
-        count = outermost = 0
+        count = cut = outermost = 0
         for depth, row in enumerate(nested_rows(timeline, lane, start_ns, end_ns)):
             # some at a time, so that a selection of everything takes little memory
             for low in range(0, len(row.events), _PIECE):
                 sums = _sums_by_name(timeline, row, slice(low, low + _PIECE))
                 parts.append(sums.select(pl.lit(sources[lane.source.id]).alias("source"), pl.all()))
             count += len(row.events)
+            cut += int(((timeline.start[row.events] < start_ns) | (timeline.end[row.events] > end_ns)).sum())
             outermost += int(row.inside_ns.sum()) if depth == 0 else 0
-        covered.append({"lane": lane.id, "count": count, "covered_ns": outermost})
+        covered.append({"lane": lane.id, "count": count, "cut": cut, "covered_ns": outermost})
     ids = {place: name for name, place in sources.items()}
     grouped = (
         pl.concat([part.cast(_SUMS) for part in parts])
@@ -79,7 +81,6 @@ def _sums_by_name(timeline: Timeline, row: NestedRow, piece: slice) -> pl.DataFr
             "name": timeline.name[events],
             "inside_ns": row.inside_ns[piece],
             "self_ns": row.self_ns[piece],
-            "whole_ns": timeline.end[events] - timeline.start[events],
             "event": events,
         }
     )
@@ -87,7 +88,7 @@ def _sums_by_name(timeline: Timeline, row: NestedRow, piece: slice) -> pl.DataFr
         count=pl.len(),
         total_ns=pl.col("inside_ns").sum(),
         self_ns=pl.col("self_ns").sum(),
-        min_ns=pl.col("whole_ns").min(),
-        max_ns=pl.col("whole_ns").max(),
-        longest=pl.col("event").get(pl.col("whole_ns").arg_max()),
+        min_ns=pl.col("inside_ns").min(),
+        max_ns=pl.col("inside_ns").max(),
+        longest=pl.col("event").get(pl.col("inside_ns").arg_max()),
     )

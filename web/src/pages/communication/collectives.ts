@@ -15,19 +15,24 @@ export function collectivesCard(context: Context, found: Communication): Child {
   const columns: [title: string, cell: (row: CollectiveShown) => Child, numeric: boolean][] = [
     [t("costs.operation"), (row) => link(context, row), false],
     [t("rank"), (row) => String(row.rank), true],
-    [t("step"), (row) => String(row.step), true],
   ];
+  if (new Set(rows.map((row) => row.step)).size > 1) columns.push([t("step"), (row) => String(row.step), true]);
   if (has((row) => row.bytes)) columns.push([named("column", "bytes"), (row) => format.value(row.bytes, "bytes"), true]);
   columns.push(
     [named("column", "in_step_ns"), (row) => format.value(row.in_step_ns, "ns"), true],
     [named("column", "duration_ns"), (row) => format.time(row.duration_ns), true],
   );
-  if (has((row) => row.expected_ns))
+  if (has((row) => row.wait_ns)) {
+    // these three add up to the duration
     columns.push(
-      [named("column", "expected_ns"), (row) => format.value(row.expected_ns, "ns"), true],
-      [t("collectives.times"), times, true],
+      [t("communication.waiting"), (row) => format.value(row.wait_ns, "ns"), true],
+      [t("communication.transfer"), (row) => format.value(row.transfer_ns, "ns"), true],
     );
-  if (has((row) => row.wait_ns)) columns.push([t("communication.waiting"), (row) => format.value(row.wait_ns, "ns"), true]);
+    if (rows.some((row) => (untold(row) ?? 0) > 0))
+      columns.push([t("costs.unexplained"), (row) => format.value(untold(row), "ns"), true]);
+  }
+  if (has((row) => row.behind_ns)) columns.push([t("collectives.behind"), behind, true]);
+  if (has((row) => row.expected_ns)) columns.push([named("column", "expected_ns"), expected, true]);
   if (has((row) => row.rate_bytes_per_s))
     columns.push([named("column", "rate_bytes_per_s"), (row) => format.value(row.rate_bytes_per_s, "B/s"), true]);
   if (has((row) => row.bus_bytes_per_s))
@@ -49,16 +54,29 @@ export function collectivesCard(context: Context, found: Communication): Child {
         ? h("p", { class: "note" }, t("collectives.rest", { count: rows.length, of: format.count(found.collectives_of) }))
         : null,
     ],
-    { wide: true, more: context.to("tables", { table: "collectives" }), note: t("collectives.what") },
+    {
+      wide: true,
+      more: context.to("tables", { table: "collectives" }),
+      note: `${t("collectives.what")}${has((row) => row.behind_ns) ? ` ${t("collectives.behind.what")}` : ""}`,
+    },
   );
 }
 
-/** How many times what its size explains it takes. */
-function times(row: CollectiveShown): Child {
+/** What is neither known to be waiting nor to be transfer; null where neither is known. */
+const untold = (row: CollectiveShown): number | null =>
+  row.wait_ns === null ? null : Math.max(row.duration_ns - row.wait_ns - (row.transfer_ns ?? 0), 0);
+
+/** How long after the first recorded rank this one arrives. */
+const behind = (row: CollectiveShown): Child =>
+  row.behind_ns === null ? format.NOTHING : row.behind_ns === 0 ? t("collectives.first") : `+${format.time(row.behind_ns)}`;
+
+/** What its size explains, and how many times that it takes. */
+function expected(row: CollectiveShown): Child {
   if (row.expected_ns === null) return format.NOTHING;
   const ratio = row.duration_ns / Math.max(row.expected_ns, 1);
   const said = `${format.count(ratio < 10 ? Math.round(ratio * 10) / 10 : Math.round(ratio))} ×`;
-  return row.long ? h("span", { class: "badge badge-warning" }, said) : said;
+  const time = format.time(row.expected_ns);
+  return [time, " ", row.long ? h("span", { class: "badge badge-warning" }, said) : h("span", { class: "note" }, said)];
 }
 
 function link(context: Context, row: CollectiveShown): Child {

@@ -5,9 +5,10 @@ import { numberOf } from "../../browser/route";
 import { slowRank, waitsChart } from "../../charts/rank_waits";
 import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
-import { h } from "../../ui/dom";
+import { type Child, h } from "../../ui/dom";
 import type { Page } from "../../ui/page";
-import { card, grid, has, nothing, rankChoice } from "../../ui/ui";
+import { card, grid, has, nothing, numberRanges, rankChoice } from "../../ui/ui";
+import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 import { collectivesCard } from "./collectives";
 import { linkCards } from "./link_views";
@@ -45,6 +46,19 @@ function isThere(name: string, found: Communication, ranks: readonly Rank[]): bo
   return name !== "pairs" || found.messages > 0;
 }
 
+/** Who of the recorded ranks comes last where others are missing. */
+function recordedOrder({ recorded_order: order }: Communication): Child {
+  if (!order) return null;
+  const values = {
+    ranks: order.ranks.length > 8 ? numberRanges(order.ranks) : order.ranks.join(", "),
+    rank: order.rank,
+    time: format.time(order.hold_up_ns),
+    steps: order.steps,
+    count: order.of_steps,
+  };
+  return ` ${t(order.late ? "communication.order" : "communication.order.together", values)}`;
+}
+
 export const communication: Page = {
   id: "communication",
   title: "page.communication",
@@ -70,6 +84,7 @@ export const communication: Page = {
             found.recorded_ranks < found.job_ranks
               ? t("communication.not_known", { count: found.recorded_ranks, size: found.job_ranks })
               : t("communication.one_rank"),
+            recordedOrder(found),
           ),
       grid(
         collectivesCard(context, found),

@@ -2,7 +2,7 @@
 
 import type { BatchCurve, BatchCurves, Pipeline, Rank, Step } from "../../api/types";
 import { bucketChart, type Bucketed } from "../../charts/bucket_chart";
-import { byItself, flowChart, rangeNote } from "../../charts/pipeline_flow";
+import { byItself, flowChart, rangeNote, waitedWords } from "../../charts/pipeline_flow";
 import { stepCurves } from "../../charts/step_charts";
 import { h, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -52,14 +52,18 @@ export async function intervalCards(
         ? card(
             t("pipeline.flow"),
             flowChart(found.places, (id) => highlight(cards, CHART_OF[id] ?? id)),
-            { wide: true, note: t(toDevice ? "pipeline.flow.what" : "pipeline.flow.what.host") },
+            { wide: true, note: `${t(toDevice ? "pipeline.flow.what" : "pipeline.flow.what.host")} ${t("pipeline.flow.means")}` },
           )
         : null,
       waits
-        ? card(title, [stepCurves(context, steps, ["data_wait"], 210, title), meanNote(steps, rank?.figures.usual ?? [])], {
-            wide: true,
-            more: context.to("steps", { rank: trace }),
-          })
+        ? card(
+            title,
+            [stepCurves(context, steps, ["data_wait"], 210, title), meanNote(steps, rank?.figures.usual ?? [], itself)],
+            {
+              wide: true,
+              more: context.to("steps", { rank: trace }),
+            },
+          )
         : null,
       itself ? null : [...cards.values()],
     ),
@@ -67,11 +71,19 @@ export async function intervalCards(
 }
 
 /** The mean of the steps whose shares the figure above is made of. */
-function meanNote(steps: readonly Step[], usual: readonly number[]): Child {
+function meanNote(steps: readonly Step[], usual: readonly number[], itself: boolean): Child {
   const waits = steps.flatMap((one) => (one.step !== null && usual.includes(one.step) ? Number(one["data_wait_ns"] ?? 0) : []));
   if (!waits.length) return null;
   const mean = waits.reduce((sum, one) => sum + one, 0) / waits.length;
-  return h("p", { class: "note" }, t("parts.mean", { steps: numberRanges(usual), time: format.time(mean) }));
+  const lengths = steps.flatMap((one) =>
+    one.step !== null && usual.includes(one.step)
+      ? { wait_ns: Number(one["data_wait_ns"] ?? 0), length_ns: Number(one.duration_ns ?? one["step_time_ns"] ?? 0) }
+      : [],
+  );
+  // a loop that loads its batches itself waits for nobody
+  const waited = itself ? "" : waitedWords(lengths);
+  const whole = t("parts.mean", { steps: numberRanges(usual), time: format.time(mean) });
+  return h("p", { class: "note" }, waited ? `${whole} · ${waited}` : whole);
 }
 
 function charts(context: Context, every: readonly BatchCurves[]): Map<string, HTMLElement> {
@@ -80,8 +92,8 @@ function charts(context: Context, every: readonly BatchCurves[]): Map<string, HT
   const host = every.some((one) => one.kind === "send") ? "send" : "iterate";
   const pushed = named("value", "batch.push_ns");
   const all = of(host, ["total_ns", "get_ns", "push_ns"]);
-  // a loop that hands nothing on only gets its batch
-  const costs = all.some((one) => one.name === pushed) ? all : of(host, ["total_ns"]);
+  // a loop that hands nothing on, or at no cost, only gets its batch
+  const costs = all.some((one) => one.name === pushed && one.max.some((value) => value)) ? all : of(host, ["total_ns"]);
   const received = of("receive", ["wait_ns"]);
   const wanted: [string, string, Bucketed[]][] = [
     ["host", t("pipeline.flow.host_queue"), of(host, ["queue_size"])],
@@ -98,8 +110,13 @@ function charts(context: Context, every: readonly BatchCurves[]): Map<string, HT
       // a loop that loads its batches itself waits for nobody: a curve at 0 ns says nothing
       .filter(([, , curves]) => curves.some((one) => one.unit !== "ns" || one.max.some((value) => value)))
       .map(([id, title, curves]) => {
-        const means = curves.map((one) => `${one.name}: ${t("mean")} ${format.value(one.mean, one.unit)}`).join(" · ");
-        const made = card(title, [bucketChart(context, title, t("pipeline.batch"), curves), h("p", { class: "note" }, means)]);
+        const means = curves.map((one) => `${one.name}: ${t("mean")} ${format.value(one.mean, one.unit)}`);
+        const kind = id === "device" || (id === "get_next" && received.length) ? "receive" : host;
+        means.push(t("pipeline.batches.all", { count: format.count(every.find((one) => one.kind === kind)?.batches ?? 0) }));
+        const made = card(title, [
+          bucketChart(context, title, t("pipeline.batch"), curves),
+          h("p", { class: "note" }, means.join(" · ")),
+        ]);
         made.dataset["chart"] = id;
         return [id, made];
       }),

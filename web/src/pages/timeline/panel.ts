@@ -167,6 +167,7 @@ export class Panel {
         .sort((one, other) => other[1].total_ns - one[1].total_ns);
       const events = parts.reduce((sum, { found }) => sum + found.lanes.reduce((all, lane) => all + lane.count, 0), 0);
       const covered = parts.reduce((sum, { found }) => sum + found.lanes.reduce((all, lane) => all + lane.covered_ns, 0), 0);
+      const cut = parts.reduce((sum, { found }) => sum + found.lanes.reduce((all, lane) => all + lane.cut, 0), 0);
       const different = parts.reduce((sum, { found }) => sum + found.different, 0);
       const told = h("div", null);
       const show = async (): Promise<void> => {
@@ -202,6 +203,8 @@ export class Panel {
             time: format.time(covered),
             share: format.share(covered / Math.max((end_ns - start_ns) * lanes.length, 1)),
           }),
+          " ",
+          t(cut ? "timeline.inside.cut" : "timeline.inside", { cut: format.count(cut) }),
         ),
         tabs,
         told,
