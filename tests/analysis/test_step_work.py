@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens.analysis.device.idle import idle_causes, idle_of_step
-from steplens.analysis.device.idle_activity import idle_before
+from steplens.analysis.device.idle import HOST_CAUSES, LAUNCH, idle_causes, idle_of_step
+from steplens.analysis.device.idle_places import idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.trace.trace import Trace
@@ -80,5 +80,30 @@ def test_idle_time_of_a_step_adds_up(tmp_path: Path) -> None:
 
 
 def test_before_which_task_the_device_idles(tmp_path: Path) -> None:
-    trace = gpu(tmp_path, [(GEMM, 100, 3000), (REDUCE, 6000, 1000), (GEMM, 6500, 2500)])
-    assert idle_before(trace).rows() == [(REDUCE, 2.9e6)], "what begins while another task runs waits for nothing"
+    # every task is launched 10 us before it starts
+    trace = gpu(tmp_path, [(GEMM, 100, 3000), (REDUCE, 6000, 1000), (GEMM, 6500, 2500), (GEMM, 9110, 90)])
+    gaps = late_gaps([trace])
+    idle_ns = summarize_steps([trace]).device["idle_ns"]
+    places = idle_places([trace], gaps, idle_ns)
+    in_step = gaps.filter("is_inside")
+    assert set(in_step.select("before", "after", "idle_ns").rows()) == {(GEMM, REDUCE, 2_890_000), (GEMM, GEMM, 100_000)}, (
+        "what begins while another task runs waits for nothing"
+    )
+    pairs = list(places.select("before", "after", "count").iter_rows())
+    assert pairs == [(GEMM, REDUCE, 1.0), (None, None, pytest.approx(5 / 6)), (GEMM, GEMM, 1.0)]
+    late_ns = sum(ns for cause, ns in idle_of_step([trace], idle_ns).items() if cause in HOST_CAUSES and cause != LAUNCH)
+    assert places["idle_ns"].sum() == pytest.approx(late_ns)
+    launches = launch_gaps([trace], gaps)
+    assert launches is not None and (launches.launches, launches.quick_ns) == (2, 100_000)
+    assert (launches.likely_saving_ns, launches.least_saving_ns) == (2_790_000, 2_790_000), "all steps are alike"
+    assert launch_gaps([trace], gaps.clear()) is None
+
+
+def test_a_single_long_gap_is_not_what_launching_takes(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 3000), (REDUCE, 6000, 1000), (GEMM, 6500, 2500), (GEMM, 9110, 90)])
+    gaps = late_gaps([trace])
+    longer = pl.when(pl.col("is_inside") & (pl.col("step") == 3)).then(5e6).otherwise(pl.col("idle_ns"))
+    shorter = pl.when(pl.col("is_inside") & (pl.col("step") == 2)).then(1e5).otherwise(longer)
+    launches = launch_gaps([trace], gaps.with_columns(idle_ns=shorter.cast(pl.Int64)))
+    assert launches is not None
+    assert (launches.likely_saving_ns, launches.least_saving_ns) == (2_790_000, 0)

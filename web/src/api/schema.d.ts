@@ -1158,7 +1158,9 @@ export interface components {
             time_ns: number;
         };
         EventPlace: {
+            end_ns?: number | null;
             place: string;
+            start_ns?: number | null;
             step: number | null;
             trace: number;
         };
@@ -1179,13 +1181,17 @@ export interface components {
         };
         EvidenceShown: {
             events: components["schemas"]["EventPlace"][];
+            other_places: number;
+            other_places_ns: number;
             per_step: boolean;
             places: string[];
+            places_count: number[];
             places_ns: number[];
             steps: number[];
             unit: string;
             value: number | null;
             what: string;
+            whole_ns: number;
             words: {
                 [key: string]: string;
             };

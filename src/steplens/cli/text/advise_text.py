@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from rich.console import Console
@@ -162,10 +162,21 @@ def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> s
     if item.steps:
         parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")
     if item.places:
-        lengths = (f": {duration(ns)}" for ns in item.places_ns)
-        place_texts = zip_longest((titles.get(place, place) for place in item.places), lengths, fillvalue="")
-        parts.append(", ".join(f"{place}{length}" for place, length in place_texts))
+        parts.append(", ".join(_place_texts(item, words, titles)))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
+
+
+def _place_texts(item: Evidence, words: Words, titles: Mapping[str, str]) -> Iterator[str]:
+    """The places of evidence, each with what it takes, and how many others there are."""
+    for place, ns, count in zip_longest(item.places, item.places_ns, item.places_count):
+        text = titles.get(place, place)
+        if ns is not None:
+            text += f": {duration(ns)}"
+        if count is not None:
+            text += f" ({words.frame('of_place', share=estimated_share(ns, item.whole_ns or item.value), count=f'{count:.3g}')})"
+        yield text
+    if item.other_places:
+        yield f"{words.frame('other_places', count=str(item.other_places))}: {duration(item.other_places_ns)}"
 
 
 def _figure_text(item: Evidence) -> str:

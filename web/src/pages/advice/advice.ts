@@ -169,9 +169,28 @@ const titleLink = (context: Context, finding: Finding): HTMLElement =>
 
 const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h("p", null, one));
 
-/** How long the work at a place takes, where that is said. */
-const takes = (ns: number | undefined): Child =>
-  ns === undefined ? null : [": ", h("b", null, format.time(ns)), ` ${t("per_step")}`];
+/** How long the work at a place takes, and how often a step has it, where that is said. */
+function takes(one: Evidence, number: number): Child {
+  const [ns, count] = [one.places_ns[number], one.places_count[number]];
+  if (ns === undefined) return null;
+  const whole = one.whole_ns || one.value || 0;
+  const often =
+    count === undefined ? "" : t("advice.of_place", { share: format.estimatedShare(ns / whole), count: format.plain(count) });
+  return [": ", h("b", null, format.time(ns)), ` ${t("per_step")}`, often];
+}
+
+/** Margin around a stretch on the timeline, of its length. */
+const AROUND = 0.25;
+
+/** The timeline where a place is: what is named after it, or its longest stretch. */
+function timelineLink(context: Context, event: Evidence["events"][number]): Child {
+  const { trace: rank, step, place, start_ns: start, end_ns: end } = event;
+  if (typeof start !== "number" || typeof end !== "number")
+    return h("a", { class: "note", href: context.to("timeline", { rank, step, find: place }) }, t("timeline.find_short"));
+  const around = Math.ceil(AROUND * (end - start));
+  const where = { rank, step, start: Math.max(start - around, 0), end: end + around };
+  return h("a", { class: "note", href: context.to("timeline", where) }, t("advice.longest"));
+}
 
 function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]): HTMLElement {
   const words = inLanguage(one.words) ?? one.what;
@@ -204,25 +223,25 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
             if (other) return h("li", null, titleLink(context, other));
             if (A_RANK.test(place)) return h("li", null, t("rank.n", { number: place.replace("rank ", "") }));
             const event = one.events.find((candidate) => candidate.place === place);
-            const { trace: rank, step } = event ?? {};
             return h(
               "li",
               null,
               h("code", null, format.shorten(place, 300)),
-              takes(one.places_ns[number]),
+              takes(one, number),
               // what no event is named after, a search would not find
-              event
-                ? [
-                    " ",
-                    h(
-                      "a",
-                      { class: "note", href: context.to("timeline", { rank, step, find: place }) },
-                      t("timeline.find_short"),
-                    ),
-                  ]
-                : null,
+              event ? [" ", timelineLink(context, event)] : null,
             );
           }),
+          one.other_places
+            ? h(
+                "li",
+                null,
+                t("advice.others", { count: format.count(one.other_places) }),
+                ": ",
+                h("b", null, format.time(one.other_places_ns)),
+                ` ${t("per_step")}`,
+              )
+            : null,
         )
       : null,
   );
