@@ -19,6 +19,7 @@ from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 from steplens.timeline.event_names import has_event
+from steplens.trace import health_words
 from steplens.trace.trace import Trace
 
 router = create_router("/api/runs/{run}", "advice")
@@ -113,11 +114,12 @@ class FindingShown(BaseModel):
 
 
 class SilencedShown(BaseModel):
-    """A rule that did not judge, the conclusion that it rests on, and why that is unsafe."""
+    """A rule that did not judge, the conclusion that it rests on, and why that is unsafe; ``texts``: in other languages."""
 
     rule: str
     conclusion: str
     reason: str
+    texts: dict[str, str]
 
 
 class AdviceShown(BaseModel):
@@ -164,7 +166,12 @@ def advice(
         together_ns=judgement.together_ns,
         likely_together_ns=judgement.likely_together_ns,
         findings=[finding_shown(item, traces, chosen.origins) for item in judgement.findings],
-        silenced=[SilencedShown(**vars(item)) for item in judgement.silenced],
+        silenced=[
+            SilencedShown(
+                **vars(item), texts={language: Words(language).health_message(item.reason) for language in health_words.LANGUAGES}
+            )
+            for item in judgement.silenced
+        ],
     )
 
 

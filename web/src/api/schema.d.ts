@@ -1814,6 +1814,9 @@ export interface components {
             conclusion: string;
             reason: string;
             rule: string;
+            texts: {
+                [key: string]: string;
+            };
         };
         SlowRank: {
             chance: number;

@@ -39,7 +39,11 @@ export const advice: Page = {
             smallTable(
               t("advice.silenced"),
               [t("advice.rule"), t("advice.conclusion"), t("advice.reason")],
-              found.silenced.map((one) => [one.rule, conclusion(one.conclusion), one.reason]),
+              found.silenced.map((one) => [
+                one.rule,
+                conclusion(one.conclusion),
+                inLanguage({ en: one.reason, ...one.texts }) ?? one.reason,
+              ]),
             ),
             { wide: true, note: t("advice.silenced.why") },
           )
@@ -147,11 +151,15 @@ function overlaps(context: Context, finding: Finding, all: readonly Finding[]): 
 function rangeLine(finding: Finding): Child {
   const { saving } = finding;
   const text = inLanguage(finding.texts);
-  if (!saving || !text?.high || finding.at_stake || saving.low_ns === saving.high_ns) return null;
-  const ends: [number, string][] = [
-    [saving.low_ns, text.low],
-    [saving.high_ns, text.high],
-  ];
+  if (!saving || !text || finding.at_stake || saving.low_ns === saving.high_ns) return null;
+  const ends = (
+    [
+      [saving.low_ns, text.low],
+      [saving.high_ns, text.high],
+    ] as [number, string][]
+  ).filter(([, basis]) => basis);
+  // where no saving is likely, the line above says both
+  if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2)) return null;
   return h(
     "li",
     null,
