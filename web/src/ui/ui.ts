@@ -226,7 +226,7 @@ export function firstOnes(finding: Finding, all: readonly Finding[], link: (one:
         null,
         t("advice.first"),
         " ",
-        first.map((one, place) => [place ? ", " : "", link(one)]),
+        first.map((one, place) => [place ? ", " : "", `${all.indexOf(one) + 1}. `, link(one)]),
         t("advice.stop"),
       )
     : null;

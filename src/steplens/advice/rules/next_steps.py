@@ -21,6 +21,7 @@ from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict import whole_of_shares
 from steplens.analysis.verdict_words import COMMUNICATION, COMPUTE, COPY, GUESS, HOST, INPUT, RANK, SURE, SYNCHRONIZING
 from steplens.run import Run
+from steplens.trace.schema import KIND_COMMUNICATION, KIND_COPY
 from steplens.trace.trace import Trace
 
 #: how sure it is that more of the same recording, or a usual cure, helps
@@ -91,7 +92,9 @@ def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
 def _verdict_evidence(
     kind: str, held_ns: float, run: Run, facts: Sequence[Facts], idle: Sequence[Evidence]
 ) -> Iterator[Evidence]:
-    yield Evidence("held_up", held_ns, "ns", places=tuple(_longest_work(facts)) if kind == COMPUTE else ())
+    yield Evidence("held_up", held_ns, "ns")
+    if kind == COMPUTE:
+        yield from _work_evidence(facts)
     if kind == COMMUNICATION and (moving := Exposed(run, facts).moving) is not None:
         yield Evidence("moving_share", 100 * moving, "%", per_step=False)
     yield from idle
@@ -105,10 +108,21 @@ def _verdict_evidence(
         yield from missing_rank_evidence(job_of(facts))
 
 
-def _longest_work(facts: Sequence[Facts]) -> list[str]:
+def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
     """The kernels, or operators, that a step computes longest."""
-    work = analyse_once(step_work, facts, traces_of(facts))
-    return [short_name(str(name)) for name in work.head(_NAMED)["name"].to_list()]
+    work = analyse_once(step_work, facts, traces_of(facts)).filter(~pl.col("kind").is_in([KIND_COPY, KIND_COMMUNICATION]))
+    if not work.height:
+        return
+    longest, unnamed = work.head(_NAMED), work[_NAMED:]
+    yield Evidence(
+        "longest_work",
+        float(work["step_ns"].sum()),
+        "ns",
+        places=tuple(short_name(str(name)) for name in longest["name"]),
+        places_ns=tuple(longest["step_ns"]),
+        other_places=unnamed.height,
+        other_places_ns=float(unnamed["step_ns"].sum()),
+    )
 
 
 def _idle_evidence(facts: Sequence[Facts], summary: StepSummary) -> list[Evidence]:

@@ -182,11 +182,15 @@ def _place_texts(item: Evidence, words: Words, titles: Mapping[str, str]) -> Ite
         text = titles.get(place, place)
         if ns is not None:
             text += f": {duration(ns)}"
-        if count is not None:
-            text += f" ({words.frame('of_place', share=estimated_share(ns, item.whole_ns or item.value), count=f'{count:.3g}')})"
+            if count is not None:
+                share = estimated_share(ns, item.whole_ns or item.value)
+                text += f" ({words.frame('of_place', share=share, count=f'{count:.3g}')})"
+        elif count is not None:
+            text += f": {count:.3g}"
         yield text
     if item.other_places:
-        yield f"{words.frame('other_places', count=str(item.other_places))}: {duration(item.other_places_ns)}"
+        figure = duration(item.other_places_ns) if item.places_ns else f"{item.value - sum(item.places_count):.3g}"
+        yield f"{words.frame('other_places', count=str(item.other_places))}: {figure}"
 
 
 def _figure_text(item: Evidence) -> str:

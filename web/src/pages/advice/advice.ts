@@ -83,7 +83,7 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
       "summary",
       null,
       findingLevel(finding),
-      h("h2", null, text?.title ?? finding.id),
+      h("h2", null, all.length > 1 ? `${all.indexOf(finding) + 1}. ` : "", text?.title ?? finding.id),
       saving ? h("span", { class: "saving" }, savingText(finding)) : null,
     ),
     text?.cause ? [h("h3", null, t("advice.cause")), paragraphs(text.cause)] : null,
@@ -180,7 +180,7 @@ const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h(
 /** How long the work at a place takes, and how often a step has it, where that is said. */
 function takes(one: Evidence, number: number): Child {
   const [ns, count] = [one.places_ns[number], one.places_count[number]];
-  if (ns === undefined) return null;
+  if (ns === undefined) return count === undefined ? null : [": ", h("b", null, format.plain(count)), ` ${t("per_step")}`];
   const whole = one.whole_ns || one.value || 0;
   const often =
     count === undefined ? "" : t("advice.of_place", { share: format.estimatedShare(ns / whole), count: format.plain(count) });
@@ -246,7 +246,13 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
                 null,
                 t("advice.others", { count: format.count(one.other_places) }),
                 ": ",
-                h("b", null, format.time(one.other_places_ns)),
+                h(
+                  "b",
+                  null,
+                  one.places_ns.length
+                    ? format.time(one.other_places_ns)
+                    : format.plain((one.value ?? 0) - one.places_count.reduce((sum, count) => sum + count, 0)),
+                ),
                 ` ${t("per_step")}`,
               )
             : null,
