@@ -7,10 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from steplens.advice.facts import Facts
+from steplens.advice.rules.next_steps import next_host_bound
 from steplens.analysis.device.idle import HOST_CAUSES, LAUNCH, idle_causes, idle_of_step
 from steplens.analysis.device.idle_places import idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import summarize_steps
+from steplens.run import Run, Source
+from steplens.server.advice import finding_shown
 from steplens.trace.trace import Trace
 
 from .test_verdict import GEMM, REDUCE, cpu, gpu
@@ -97,6 +101,25 @@ def test_before_which_task_the_device_idles(tmp_path: Path) -> None:
     assert launches is not None and (launches.launches, launches.quick_ns) == (2, 100_000)
     assert (launches.likely_saving_ns, launches.least_saving_ns) == (2_790_000, 2_790_000), "all steps are alike"
     assert launch_gaps([trace], gaps.clear()) is None
+
+
+def test_the_host_that_holds_up_is_placed_between_operators(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 1000), (REDUCE, 6000, 1000), (GEMM, 7200, 800)])
+    run = Run(tmp_path, [(Source(tmp_path), trace)], [])
+    assert next_host_bound.judge_run is not None
+    (finding,) = next_host_bound.judge_run(run, [Facts(trace)])
+    held, idle, between, launched, *_ = finding.evidence
+    assert held.value == pytest.approx(idle.value + between.value + launched.value), "the lines add up"
+    assert (idle.places_count, idle.other_places) == ((1.0, 1.0), 0)
+    assert sum(idle.places_ns) == pytest.approx(idle.value)
+    assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(4.7e6)
+    shown = finding_shown(finding, {0: trace}, [0])
+    (longest, _) = shown.evidence[1].events
+    assert (longest.trace, longest.end_ns - longest.start_ns) == (0, 4_890_000)
+    assert (
+        shown.texts["en"].title
+        == f"The host holds the step up, longest between {finding.values['before']} and {finding.values['after']}"
+    )
 
 
 def test_a_single_long_gap_is_not_what_launching_takes(tmp_path: Path) -> None:

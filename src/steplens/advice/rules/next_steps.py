@@ -15,6 +15,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import short_name
+from steplens.analysis.device.idle import LAUNCH, idle_of_step
 from steplens.analysis.device.idle_places import LaunchGaps, idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import StepSummary
@@ -62,7 +63,7 @@ def _next_step(name: str, kind: str) -> Rule:
         # what an idle device waits for is not what the host's own phases show
         part = "idle_ns" if verdict.of_device and kind in (INPUT, SYNCHRONIZING) else _PARTS.get(kind, "")
         held_ns = verdict.share * _whole_ns(summary, of_device=verdict.of_device)
-        idle = _idle_evidence(facts, summary) if kind in (HOST, SYNCHRONIZING) else []
+        idle = _idle_evidence(kind, facts, summary) if kind in (HOST, SYNCHRONIZING) else []
         launches = analyse_once(_launch_gaps, facts, traces_of(facts)) if kind == HOST else None
         values: dict[str, str | int] = {"device": verdict.device}
         if verdict.rank is not None:
@@ -125,10 +126,11 @@ def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
     )
 
 
-def _idle_evidence(facts: Sequence[Facts], summary: StepSummary) -> list[Evidence]:
+def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary) -> list[Evidence]:
     """Between which operators, or kernels, the device idles for the host; of one step, then between two of them."""
-    gaps, traces = analyse_once(late_gaps, facts, traces_of(facts)), traces_of(facts)
-    places = idle_places(traces, gaps, summary.device.get("idle_ns", 0.0))
+    traces, idle_ns = traces_of(facts), summary.device.get("idle_ns", 0.0)
+    gaps = late_gaps(traces, synchronizing=True) if kind == SYNCHRONIZING else analyse_once(late_gaps, facts, traces)
+    places = idle_places(traces, gaps, idle_ns)
     in_step, between = places.filter("is_inside"), places.filter(~pl.col("is_inside"))
     evidence = []
     if in_step.height:
@@ -150,6 +152,8 @@ def _idle_evidence(facts: Sequence[Facts], summary: StepSummary) -> list[Evidenc
         )
     if between.height:
         evidence.append(Evidence("idle_between_steps", float(between["idle_ns"].sum()), "ns"))
+    if kind == HOST and (on_its_way_ns := idle_of_step(traces, idle_ns).get(LAUNCH, 0.0)):
+        evidence.append(Evidence("idle_launch", on_its_way_ns, "ns"))
     return evidence
 
 

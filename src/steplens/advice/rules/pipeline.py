@@ -55,7 +55,7 @@ def iteration_interval(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[
         confidence=0.8 if len(steps) >= _SURE_STEPS else 0.5,
         evidence=(
             Evidence("interval", waited.wait_ns, "ns", steps),
-            Evidence("interval_share", 100 * waited.share, "%"),
+            Evidence("interval_share", 100 * waited.share, "%", per_step=False),
             Evidence("median_interval", float(waited.steps["wait_ns"].median() or 0), "ns"),  # type: ignore[arg-type]
         ),
         saving=by_loop or Saving((waited.wait_ns - least_ns) / 2, waited.wait_ns - least_ns, waited.wait_ns),

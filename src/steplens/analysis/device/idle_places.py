@@ -48,13 +48,14 @@ class LaunchGaps:
         return max(self.least_ns - self.launches * self.quick_ns, 0.0)
 
 
-def late_gaps(traces: Sequence[Trace]) -> pl.DataFrame:
+def late_gaps(traces: Sequence[Trace], *, synchronizing: bool = False) -> pl.DataFrame:
     """The stretches of the usual steps in which the device idled since its next task had not been launched.
 
     See ``idle.late_intervals``: no waits for data and for the device are among them.
 
     Args:
         traces: of one run.
+        synchronizing: instead those in which the host waited for the device.
 
     Returns:
         before, after: the task whose end, and whose start, a stretch lies between; of nested calls of a CPU the outermost; null
@@ -64,7 +65,7 @@ def late_gaps(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``kernels``, ``communication``.
     """
-    frames = [gaps for number, trace in enumerate(traces) if (gaps := _late_gaps_of(trace, number)).height]
+    frames = [gaps for number, trace in enumerate(traces) if (gaps := _late_gaps_of(trace, number, synchronizing)).height]
     return pl.concat(frames) if frames else pl.DataFrame(schema=_GAPS)
 
 
@@ -126,8 +127,8 @@ def launch_gaps(traces: Sequence[Trace], gaps: pl.DataFrame) -> LaunchGaps | Non
     )
 
 
-def _late_gaps_of(trace: Trace, number: int) -> pl.DataFrame:
-    late = late_intervals(trace)
+def _late_gaps_of(trace: Trace, number: int, synchronizing: bool) -> pl.DataFrame:
+    late = late_intervals(trace, synchronizing=synchronizing)
     columns = (pl.col("name").cast(pl.String), "start_ns", "end_ns", "step")
     tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String).is_in(BUSY_KINDS)).select(columns)
     work = pl.concat([tasks, trace.required("communication").select(columns)]).drop_nulls(["start_ns", "end_ns"])
