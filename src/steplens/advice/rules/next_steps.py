@@ -53,8 +53,8 @@ def _next_step(name: str, kind: str) -> Rule:
     def judge_verdict(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         """The verdict is known, and nothing that was recorded tells its cause: what to record, and what usually helps.
 
-        At most what the verdict is about goes. Where the device waits for launches, likely goes what they take beyond the
-        quickest quarter (medians of the steps, so that single long gaps stay), and at least the same of what every step has.
+        At most what the verdict is about goes. Where the device waits for launches inside of a step, likely goes what they take
+        beyond the quickest quarter of them, and at least the same of what every step idles between the same operators.
         """
         verdict = run.verdict()
         if verdict.kind != kind:
@@ -75,7 +75,7 @@ def _next_step(name: str, kind: str) -> Rule:
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
             evidence=tuple(_verdict_evidence(kind, held_ns, run, facts, idle)),
             # of computing nobody can say that it goes
-            saving=None if kind == COMPUTE or held_ns <= 0 else _saving(held_ns, launches),
+            saving=None if kind == COMPUTE or held_ns <= 0 else _saving(held_ns, idle, launches),
             step_ns=summary.step_time_ns or 0.0,
             lies_in=(part,) if part else (),
             values=values | (_launch_values(launches) if launches is not None else {}),
@@ -174,12 +174,12 @@ def _launch_values(launches: LaunchGaps) -> dict[str, str | int]:
     return {"launches": f"{launches.launches:.0f}", "gap": f"{launches.quick_ns / 1e3:.0f}"}
 
 
-def _saving(held_ns: float, launches: LaunchGaps | None) -> Saving:
+def _saving(held_ns: float, idle: Sequence[Evidence], launches: LaunchGaps | None) -> Saving:
     """What goes of the time that a verdict is about; nothing is likely where nothing tells."""
-    if launches is None:
+    if launches is None or not idle:
         return Saving(0.0, 0.0, held_ns)
-    likely_ns = min(launches.likely_saving_ns, held_ns)
-    return Saving(min(launches.least_saving_ns, likely_ns), likely_ns, held_ns)
+    likely_ns = min(launches.beyond_quick_ns(idle[0].value), held_ns)
+    return Saving(min(launches.beyond_quick_ns(launches.least_ns), likely_ns), likely_ns, held_ns)
 
 
 def _has_rows(part: Facts, table: str) -> bool:

@@ -28,24 +28,16 @@ class LaunchGaps:
     Attributes:
         launches: how many a step has.
         quick_ns: a quarter of them are no longer.
-        idle_ns: how long a step idles in them, by the places' medians over the steps: a single long gap adds nothing.
-        least_ns: what it idles in every step: the same by the places' smallest; 0 of a single step.
+        least_ns: what every step idles in them at the same places; 0 of a single step.
     """
 
     launches: float
     quick_ns: float
-    idle_ns: float
     least_ns: float
 
-    @property
-    def likely_saving_ns(self) -> float:
-        """What goes where every launch takes as long as the quickest quarter does, ns."""
-        return max(self.idle_ns - self.launches * self.quick_ns, 0.0)
-
-    @property
-    def least_saving_ns(self) -> float:
-        """The same of what every step idles, ns."""
-        return max(self.least_ns - self.launches * self.quick_ns, 0.0)
+    def beyond_quick_ns(self, idle_ns: float) -> float:
+        """What goes of so much idle time of a step where every launch takes as long as the quickest quarter does, ns."""
+        return max(idle_ns - self.launches * self.quick_ns, 0.0)
 
 
 def late_gaps(traces: Sequence[Trace], *, synchronizing: bool = False) -> pl.DataFrame:
@@ -117,13 +109,12 @@ def launch_gaps(traces: Sequence[Trace], gaps: pl.DataFrame) -> LaunchGaps | Non
         return None
     sums = in_step.group_by("before", "after", "trace", "step").agg(pl.col("idle_ns").sum())
     by_place = sums.group_by("before", "after").agg("idle_ns")["idle_ns"].to_list()
-    # in the other steps the place has none
-    lengths = np.array([sorted([0.0] * (step_count - len(some)) + some) for some in by_place], dtype=np.float64)
+    # where a step does not idle at a place, not every step does
+    by_place = [lengths for lengths in by_place if len(lengths) == step_count]
     return LaunchGaps(
         launches=in_step.select("trace", "gap").n_unique() / step_count,
         quick_ns=float(np.quantile(in_step["idle_ns"].to_numpy(), _QUICK)),
-        idle_ns=float(np.median(lengths, axis=1).sum()),
-        least_ns=float(lengths[:, 0].sum()) if step_count > 1 else 0.0,
+        least_ns=float(sum(map(min, by_place))) if step_count > 1 else 0.0,
     )
 
 
