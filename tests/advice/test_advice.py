@@ -13,11 +13,13 @@ import pytest
 from steplens.advice import Advice, Evidence, Finding, Saving, Silenced, advise
 from steplens.advice.compare import compare
 from steplens.advice.facts import Facts
+from steplens.advice.judging.order import with_first_ones_first
 from steplens.advice.registry import built_in_rules
 from steplens.advice.rule import Rule
 from steplens.advice.texts import CATALOGUES, LANGUAGES, TEXTS
 from steplens.advice.user_rules import load_rules
 from steplens.advice.words import Words
+from steplens.cli.text.advise_text import finding_headline
 from steplens.common.errors import InputError
 from steplens.run import Run, Source
 from steplens.trace.health import MEMORY, STEP_DEVICE_TIMES, STEP_PHASES, WARNING, finding, frame_of
@@ -36,6 +38,29 @@ def found(rule: str, likely_ms: float | None, urgency: str = "low", subject: str
 
 def run_of(*traces: Trace, path: str = "run") -> Run:
     return Run(Path(path), [(Source(Path(path) / f"trace{number}"), trace) for number, trace in enumerate(traces)], [])
+
+
+def test_what_has_to_be_cured_before_another_stands_before_it() -> None:
+    findings = [replace(found("a", 30), first=("c", "gone")), found("b", 20), replace(found("c", 5), first=("d",)), found("d", 1)]
+    assert [one.id for one in with_first_ones_first(findings)] == ["b", "d", "c", "a"]
+    circle = [replace(found("a", 30), first=("b",)), replace(found("b", 20), first=("a",))]
+    assert [one.id for one in with_first_ones_first(circle)] == ["a", "b"]
+
+
+def test_an_end_of_a_range_is_only_explained_where_something_is_known() -> None:
+    """That none or all of a time goes says nothing; behind a slower rank both ends are said in the line about the saving."""
+    behind = replace(
+        found("single_tensor_optimizer", 4), saving=Saving(0, 0, 2e6), basis="behind_slow_rank", values={"slow": "1"}
+    )
+    english, chinese = (Words(language).of(behind) for language in LANGUAGES)
+    assert (english.low, english.high) == ("while the others wait for rank 1", "once this rank is the slowest")
+    assert "rank 1" in chinese.low and not chinese.likely
+    assert finding_headline(behind, Words("en")).endswith(
+        "saves nothing while the others wait for rank 1, up to 2 ms of a step (2 %) once this rank is the slowest"
+    )
+    assert finding_headline(behind, Words("zh")).endswith("不节省，本 rank 成为最慢的 rank 之后每步最多可节省 2 ms（2 %）")
+    unknown = Words("en").of(replace(found("next_copy_bound", 1), saving=Saving(0, 0, 2e6)))
+    assert (unknown.likely, unknown.low, unknown.high) == ("", "", "")
 
 
 def rule(name: str, *findings: Finding, rests_on: tuple[str, ...] = ()) -> Rule:

@@ -166,6 +166,11 @@ def test_products_of_a_recorded_v100() -> None:
     assert 5 * evidence(finding)["in_float32_arithmetic"] / 1000 == pytest.approx(length, rel=0.02)
     assert finding.values["type"] == "float16"
     assert finding.level == "high"
+    # what is named and what is not add up to the figure, of the kernels to that of their operators
+    parts = {item.what: sum(item.places_ns) + item.other_places_ns for item in finding.evidence if item.places_ns}
+    figures = {**evidence(finding), "float32_kernels": evidence(finding)["in_float32_arithmetic"]}
+    assert parts == {what: pytest.approx(figures[what]) for what in parts} and len(parts) == 3
+    assert all(item.other_places > 0 for item in finding.evidence if item.places_ns)
 
 
 @pytest.mark.parametrize("name", ["cuda_nccl_distributed", "cuda_sampled_rank0", "cuda_sampled_rank1"])

@@ -7,10 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from steplens.analysis.device.idle import idle_causes, idle_of_step
-from steplens.analysis.device.idle_activity import idle_before
+from steplens.advice.facts import Facts
+from steplens.advice.rules.next_steps import next_host_bound
+from steplens.analysis.device.idle import HOST_CAUSES, LAUNCH, idle_causes, idle_of_step
+from steplens.analysis.device.idle_places import idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import summarize_steps
+from steplens.run import Run, Source
+from steplens.server.advice import finding_shown
 from steplens.trace.trace import Trace
 
 from .test_verdict import GEMM, REDUCE, cpu, gpu
@@ -88,5 +92,49 @@ def test_idle_time_of_a_step_adds_up(tmp_path: Path) -> None:
 
 
 def test_before_which_task_the_device_idles(tmp_path: Path) -> None:
-    trace = gpu(tmp_path, [(GEMM, 100, 3000), (REDUCE, 6000, 1000), (GEMM, 6500, 2500)])
-    assert idle_before(trace).rows() == [(REDUCE, 2.9e6)], "what begins while another task runs waits for nothing"
+    # every task is launched 10 us before it starts
+    trace = gpu(tmp_path, [(GEMM, 100, 3000), (REDUCE, 6000, 1000), (GEMM, 6500, 2500), (GEMM, 9110, 90)])
+    gaps = late_gaps([trace])
+    idle_ns = summarize_steps([trace]).device["idle_ns"]
+    places = idle_places([trace], gaps, idle_ns)
+    in_step = gaps.filter("is_inside")
+    assert set(in_step.select("before", "after", "idle_ns").rows()) == {(GEMM, REDUCE, 2_890_000), (GEMM, GEMM, 100_000)}, (
+        "what begins while another task runs waits for nothing"
+    )
+    pairs = list(places.select("before", "after", "count").iter_rows())
+    assert pairs == [(GEMM, REDUCE, 1.0), (None, None, pytest.approx(5 / 6)), (GEMM, GEMM, 1.0)]
+    late_ns = sum(ns for cause, ns in idle_of_step([trace], idle_ns).items() if cause in HOST_CAUSES and cause != LAUNCH)
+    assert places["idle_ns"].sum() == pytest.approx(late_ns)
+    launches = launch_gaps([trace], gaps)
+    assert launches is not None and (launches.launches, launches.quick_ns) == (2, 100_000)
+    assert (launches.beyond_quick_ns(2_990_000), launches.least_ns) == (2_790_000, 2_990_000), "all steps are alike"
+    assert launch_gaps([trace], gaps.clear()) is None
+
+
+def test_the_host_that_holds_up_is_placed_between_operators(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 1000), (REDUCE, 6000, 1000), (GEMM, 7200, 800)])
+    run = Run(tmp_path, [(Source(tmp_path), trace)], [])
+    assert next_host_bound.judge_run is not None
+    (finding,) = next_host_bound.judge_run(run, [Facts(trace)])
+    held, idle, between, launched, *_ = finding.evidence
+    assert held.value == pytest.approx(idle.value + between.value + launched.value), "the lines add up"
+    assert (idle.places_count, idle.other_places) == ((1.0, 1.0), 0)
+    assert sum(idle.places_ns) == pytest.approx(idle.value)
+    assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(idle.value - 2 * 190_000)
+    shown = finding_shown(finding, {0: trace}, [0])
+    (longest, _) = shown.evidence[1].events
+    assert (longest.trace, longest.end_ns - longest.start_ns) == (0, 4_890_000)
+    assert (
+        shown.texts["en"].title
+        == f"The host holds the step up, longest between {finding.values['before']} and {finding.values['after']}"
+    )
+
+
+def test_what_every_step_idles_is_the_least(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 3000), (REDUCE, 6000, 1000), (GEMM, 6500, 2500), (GEMM, 9110, 90)])
+    gaps = late_gaps([trace])
+    longer = pl.when(pl.col("is_inside") & (pl.col("step") == 3)).then(5e6).otherwise(pl.col("idle_ns"))
+    shorter = pl.when(pl.col("is_inside") & (pl.col("step") == 2)).then(1e5).otherwise(longer)
+    launches = launch_gaps([trace], gaps.with_columns(idle_ns=shorter.cast(pl.Int64)))
+    assert launches is not None
+    assert launches.least_ns == 200_000 and launches.beyond_quick_ns(100.0) == 0

@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging.asking import Question, ask_rules
-from steplens.advice.judging.order import in_order, together_ns, with_overlaps, without_next_steps
+from steplens.advice.judging.order import in_order, together_ns, with_first_ones_first, with_overlaps, without_next_steps
 from steplens.advice.judging.pricing import Prices, of_one_rank
 from steplens.advice.prepare import prepare_answers
 from steplens.advice.recording import without_recording
@@ -50,7 +50,7 @@ class Advice:
     """What ``advise`` says of a run.
 
     Attributes:
-        findings: what attacks the verdict first, then the most important.
+        findings: what attacks the verdict first, then the most important; each behind those that should be cured before it.
         silenced: rules that did not judge.
         step_ns: the step time, median over the chosen steps of all traces (``Run.step_summary``); 0 without steps.
         together_ns: what all findings save together at most.
@@ -113,7 +113,8 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
     named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
     settled = [finding for candidate in named_findings if (finding := prices.settle_finding(candidate)) is not None]
-    ordered = with_overlaps(in_order(without_next_steps(settled, run.verdict()), run.verdict()), prices)
+    by_weight = in_order(without_next_steps(settled, run.verdict()), run.verdict())
+    ordered = with_first_ones_first(with_overlaps(by_weight, prices))
     likely_ns, most_ns = together_ns(ordered, prices)
     return Advice(tuple(ordered), tuple(silenced), prices.step_ns, most_ns, likely_ns)
 

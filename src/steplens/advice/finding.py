@@ -30,6 +30,16 @@ class Saving:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """A stretch of time to look at on the timeline: of a rank, Unix ns."""
+
+    rank: int
+    step: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True)
 class Evidence:
     """One measured fact.
 
@@ -41,6 +51,11 @@ class Evidence:
         places: operators, source lines or ranks, most important first.
         per_step: whether the figure is a mean over steps.
         places_ns: what each of the places takes per step, ns; empty where that is not said.
+        places_count: how often a step has each of them; empty where that is not said.
+        stretches: the longest stretch of each of them; empty where they are no such stretches.
+        whole_ns: what the shares of the places are of; the figure where it is 0.
+        other_places: how many places there are besides, and ``other_places_ns`` what these take per step: with them the places
+            add up to the figure.
     """
 
     what: str
@@ -50,6 +65,11 @@ class Evidence:
     places: tuple[str, ...] = ()
     per_step: bool = True
     places_ns: tuple[float, ...] = ()
+    places_count: tuple[float, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    whole_ns: float = 0.0
+    other_places: int = 0
+    other_places_ns: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         frame: the sentences around findings.
         verdict: the parts of a verdict's sentence, keys as in ``analysis.verdict_words.ENGLISH``; empty in English.
         steps: which steps figures are of; empty in English.
+        conclusions: what is not to be trusted, by the words of ``trace.health``; empty in English.
     """
 
     rules: dict[str, Entry]
@@ -115,6 +116,7 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frame: dict[str, str]
     verdict: dict[str, str]
     steps: dict[str, str]
+    conclusions: dict[str, str]
 
 
 def _read_catalogue(language: str) -> Catalogue:

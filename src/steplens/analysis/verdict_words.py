@@ -132,7 +132,7 @@ ENGLISH: Mapping[str, str] = {
     "doing_garbage collection": "while Python collects garbage",
     "in_phase": "; {phase_share} of that is in {phase}",
     "in_name": "; {name_share} of that in {name}",
-    "in_many": "; it is spread over many calls, the largest part in {name} ({name_share} of it)",
+    "in_many": "; many calls share that time, {name} has the most of it ({name_share})",
     "forward_ns": "forward",
     "backward_ns": "backward",
     "optimizer_ns": "the optimizer",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+import polars as pl
 from fastapi import Query
 from pydantic import BaseModel
 
 from steplens.advice import Advice, Finding, advise
-from steplens.advice.finding import Evidence
+from steplens.advice.finding import Evidence, Stretch
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.run import Run
@@ -18,6 +19,7 @@ from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
 from steplens.timeline.event_names import has_event
+from steplens.trace import health_words
 from steplens.trace.trace import Trace
 
 router = create_router("/api/runs/{run}", "advice")
@@ -50,18 +52,24 @@ class FindingText(BaseModel):
 
 
 class EventPlace(BaseModel):
-    """A place of evidence that events of the timeline are named after: the trace that has them, and the step where it is one."""
+    """A place of evidence that the timeline shows: the trace that has it, and the step where it is one.
+
+    Events are named after it, or ``start_ns`` and ``end_ns`` (ns from the origin of the timeline) are the longest stretch of it.
+    """
 
     place: str
     trace: int
     step: int | None
+    start_ns: int | None = None
+    end_ns: int | None = None
 
 
 class EvidenceShown(BaseModel):
     """One measured fact; see ``advice.finding.Evidence``. ``words`` says in each language what it is.
 
-    ``places_ns``: what each of ``places`` takes per step, ns, or empty.
-    ``events``: those of ``places`` that a search on the timeline finds. Others are ranks, loaders, other findings.
+    ``places_ns``: what each of ``places`` takes per step, ns, or empty, as ``places_count``, how often a step has each;
+    ``whole_ns``: what their shares are of. ``other_places``: how many there are besides, which take ``other_places_ns``.
+    ``events``: those of ``places`` that the timeline shows. Others are ranks, loaders, other findings.
     """
 
     what: str
@@ -71,6 +79,10 @@ class EvidenceShown(BaseModel):
     steps: list[int]
     places: list[str]
     places_ns: list[float]
+    places_count: list[float]
+    whole_ns: float
+    other_places: int
+    other_places_ns: float
     events: list[EventPlace]
     words: dict[str, str]
 
@@ -102,11 +114,12 @@ class FindingShown(BaseModel):
 
 
 class SilencedShown(BaseModel):
-    """A rule that did not judge, the conclusion that it rests on, and why that is unsafe."""
+    """A rule that did not judge, the conclusion that it rests on, and why that is unsafe; ``texts``: in other languages."""
 
     rule: str
     conclusion: str
     reason: str
+    texts: dict[str, str]
 
 
 class AdviceShown(BaseModel):
@@ -152,17 +165,23 @@ def advice(
         step_ns=judgement.step_ns,
         together_ns=judgement.together_ns,
         likely_together_ns=judgement.likely_together_ns,
-        findings=[finding_shown(item, traces) for item in judgement.findings],
-        silenced=[SilencedShown(**vars(item)) for item in judgement.silenced],
+        findings=[finding_shown(item, traces, chosen.origins) for item in judgement.findings],
+        silenced=[
+            SilencedShown(
+                **vars(item), texts={language: Words(language).health_message(item.reason) for language in health_words.LANGUAGES}
+            )
+            for item in judgement.silenced
+        ],
     )
 
 
-def finding_shown(finding: Finding, traces: Mapping[int, Trace] | None = None) -> FindingShown:
+def finding_shown(finding: Finding, traces: Mapping[int, Trace] | None = None, origins: Sequence[int] = ()) -> FindingShown:
     """A finding with its words.
 
     Args:
         finding: the finding.
         traces: where to look for the events that its evidence names, by number; nowhere by default.
+        origins: per trace the time from which its moments are told.
     """
     words = {language: Words(language) for language in LANGUAGES}
     identity = ("id", "rule", "subject", "level", "confidence", "share", "step_ns", "ranks")
@@ -171,7 +190,7 @@ def finding_shown(finding: Finding, traces: Mapping[int, Trace] | None = None) -
         {
             **vars(item),
             "value": columns.json_value(float(item.value)),
-            "events": _event_places(finding, item, traces or {}),
+            "events": _event_places(finding, item, traces or {}) + _stretch_places(item, traces or {}, origins),
             "words": {language: catalogue.evidence(item.what) for language, catalogue in words.items()},
         }
         for item in finding.evidence
@@ -195,3 +214,21 @@ def _event_places(finding: Finding, evidence: Evidence, traces: Mapping[int, Tra
         if number is not None:
             events.append({"place": place, "trace": number, "step": step})
     return events
+
+
+def _stretch_places(evidence: Evidence, traces: Mapping[int, Trace], origins: Sequence[int]) -> list[dict[str, str | int | None]]:
+    """The stretches of evidence, each with the trace of its rank that has its step then."""
+    events: list[dict[str, str | int | None]] = []
+    for place, stretch in zip(evidence.places, evidence.stretches, strict=False):
+        for number, trace in traces.items():
+            if trace.rank == stretch.rank and _holds(trace, stretch) and number < len(origins):
+                start_ns, end_ns = stretch.start_ns - origins[number], stretch.end_ns - origins[number]
+                events.append({"place": place, "trace": number, "step": stretch.step, "start_ns": start_ns, "end_ns": end_ns})
+                break
+    return events
+
+
+def _holds(trace: Trace, stretch: Stretch) -> bool:
+    """Whether a trace, of several windows of a rank, is the one that a stretch lies in."""
+    steps = trace.required("steps").filter(pl.col("id") == stretch.step)
+    return bool(steps.filter(pl.col("end_ns") > stretch.start_ns, pl.col("start_ns") < stretch.end_ns).collect().height)

@@ -226,7 +226,7 @@ export function firstOnes(finding: Finding, all: readonly Finding[], link: (one:
         null,
         t("advice.first"),
         " ",
-        first.map((one, place) => [place ? ", " : "", link(one)]),
+        first.map((one, place) => [place ? ", " : "", `${all.indexOf(one) + 1}. `, link(one)]),
         t("advice.stop"),
       )
     : null;
@@ -239,11 +239,14 @@ export function savingText(finding: Finding): string {
   const [low, time, high] = [saving.low_ns, saving.likely_ns, saving.high_ns].map(format.estimate) as [string, string, string];
   const share = format.estimatedShare(finding.share);
   const most = format.estimatedShare(finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0);
-  const basis = inLanguage(finding.texts)?.likely;
+  const text = inLanguage(finding.texts);
+  const basis = text?.likely;
   const saves = finding.at_stake
     ? t("saves.at_stake", { high, share: most })
     : saving.likely_ns <= 0
-      ? t("saves.up_to", { low: "0", high, share: most })
+      ? text?.low && text.high
+        ? t("saves.nothing", { low_basis: text.low, high, share: most, high_basis: text.high })
+        : t("saves.up_to", { low: "0", high, share: most })
       : low === high
         ? t("saves", { time, share })
         : t("saves.likely", { low, high, time, share }) + (basis ? t("saves.basis", { basis }) : "");

@@ -89,6 +89,18 @@ def with_overlaps(findings: Sequence[Finding], prices: Prices) -> list[Finding]:
     return with_others
 
 
+def with_first_ones_first(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings in the same order, but each behind those that should be cured before it (``Finding.first``)."""
+    left, ordered = list(findings), list[Finding]()
+    while left:
+        names = {finding.id for finding in left}
+        # what waits for one another in a circle stays as it is
+        next_one = next((each for each in left if not names & set(each.first)), left[0])
+        left.remove(next_one)
+        ordered.append(next_one)
+    return ordered
+
+
 #: cases of findings whose remedy comes after what else shortens the same part
 _COMES_AFTER = frozenset({"few_processors"})
 

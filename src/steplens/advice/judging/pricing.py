@@ -120,7 +120,8 @@ class Prices:
                 return finding
             rank_names = tuple(f"rank {rank}" for rank in slow.ranks)
             evidence = Evidence("waits_for_slow_rank", slow.saving.likely_ns, "ns", places=rank_names)
-            return _with_saving(finding, Saving(0.0, 0.0, finding.saving.high_ns), evidence, _BEHIND_SLOW_RANK)
+            behind = _with_saving(finding, Saving(0.0, 0.0, finding.saving.high_ns), evidence, _BEHIND_SLOW_RANK)
+            return dataclasses.replace(behind, values={**finding.values, "slow": ", ".join(map(str, slow.ranks))})
         waits_ns = self._waits_for_nobody_knows_whom.get(id(part), 0.0)
         if waits_ns < _WAITS * part.step_ns or not waits_ns:
             return finding

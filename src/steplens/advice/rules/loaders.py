@@ -146,7 +146,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     evidence = [Evidence("loading_in_the_loop", loading, "ns", facts.numbers, ("_SingleProcessDataLoaderIter.__next__",))]
     verdict = worst_loader(facts, lambda loader: not loader.workers)
     if verdict is not None:
-        evidence += stage_evidence(verdict)
+        evidence += [*stage_evidence(verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
     if available is not None:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
         if work.is_short_of_processors:
@@ -205,15 +205,20 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
         return
     evidence = [Evidence("waiting_for_workers", waiting, "ns", facts.numbers, ("_MultiProcessingDataLoaderIter.__next__",))]
     verdict = worst_loader(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
+    values: dict[str, str | int | float] = {"faster": round(faster, 1)}
     if verdict is not None:
-        evidence += stage_evidence(verdict)
+        evidence += [*stage_evidence(verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
         enough = enough_workers(verdict, facts.step_ns - waiting)
         if enough > verdict.workers:
             evidence += worker_evidence(facts, verdict, enough)
+            available = processor_count(facts)
+            is_short = available is not None and needed_processors(verdict, enough) > available
+            case = FEW_PROCESSORS if is_short else "more_workers"
+            values |= {"case": case, "now": verdict.workers, "workers": enough, "processors": available or 0}
+        elif (available := processor_count(facts)) is not None:
+            evidence.append(Evidence("loader_processors", available, "count", per_step=False))
     saving = Saving(waiting / 2, waiting, waiting)
-    yield facts.make_finding(
-        loader_too_slow.name, evidence, saving, confidence=0.9, part="data_wait_ns", values={"faster": round(faster, 1)}
-    )
+    yield facts.make_finding(loader_too_slow.name, evidence, saving, confidence=0.9, part="data_wait_ns", values=values)
 
 
 @rule(rests_on=(DATA_LOADING, OPERATOR_CALLS, STEP_PHASES), explains=("loader_too_slow", *_LATE_RANK), framework=PYTORCH)

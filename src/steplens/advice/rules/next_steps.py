@@ -10,23 +10,32 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from steplens.advice.facts import Facts, analyse_once
-from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.finding import Evidence, Finding, Saving, Stretch
 from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import short_name
-from steplens.analysis.device.idle_activity import idle_before
+from steplens.analysis.device.idle import LAUNCH, idle_of_step
+from steplens.analysis.device.idle_places import LaunchGaps, idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict import whole_of_shares
 from steplens.analysis.verdict_words import COMMUNICATION, COMPUTE, COPY, GUESS, HOST, INPUT, RANK, SURE, SYNCHRONIZING
 from steplens.run import Run
+from steplens.trace.schema import KIND_COMMUNICATION, KIND_COPY
+from steplens.trace.trace import Trace
 
 #: how sure it is that more of the same recording, or a usual cure, helps
 _CONFIDENCE = {SURE: 0.5, GUESS: 0.2}
 _LIKELY = 0.4
 #: what is worked on longest
 _NAMED = 3
+#: places of idle time that are named
+_NAMED_PLACES = 6
+#: between the operators of a pair
+BETWEEN = " → "
+#: on what a saving rests where launching takes the time
+_LAUNCHES = "launches"
 #: the part of the step that each verdict is about
 _PARTS = {
     INPUT: "data_wait_ns",
@@ -44,7 +53,8 @@ def _next_step(name: str, kind: str) -> Rule:
     def judge_verdict(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         """The verdict is known, and nothing that was recorded tells its cause: what to record, and what usually helps.
 
-        At most what the verdict is about goes; nothing tells how much of it.
+        At most what the verdict is about goes. Where the device waits for launches inside of a step, likely goes what they take
+        beyond the quickest quarter of them, and at least the same of what every step idles between the same operators.
         """
         verdict = run.verdict()
         if verdict.kind != kind:
@@ -53,15 +63,23 @@ def _next_step(name: str, kind: str) -> Rule:
         # what an idle device waits for is not what the host's own phases show
         part = "idle_ns" if verdict.of_device and kind in (INPUT, SYNCHRONIZING) else _PARTS.get(kind, "")
         held_ns = verdict.share * _whole_ns(summary, of_device=verdict.of_device)
+        idle = _idle_evidence(kind, facts, summary) if kind in (HOST, SYNCHRONIZING) else []
+        launches = analyse_once(_launch_gaps, facts, traces_of(facts)) if kind == HOST else None
+        values: dict[str, str | int] = {"device": verdict.device}
+        if verdict.rank is not None:
+            values["slow"] = verdict.rank
+        if kind == HOST:
+            values |= _place_values(idle)
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
-            evidence=tuple(_verdict_evidence(kind, held_ns, run, facts)),
+            evidence=tuple(_verdict_evidence(kind, held_ns, run, facts, idle)),
             # of computing nobody can say that it goes
-            saving=None if kind == COMPUTE or held_ns <= 0 else Saving(0.0, 0.0, held_ns),
+            saving=None if kind == COMPUTE or held_ns <= 0 else _saving(held_ns, idle, launches),
             step_ns=summary.step_time_ns or 0.0,
             lies_in=(part,) if part else (),
-            values={"device": verdict.device, "slow": verdict.rank} if verdict.rank is not None else {"device": verdict.device},
+            values=values | (_launch_values(launches) if launches is not None else {}),
+            basis="" if launches is None else _LAUNCHES,
         )
 
     return Rule(name, judge_run=judge_verdict)
@@ -72,12 +90,16 @@ def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
     return whole_of_shares(summary) if of_device else summary.host_ns or summary.step_time_ns or 0.0
 
 
-def _verdict_evidence(kind: str, held_ns: float, run: Run, facts: Sequence[Facts]) -> Iterator[Evidence]:
-    yield Evidence("held_up", held_ns, "ns", places=tuple(_longest_work(facts)) if kind == COMPUTE else ())
+def _verdict_evidence(
+    kind: str, held_ns: float, run: Run, facts: Sequence[Facts], idle: Sequence[Evidence]
+) -> Iterator[Evidence]:
+    yield Evidence("held_up", held_ns, "ns")
+    if kind == COMPUTE:
+        yield from _work_evidence(facts)
     if kind == COMMUNICATION and (moving := Exposed(run, facts).moving) is not None:
         yield Evidence("moving_share", 100 * moving, "%", per_step=False)
+    yield from idle
     if kind in (HOST, SYNCHRONIZING) and not any(_has_rows(part, "python") for part in facts):
-        yield from _idle_before(facts)
         yield Evidence("no_python_calls", 0, "", per_step=False)
     if kind in (COMPUTE, COPY) and not any(_has_shapes(part) for part in facts):
         yield Evidence("no_shapes", 0, "", per_step=False)
@@ -87,23 +109,77 @@ def _verdict_evidence(kind: str, held_ns: float, run: Run, facts: Sequence[Facts
         yield from missing_rank_evidence(job_of(facts))
 
 
-def _longest_work(facts: Sequence[Facts]) -> list[str]:
+def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
     """The kernels, or operators, that a step computes longest."""
-    work = analyse_once(step_work, facts, traces_of(facts))
-    return [short_name(str(name)) for name in work.head(_NAMED)["name"].to_list()]
-
-
-def _idle_before(facts: Sequence[Facts]) -> Iterator[Evidence]:
-    """The operators, or kernels, before which a device idles the longest."""
-    frames = [idle_before(part.trace) for part in facts if "kernels" in part.trace]
-    if not frames:
+    work = analyse_once(step_work, facts, traces_of(facts)).filter(~pl.col("kind").is_in([KIND_COPY, KIND_COMMUNICATION]))
+    if not work.height:
         return
-    means = pl.concat(frames).group_by("name").agg(pl.col("idle_ns").sum() / len(frames))
-    longest = means.sort("idle_ns", "name", descending=[True, False])
-    if longest.height:
-        names, lengths = longest.head(_NAMED)["name"].to_list(), longest.head(_NAMED)["idle_ns"].to_list()
-        places = tuple(short_name(name) for name in names)
-        yield Evidence("idle_before", float(longest["idle_ns"].sum()), "ns", places=places, places_ns=tuple(lengths))
+    longest, unnamed = work.head(_NAMED), work[_NAMED:]
+    yield Evidence(
+        "longest_work",
+        float(work["step_ns"].sum()),
+        "ns",
+        places=tuple(short_name(str(name)) for name in longest["name"]),
+        places_ns=tuple(longest["step_ns"]),
+        other_places=unnamed.height,
+        other_places_ns=float(unnamed["step_ns"].sum()),
+    )
+
+
+def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary) -> list[Evidence]:
+    """Between which operators, or kernels, the device idles for the host; of one step, then between two of them."""
+    traces, idle_ns = traces_of(facts), summary.device.get("idle_ns", 0.0)
+    gaps = late_gaps(traces, synchronizing=True) if kind == SYNCHRONIZING else analyse_once(late_gaps, facts, traces)
+    places = idle_places(traces, gaps, idle_ns)
+    in_step, between = places.filter("is_inside"), places.filter(~pl.col("is_inside"))
+    evidence = []
+    if in_step.height:
+        rows, unnamed = in_step.head(_NAMED_PLACES), in_step[_NAMED_PLACES:]
+        stretches = rows.select("trace", "step", "start_ns", "end_ns").iter_rows()
+        evidence.append(
+            Evidence(
+                "idle_in_step",
+                float(in_step["idle_ns"].sum()),
+                "ns",
+                places=tuple(BETWEEN.join(map(short_name, row)) for row in rows.select("before", "after").iter_rows()),
+                places_ns=tuple(rows["idle_ns"]),
+                places_count=tuple(rows["count"]),
+                stretches=tuple(Stretch(traces[number].rank, *moments) for number, *moments in stretches),
+                whole_ns=float(places["idle_ns"].sum()),
+                other_places=unnamed.height,
+                other_places_ns=float(unnamed["idle_ns"].sum()),
+            )
+        )
+    if between.height:
+        evidence.append(Evidence("idle_between_steps", float(between["idle_ns"].sum()), "ns"))
+    if kind == HOST and (on_its_way_ns := idle_of_step(traces, idle_ns).get(LAUNCH, 0.0)):
+        evidence.append(Evidence("idle_launch", on_its_way_ns, "ns"))
+    return evidence
+
+
+def _place_values(idle: Sequence[Evidence]) -> dict[str, str | int]:
+    """What the text says of the longest place; where there is none it says so."""
+    if not idle or not idle[0].places:
+        return {"case": "nowhere"}
+    share = 100 * idle[0].places_ns[0] / idle[0].whole_ns
+    before, _, after = idle[0].places[0].partition(BETWEEN)
+    return {"before": before, "after": after, "percent": f"{share:.0f}"}
+
+
+def _launch_gaps(traces: Sequence[Trace]) -> LaunchGaps | None:
+    return launch_gaps(traces, late_gaps(traces))
+
+
+def _launch_values(launches: LaunchGaps) -> dict[str, str | int]:
+    return {"launches": f"{launches.launches:.0f}", "gap": f"{launches.quick_ns / 1e3:.0f}"}
+
+
+def _saving(held_ns: float, idle: Sequence[Evidence], launches: LaunchGaps | None) -> Saving:
+    """What goes of the time that a verdict is about; nothing is likely where nothing tells."""
+    if launches is None or not idle:
+        return Saving(0.0, 0.0, held_ns)
+    likely_ns = min(launches.beyond_quick_ns(idle[0].value), held_ns)
+    return Saving(min(launches.beyond_quick_ns(launches.least_ns), likely_ns), likely_ns, held_ns)
 
 
 def _has_rows(part: Facts, table: str) -> bool:

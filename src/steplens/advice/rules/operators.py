@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
-from steplens.advice.rules.tools.tasks import costliest_lines, steps_of
+from steplens.advice.rules.tools.tasks import costliest_lines, steps_of, timed_evidence
 from steplens.analysis.operators.recording_cost import RecordingOfCall, cost_of_call, dispatch_ns
 from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
@@ -261,7 +261,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
     least, likely, most = _FASTER[feature]
     flops = 2.0 * float(products["product"].sum()) / float(products["duration_ns"].sum())
     evidence = [
-        Evidence("float32_products", total, "ns", facts.numbers, tuple(_longest_products(products))),
+        timed_evidence(facts, "float32_products", _with_shapes(products), "with_shapes", on_device=False),
         Evidence("products", products.height / facts.steps.height, "count"),
         Evidence("float32_rate", flops, "GFLOP/s", per_step=False),
     ]
@@ -317,7 +317,8 @@ def _float32_products(facts: Facts) -> pl.DataFrame:
     return calls.filter(pl.col("product") >= _LEAST_PRODUCT).select(*_OF_PRODUCT)
 
 
-def _longest_products(products: pl.DataFrame) -> list[str]:
-    sums = products.group_by("name", "input_shapes").agg(pl.col("duration_ns").sum())
-    top = sums.sort("duration_ns", "name", descending=[True, False]).head(3)
-    return [f"{name} ({shapes})" for name, shapes in top.select("name", pl.col("input_shapes").cast(pl.String)).iter_rows()]
+def _with_shapes(products: pl.DataFrame) -> pl.DataFrame:
+    """The products with what evidence calls each: the operator, and in brackets what it multiplies."""
+    return products.with_columns(
+        with_shapes=pl.format("{} ({})", pl.col("name").cast(pl.String), pl.col("input_shapes").cast(pl.String))
+    )

@@ -11,7 +11,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
-from steplens.advice.rules.tools.tasks import steps_of
+from steplens.advice.rules.tools.tasks import counted_evidence, steps_of
 from steplens.analysis.cluster.communication_operations import communication_operations
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.steps.phases import phase_intervals
@@ -144,17 +144,11 @@ def single_tensor_optimizer(facts: Facts, *, least_share: float = 0.03, least_ca
     likely = min(1 - _PASSES / per_parameter, _MOST_SAVED) * total
     evidence = [
         Evidence("optimizer_time", total, "ns", facts.numbers, (f"{update.name}.step",)),
-        Evidence("optimizer_calls", calls, "count", places=tuple(_costliest_calls(update_calls))),
+        counted_evidence("optimizer_calls", update_calls.with_columns(operator="name"), "operator", facts.steps.height),
     ]
     saving = Saving(likely / 2, likely, _MOST_SAVED * total)
     values: dict[str, str | int | float] = {"optimizer": update.name, "parameters": round(parameters)}
     yield facts.make_finding(single_tensor_optimizer.name, evidence, saving, confidence=0.85, part="optimizer_ns", values=values)
-
-
-def _costliest_calls(calls: pl.DataFrame) -> list[str]:
-    """The names that most of the time goes to."""
-    sums = calls.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", "name", descending=[True, False])
-    return sums["name"].head(3).to_list()
 
 
 _RANGE = "Optimizer.zero_grad#"

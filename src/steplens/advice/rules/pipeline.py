@@ -11,6 +11,7 @@ from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.tools.pressure import (
     MATTERS_MUCH,
+    PIPELINE_WAIT,
     WAITING,
     at_most,
     mindspore_operations,
@@ -54,12 +55,13 @@ def iteration_interval(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[
         confidence=0.8 if len(steps) >= _SURE_STEPS else 0.5,
         evidence=(
             Evidence("interval", waited.wait_ns, "ns", steps),
-            Evidence("interval_share", 100 * waited.share, "%"),
+            Evidence("interval_share", 100 * waited.share, "%", per_step=False),
             Evidence("median_interval", float(waited.steps["wait_ns"].median() or 0), "ns"),  # type: ignore[arg-type]
         ),
         saving=by_loop or Saving((waited.wait_ns - least_ns) / 2, waited.wait_ns - least_ns, waited.wait_ns),
         step_ns=waited.step_ns,
         part=WAITING if by_loop else "",
+        basis=PIPELINE_WAIT if by_loop else "",
         values={"threshold": f"{least_ns / 1e6:g}", "case": _ON_CPU if trains_on_cpu(facts) else ""},
     )
 
@@ -103,6 +105,7 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
         evidence,
         None if hidden else pipeline_saving(facts),
         part=WAITING,
+        basis=PIPELINE_WAIT,
         confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6,
         urgency=urgency,
     )

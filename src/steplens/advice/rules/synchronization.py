@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.tools.tasks import steps_of
+from steplens.advice.rules.tools.tasks import timed_evidence
 from steplens.analysis.device.idle import idle_after
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.tools.names import containing, of_runtime, with_prefix
@@ -57,10 +57,11 @@ def scalar_reads(facts: Facts, *, least_share: float = 0.01) -> Iterator[Finding
     total = facts.typical_ns(spent, "spent_ns", on_device=on_device)
     if total < least_share * facts.step_ns:
         return
-    lines = reads.filter(pl.col("stack").is_not_null())["stack"].cast(pl.String).value_counts(sort=True)
-    places = tuple(text.partition(";")[0] for text in lines["stack"].head(3).to_list()) or ("aten::item",)
+    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
+    by_line = spent.with_columns(line=line.fill_null("aten::item"))
+    kind = "idle_after_reads" if on_device else "reading"
     evidence = [
-        Evidence("idle_after_reads" if on_device else "reading", total, "ns", steps_of(reads), places),
+        timed_evidence(facts, kind, by_line, "line", column="spent_ns", on_device=on_device),
         Evidence("reads", reads.height / facts.steps.height, "count"),
     ]
     if on_device:
@@ -131,11 +132,11 @@ def synchronising_calls(facts: Facts, *, least_share: float = 0.01) -> Iterator[
         idle = facts.typical_ns(rows, "idle_ns", on_device=True)
         if idle < least_share * facts.step_ns:
             continue
-        lines = rows["stack"].drop_nulls().str.split(";").list.first().value_counts(sort=True)
+        line = pl.col("stack").cast(pl.String).str.split(";").list.first()
+        by_line = rows.with_columns(line=line.fill_null(str(caller)))
         waiting = facts.typical_ns(rows.with_columns(duration_ns=pl.col("end_ns") - pl.col("start_ns")))
-        steps = steps_of(rows)
         evidence = [
-            Evidence("idle_after_waits", idle, "ns", steps, tuple(lines["stack"].head(3).to_list()) or (caller,)),
+            timed_evidence(facts, "idle_after_waits", by_line, "line", column="idle_ns"),
             Evidence("waits", rows.height / facts.steps.height, "count"),
             Evidence("waiting_for_device", waiting, "ns"),
         ]

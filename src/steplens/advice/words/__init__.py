@@ -11,6 +11,8 @@ from steplens.advice.registry import all_texts
 from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Basis, Text
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict_words import Verdict
+from steplens.trace import health_words
+from steplens.trace.health_words import translate_message
 
 #: percentages of ten and more, of which a sentence says no more than the whole
 _PERCENT = re.compile(r"\d\d+\.\d+")
@@ -51,12 +53,11 @@ class Words:
         bases = CATALOGUES[self.language].bases
         keys = (finding.basis, f"{finding.rule}/{finding.values.get('case', '')}", finding.rule)
         basis = next((bases[key] for key in keys if key in bases), Basis(text.likely, text.low, text.high))
-        # of a guess at how much of the time goes the guess is the basis
-        likely, low, high = (
-            clause or self.frame("share_goes", part=self._share_in_words(ns / saving.high_ns))
-            for clause, ns in ((basis.likely, saving.likely_ns), (basis.low, saving.low_ns), (basis.high, saving.high_ns))
-        )
-        return Basis(likely if saving.likely_ns > 0 and not finding.at_stake else "", low, high)
+        if saving.likely_ns <= 0 or finding.at_stake:
+            return Basis("", basis.low, basis.high)
+        # of a guess at how much of the time goes the guess is the basis; that none or all of it goes says nothing of the ends
+        share = self.frame("share_goes", part=self._share_in_words(saving.likely_ns / saving.high_ns))
+        return Basis(basis.likely or share, basis.low, basis.high)
 
     def _share_in_words(self, share: float) -> str:
         key = {0: "share_none", 50: "share_half", 100: "share_all"}.get(round(100 * share), "share_part")
@@ -74,6 +75,14 @@ class Words:
     def verdict(self, verdict: Verdict) -> str:
         """What holds a step up, and how sure that is."""
         return verdict.sentence(CATALOGUES[self.language].verdict or None)
+
+    def conclusion(self, name: str) -> str:
+        """What health calls unsafe."""
+        return CATALOGUES[self.language].conclusions.get(name, name)
+
+    def health_message(self, message: str) -> str:
+        """The sentence of a finding of health."""
+        return translate_message(message, self.language) if self.language in health_words.LANGUAGES else message
 
     def which_steps(self, summary: StepSummary) -> str:
         """Which steps figures of a step are of, and which are left out and why."""

@@ -16,7 +16,16 @@ from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.steps.training_thread import records_host
 from steplens.analysis.tools import names
-from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract, union
+from steplens.analysis.tools.overlap import (
+    Int64Array,
+    Intervals,
+    intersect,
+    length_inside,
+    merge_intervals,
+    merged,
+    subtract,
+    union,
+)
 from steplens.trace import schema
 from steplens.trace.schema import KIND_OTHER
 from steplens.trace.trace import Trace
@@ -109,10 +118,14 @@ def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:
     return {cause: sums[cause] / sum_ns * idle_ns for cause in CAUSES if cause in sums} if sum_ns > 0 else {}
 
 
-def late_intervals(trace: Trace) -> Intervals:
+def late_intervals(trace: Trace, *, synchronizing: bool = False) -> Intervals:
     """When the device idled in the usual steps for a host that had not launched the next task, for another reason than a wait.
 
     The time of ``HOST_CAUSES`` but for ``launch``: without waits for data and waits for the device.
+
+    Args:
+        trace: of one rank.
+        synchronizing: instead the time in which the host waited for the device (``SYNCHRONIZATION``).
     """
     periods = device_periods(trace).filter("recorded").join(usual_step_times(trace), on="step", how="semi")
     gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
@@ -121,8 +134,10 @@ def late_intervals(trace: Trace) -> Intervals:
     until = np.clip(launch, gaps.start_ns, gaps.end_ns)
     host = _host_activities(trace)
     # collecting garbage comes before the waits, as in ``idle_causes``
-    waits = subtract(union(host[DATA], host[SYNCHRONIZATION]), host[GARBAGE_COLLECTION])
-    return subtract(merge_intervals(gaps.start_ns[late], until[late]), waits)
+    intervals = merge_intervals(gaps.start_ns[late], until[late])
+    if synchronizing:
+        return intersect(intervals, subtract(host[SYNCHRONIZATION], union(host[DATA], host[GARBAGE_COLLECTION])))
+    return subtract(intervals, subtract(union(host[DATA], host[SYNCHRONIZATION]), host[GARBAGE_COLLECTION]))
 
 
 def idle_after(trace: Trace, times_ns: Int64Array) -> Int64Array:

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.device.idle import late_intervals
-from steplens.analysis.steps.basis import step_basis
 from steplens.analysis.steps.phases import PHASES, phase_intervals
 from steplens.analysis.steps.training_thread import training_thread
 from steplens.analysis.tools.overlap import Intervals, intersect, length_inside
@@ -103,26 +102,3 @@ def longest_name(frames: Sequence[pl.DataFrame]) -> tuple[str, int]:
     sums = named.group_by("name").agg(pl.col("self_ns").sum()).drop_nulls()
     row = next(sums.sort("self_ns", "name", descending=[True, False]).iter_rows(), None)
     return (row[0], row[1]) if row is not None else ("", 0)
-
-
-def idle_before(trace: Trace) -> pl.DataFrame:
-    """Before which tasks no task ran on a device, by name, in the chosen steps: where the host was late.
-
-    Args:
-        trace: of one rank.
-
-    Returns:
-        name, idle_ns (mean of a step), largest first.
-
-    Source: ``kernels``.
-    """
-    steps = list(step_basis(trace).device_steps)
-    tasks = trace.required("kernels").select(pl.col("name").cast(pl.String), "device", "step", "start_ns", "end_ns")
-    ordered = tasks.sort("device", "start_ns").with_columns(
-        before=pl.col("end_ns").cum_max().shift(1).over("device"), step_before=pl.col("step").shift(1).over("device")
-    )
-    # before the first task of a step the loop loads and takes its step
-    inside = ordered.filter(pl.col("step").is_in(steps) & (pl.col("step") == pl.col("step_before")))
-    idle = inside.with_columns(idle_ns=(pl.col("start_ns") - pl.col("before")).clip(lower_bound=0))
-    sums = idle.group_by("name").agg(pl.col("idle_ns").sum() / max(len(steps), 1)).filter(pl.col("idle_ns") > 0)
-    return sums.sort("idle_ns", "name", descending=[True, False]).collect()

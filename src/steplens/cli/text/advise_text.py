@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from steplens.advice.advise import Advice
 from steplens.advice.compare import Change
 from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
 from steplens.advice.texts import CHINESE
+from steplens.advice.texts import Text as AdviceText
 from steplens.advice.words import Words
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict_words import Verdict
@@ -56,10 +57,13 @@ def show_advice(found: Advice, words: Words) -> None:
     likely_ns = {finding.id: finding.saving.likely_ns for finding in found.findings if finding.saving is not None}
     for number, finding in enumerate(found.findings, 1):
         _show_one(out, number, finding, words, titles, likely_ns)
+    rules: dict[tuple[str, str], list[str]] = {}
     for silenced in found.silenced:
+        rules.setdefault((silenced.conclusion, silenced.reason), []).append(silenced.rule)
+    for (conclusion, reason), names in rules.items():
         out.print()
-        reason = words.frame("not_judged", rule=silenced.rule, conclusion=silenced.conclusion, reason=silenced.reason)
-        out.print(plain(reason, "dim"), soft_wrap=False)
+        why = {"conclusion": words.conclusion(conclusion), "reason": words.health_message(reason)}
+        out.print(plain(words.frame("not_judged", rules=", ".join(names), **why), "dim"), soft_wrap=False)
 
 
 def show_change(change: Change, words: Words) -> None:
@@ -104,8 +108,8 @@ def _show_one(
     _print_wrapped(out, text.cause)
     for item in finding.evidence:
         _print_wrapped(out, _evidence_text(item, words, titles), "dim")
-    if finding.saving is not None and finding.saving.high_ns > finding.saving.low_ns and not finding.at_stake:
-        _print_wrapped(out, f"{words.frame('evidence')}: {_range_text(finding, words)}", "dim")
+    if ends := _range_text(finding, words):
+        _print_wrapped(out, f"{words.frame('evidence')}: {ends}", "dim")
     for name, left_ns in finding.after_ns.items():
         both = {"left": estimated_duration(left_ns), "both": estimated_duration(left_ns + likely_ns[name])}
         _print_wrapped(out, words.frame("after", other=titles[name], **both), "dim")
@@ -126,34 +130,40 @@ def _show_one(
 def _saving_text(finding: Finding, words: Words) -> str:
     assert finding.saving is not None
     ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
-    key, weighed = _saving_key(finding)
+    basis = words.of(finding)
+    key, weighed = _saving_key(finding, basis)
     share = estimated_share(ends[weighed], finding.step_ns)
-    text = words.frame(key, share=share, **{name: estimated_duration(ns) for name, ns in ends.items()})
-    likely = words.of(finding).likely
-    if key == "saves" and likely:
-        text += ("，" if words.language == CHINESE else " ") + likely
+    lengths = {name: estimated_duration(ns) for name, ns in ends.items()}
+    text = words.frame(key, share=share, low_basis=basis.low, high_basis=basis.high, **lengths)
+    if key == "saves" and basis.likely:
+        text += ("，" if words.language == CHINESE else " ") + basis.likely
     if not finding.ranks or "rank" in finding.values:
         return text
     rank_names = ", ".join(f"rank {rank}" for rank in finding.ranks[:_RANKS]) + (" ..." if finding.ranks[_RANKS:] else "")
     return f"{text}, {words.frame('on_ranks', ranks=rank_names)}"
 
 
-def _saving_key(finding: Finding) -> tuple[str, str]:
+def _saving_key(finding: Finding, basis: AdviceText) -> tuple[str, str]:
     """The sentence about a saving, and which end of it its share is of: the one that level and order follow from."""
     saving = finding.saving
     if finding.at_stake:
         return "at_stake", "high"
     if saving is not None and saving.likely_ns > 0:
         return ("saves" if estimated_duration(saving.low_ns) != estimated_duration(saving.high_ns) else "saves_about"), "likely"
-    return "saves_up_to", "high"
+    return ("saves_nothing" if basis.low and basis.high else "saves_up_to"), "high"
 
 
 def _range_text(finding: Finding, words: Words) -> str:
-    """What the ends of the range of a saving rest on."""
-    assert finding.saving is not None
-    text = words.of(finding)
-    ends = {"low": estimated_duration(finding.saving.low_ns), "high": estimated_duration(finding.saving.high_ns)}
-    return words.frame("range", **ends, low_basis=text.low, high_basis=text.high)
+    """What the ends of the range of a saving rest on; empty where nothing says it, and where the line above does."""
+    saving, text = finding.saving, words.of(finding)
+    if saving is None or saving.high_ns <= saving.low_ns or finding.at_stake:
+        return ""
+    if _saving_key(finding, text)[0] == "saves_nothing":
+        return ""
+    colon, comma = ("：", "；") if words.language == CHINESE else (": ", "; ")
+    ends = ((saving.low_ns, text.low), (saving.high_ns, text.high))
+    ends_text = comma.join(f"{estimated_duration(ns)}{colon}{basis}" for ns, basis in ends if basis)
+    return words.frame("range", ends=ends_text) if ends_text else ""
 
 
 def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> str:
@@ -162,10 +172,25 @@ def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> s
     if item.steps:
         parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")
     if item.places:
-        lengths = (f": {duration(ns)}" for ns in item.places_ns)
-        place_texts = zip_longest((titles.get(place, place) for place in item.places), lengths, fillvalue="")
-        parts.append(", ".join(f"{place}{length}" for place, length in place_texts))
+        parts.append(", ".join(_place_texts(item, words, titles)))
     return f"{words.frame('evidence')}: " + " · ".join(parts)
+
+
+def _place_texts(item: Evidence, words: Words, titles: Mapping[str, str]) -> Iterator[str]:
+    """The places of evidence, each with what it takes, and how many others there are."""
+    for place, ns, count in zip_longest(item.places, item.places_ns, item.places_count):
+        text = titles.get(place, place)
+        if ns is not None:
+            text += f": {duration(ns)}"
+            if count is not None:
+                share = estimated_share(ns, item.whole_ns or item.value)
+                text += f" ({words.frame('of_place', share=share, count=f'{count:.3g}')})"
+        elif count is not None:
+            text += f": {count:.3g}"
+        yield text
+    if item.other_places:
+        figure = duration(item.other_places_ns) if item.places_ns else f"{item.value - sum(item.places_count):.3g}"
+        yield f"{words.frame('other_places', count=str(item.other_places))}: {figure}"
 
 
 def _figure_text(item: Evidence) -> str:

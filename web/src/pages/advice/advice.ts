@@ -39,7 +39,11 @@ export const advice: Page = {
             smallTable(
               t("advice.silenced"),
               [t("advice.rule"), t("advice.conclusion"), t("advice.reason")],
-              found.silenced.map((one) => [one.rule, conclusion(one.conclusion), one.reason]),
+              found.silenced.map((one) => [
+                one.rule,
+                conclusion(one.conclusion),
+                inLanguage({ en: one.reason, ...one.texts }) ?? one.reason,
+              ]),
             ),
             { wide: true, note: t("advice.silenced.why") },
           )
@@ -79,7 +83,7 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
       "summary",
       null,
       findingLevel(finding),
-      h("h2", null, text?.title ?? finding.id),
+      h("h2", null, all.length > 1 ? `${all.indexOf(finding) + 1}. ` : "", text?.title ?? finding.id),
       saving ? h("span", { class: "saving" }, savingText(finding)) : null,
     ),
     text?.cause ? [h("h3", null, t("advice.cause")), paragraphs(text.cause)] : null,
@@ -147,11 +151,15 @@ function overlaps(context: Context, finding: Finding, all: readonly Finding[]): 
 function rangeLine(finding: Finding): Child {
   const { saving } = finding;
   const text = inLanguage(finding.texts);
-  if (!saving || !text?.high || finding.at_stake || saving.low_ns === saving.high_ns) return null;
-  const ends: [number, string][] = [
-    [saving.low_ns, text.low],
-    [saving.high_ns, text.high],
-  ];
+  if (!saving || !text || finding.at_stake || saving.low_ns === saving.high_ns) return null;
+  const ends = (
+    [
+      [saving.low_ns, text.low],
+      [saving.high_ns, text.high],
+    ] as [number, string][]
+  ).filter(([, basis]) => basis);
+  // where no saving is likely, the line above says both
+  if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2)) return null;
   return h(
     "li",
     null,
@@ -169,9 +177,28 @@ const titleLink = (context: Context, finding: Finding): HTMLElement =>
 
 const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h("p", null, one));
 
-/** How long the work at a place takes, where that is said. */
-const takes = (ns: number | undefined): Child =>
-  ns === undefined ? null : [": ", h("b", null, format.time(ns)), ` ${t("per_step")}`];
+/** How long the work at a place takes, and how often a step has it, where that is said. */
+function takes(one: Evidence, number: number): Child {
+  const [ns, count] = [one.places_ns[number], one.places_count[number]];
+  if (ns === undefined) return count === undefined ? null : [": ", h("b", null, format.plain(count)), ` ${t("per_step")}`];
+  const whole = one.whole_ns || one.value || 0;
+  const often =
+    count === undefined ? "" : t("advice.of_place", { share: format.estimatedShare(ns / whole), count: format.plain(count) });
+  return [": ", h("b", null, format.time(ns)), ` ${t("per_step")}`, often];
+}
+
+/** Margin around a stretch on the timeline, of its length. */
+const AROUND = 0.25;
+
+/** The timeline where a place is: what is named after it, or its longest stretch. */
+function timelineLink(context: Context, event: Evidence["events"][number]): Child {
+  const { trace: rank, step, place, start_ns: start, end_ns: end } = event;
+  if (typeof start !== "number" || typeof end !== "number")
+    return h("a", { class: "note", href: context.to("timeline", { rank, step, find: place }) }, t("timeline.find_short"));
+  const around = Math.ceil(AROUND * (end - start));
+  const where = { rank, step, start: Math.max(start - around, 0), end: end + around };
+  return h("a", { class: "note", href: context.to("timeline", where) }, t("advice.longest"));
+}
 
 function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]): HTMLElement {
   const words = inLanguage(one.words) ?? one.what;
@@ -204,25 +231,31 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
             if (other) return h("li", null, titleLink(context, other));
             if (A_RANK.test(place)) return h("li", null, t("rank.n", { number: place.replace("rank ", "") }));
             const event = one.events.find((candidate) => candidate.place === place);
-            const { trace: rank, step } = event ?? {};
             return h(
               "li",
               null,
               h("code", null, format.shorten(place, 300)),
-              takes(one.places_ns[number]),
+              takes(one, number),
               // what no event is named after, a search would not find
-              event
-                ? [
-                    " ",
-                    h(
-                      "a",
-                      { class: "note", href: context.to("timeline", { rank, step, find: place }) },
-                      t("timeline.find_short"),
-                    ),
-                  ]
-                : null,
+              event ? [" ", timelineLink(context, event)] : null,
             );
           }),
+          one.other_places
+            ? h(
+                "li",
+                null,
+                t("advice.others", { count: format.count(one.other_places) }),
+                ": ",
+                h(
+                  "b",
+                  null,
+                  one.places_ns.length
+                    ? format.time(one.other_places_ns)
+                    : format.plain((one.value ?? 0) - one.places_count.reduce((sum, count) => sum + count, 0)),
+                ),
+                ` ${t("per_step")}`,
+              )
+            : null,
         )
       : null,
   );

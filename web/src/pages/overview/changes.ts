@@ -40,7 +40,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
     h(
       "ol",
       { class: "changes" },
-      findings.slice(0, MOST).map((one) => change(context, one, findings)),
+      findings.slice(0, MOST).map((one, place) => change(context, one, findings, place + 1)),
     ),
     count > MOST
       ? h("p", null, h("a", { href: context.to("advice") }, t("overview.change.all", { count: format.count(count) })))
@@ -48,7 +48,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
   ];
 }
 
-function change(context: Context, finding: Finding, all: readonly Finding[]): HTMLElement {
+function change(context: Context, finding: Finding, all: readonly Finding[], number: number): HTMLElement {
   const link = (one: Finding): HTMLElement =>
     h("a", { href: context.to("advice", { finding: one.id }) }, inLanguage(one.texts)?.title ?? one.id);
   const text = inLanguage(finding.texts);
@@ -59,6 +59,7 @@ function change(context: Context, finding: Finding, all: readonly Finding[]): HT
     h(
       "p",
       { class: "change-head" },
+      h("b", null, `${number}.`),
       findingLevel(finding),
       saving ? h("b", { class: "change-saving" }, savingText(finding)) : null,
     ),

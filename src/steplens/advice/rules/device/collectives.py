@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import has_communication, matching_rows, per_step, steps_of, top_values
+from steplens.advice.rules.tools.tasks import has_communication, matching_rows, per_step, steps_of, timed_evidence, top_values
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, KERNEL_TIMES, OPERATOR_CALLS
 from steplens.trace.schema import COLLECTIVE
@@ -43,7 +43,7 @@ def byte_alignment(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     lost = per_step(facts, priced, "lost")
     share = float(odd["duration_ns"].sum()) / max(float(transfers["duration_ns"].sum()), 1)
     evidence = [
-        Evidence("odd_transfers", per_step(facts, odd), "ns", steps_of(odd), top_values(odd, "operation")),
+        timed_evidence(facts, "odd_transfers", odd, "operation"),
         Evidence("operations_with_odd_transfers", odd.select("operation", "step").n_unique(), "count", per_step=False),
         Evidence("odd_bandwidth", float(odd["size"].sum()) / max(float(odd["duration_ns"].sum()), 1), "GB/s", per_step=False),
     ]

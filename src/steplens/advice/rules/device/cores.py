@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import SHORT_NS, per_step, source_lines, steps_of, top_values
+from steplens.advice.rules.tools.tasks import SHORT_NS, per_step, source_lines, timed_evidence, top_values
 from steplens.analysis.device.core_utilization import task_metrics
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.building.devices import NPU
@@ -38,7 +38,7 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
     steps = max(facts.steps.height, 1)
     lines = source_lines(facts, slow)
     evidence = [
-        Evidence("on_aicpu", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type")),
+        timed_evidence(facts, "on_aicpu", slow, "type"),
         Evidence("aicpu_tasks", slow.height / steps, "count", places=lines),
     ]
     wide = slow.filter(pl.col("input_types").cast(pl.String).str.contains(_WIDE_TYPES))
@@ -80,7 +80,7 @@ def core_frequency(facts: Facts, *, least_drop: float = 0.05) -> Iterator[Findin
     length = float(slow["duration_ns"].sum())
     mean = float((slow["mhz"] * slow["duration_ns"]).sum()) / length if length else rated
     evidence = [
-        Evidence("below_rated_clock", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type")),
+        timed_evidence(facts, "below_rated_clock", slow, "type"),
         Evidence("clock", mean, "MHz", per_step=False),
         Evidence("rated_clock", rated, "MHz", per_step=False),
     ]
@@ -122,7 +122,7 @@ def low_occupancy(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
         return
     occupancy = float((few["occupancy"] * few["duration_ns"]).sum()) / max(float(few["duration_ns"].sum()), 1)
     evidence = [
-        Evidence("in_few_blocks", per_step(facts, few), "ns", steps_of(few), top_values(few, "name", "lost_ns")),
+        timed_evidence(facts, "in_few_blocks", few, "name", weight="lost_ns"),
         Evidence("kernels_of_few_blocks", few.height / facts.steps.height, "count"),
         Evidence("occupancy", occupancy, "%", per_step=False),
     ]
@@ -157,7 +157,7 @@ def uneven_blocks(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findin
     if lost < least_share * facts.step_ns or not facts.step_ns:
         return
     evidence = [
-        Evidence("in_uneven_blocks", per_step(facts, uneven), "ns", steps_of(uneven), top_values(uneven, "type", "lost_ns")),
+        timed_evidence(facts, "in_uneven_blocks", uneven, "type", weight="lost_ns"),
         Evidence("uneven_tasks", uneven.height / facts.steps.height, "count"),
     ]
     values = {"cores": cube, "vector_cores": facts.profile.vector_cores or cube}

@@ -10,7 +10,15 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.tools.tasks import growing_segments, matching_rows, per_step, steps_of, top_values
+from steplens.advice.rules.tools.tasks import (
+    counted_evidence,
+    growing_segments,
+    matching_rows,
+    per_step,
+    steps_of,
+    timed_evidence,
+    top_values,
+)
 from steplens.analysis.tools.overlap import Intervals, length_inside, merge_intervals
 from steplens.trace.building.devices import NPU
 from steplens.trace.building.framework import PYTORCH
@@ -45,7 +53,7 @@ def allocation_calls(facts: Facts, *, least_ns: int = 10_000_000, least_share: f
     idle = facts.idle_during(calls)
     priced = idle >= least_share * facts.step_ns
     evidence = [
-        Evidence("in_allocation_calls", per_step(facts, calls), "ns", steps_of(calls), top_values(calls, "name")),
+        timed_evidence(facts, "in_allocation_calls", calls, "name"),
         Evidence("allocation_calls", calls.height / facts.steps.height, "count"),
         Evidence("idle_while_allocating", idle, "ns"),
     ]
@@ -69,11 +77,11 @@ def dynamic_shapes(facts: Facts, *, least_share: float = 0.01) -> Iterator[Findi
     tasks = matching_rows(facts.computing, _DYNAMIC, "state")
     if tasks.is_empty() or matching_rows(facts.computing, _STATIC, "state").height:
         return
-    evidence = [Evidence("dynamic_tasks", tasks.height / facts.steps.height, "count", steps_of(tasks), top_values(tasks, "type"))]
+    evidence = [counted_evidence("dynamic_tasks", tasks, "type", facts.steps.height)]
     calls = matching_rows(facts.runtime, _PREPARATION)
     idle = facts.idle_during(calls) if calls.height else 0.0
     if calls.height:
-        evidence.append(Evidence("preparing_operators", per_step(facts, calls), "ns", places=top_values(calls, "name")))
+        evidence.append(timed_evidence(facts, "preparing_operators", calls, "name"))
     priced = idle >= least_share * facts.step_ns > 0
     yield facts.make_finding(
         dynamic_shapes.name, evidence, Saving.up_to(idle) if priced else None, confidence=0.7, part="idle_ns"
@@ -97,7 +105,7 @@ def operator_compilation(facts: Facts, *, least_calls: int = 20, least_share: fl
     if calls.height < least_calls and not priced:
         return
     evidence = [
-        Evidence("compiling_calls", calls.height / facts.steps.height, "count", steps_of(calls), top_values(calls, "name")),
+        counted_evidence("compiling_calls", calls, "name", facts.steps.height),
         Evidence("in_compiling_calls", per_step(facts, calls), "ns"),
         Evidence("idle_while_compiling", idle, "ns"),
     ]

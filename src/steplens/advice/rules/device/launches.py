@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.tools.task_rows import Rows, row_findings
-from steplens.advice.rules.tools.tasks import matching_rows, per_step, steps_of, top_values
+from steplens.advice.rules.tools.tasks import counted_evidence, matching_rows, per_step, steps_of
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.analysis.tools.order import in_order
 from steplens.analysis.tools.overlap import Int64Array, Intervals
@@ -49,7 +49,7 @@ def blocking_launches(facts: Facts, *, least_share: float = 0.5, least_launches:
     idle = _idle_behind(facts, blocking)
     evidence = [
         Evidence("launches_followed_by_waits", 100 * blocking.height / launches, "%", steps_of(blocking), per_step=False),
-        Evidence("waits_after_launches", blocking.height / facts.steps.height, "count", places=top_values(blocking, "name")),
+        counted_evidence("waits_after_launches", blocking, "name", facts.steps.height),
         Evidence("idle_behind_waits", idle, "ns"),
     ]
     yield facts.make_finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
@@ -10,7 +11,7 @@ from steplens.advice.device_profile import MATRIX_UNITS, MATRIX_UNITS_FOR_FLOAT3
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import per_step, places_of, steps_of, top_values
+from steplens.advice.rules.tools.tasks import per_step, steps_of, timed_evidence, top_values
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
@@ -106,15 +107,14 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     if takes_float32:
         change = "\n".join([*dict.fromkeys(_ALLOW_TF32[category] for category in categories), _BFLOAT16])
     beside = kinds.join(tasks, on="id", how="anti").filter(pl.col("category").cast(pl.String).is_in(categories))
-    operators, operators_ns = _costliest_operators(facts, tasks)
-    kernels, kernels_ns = places_of(facts, tasks, "name")
+    by_operator = _with_operators(facts, tasks)
+    kernels = timed_evidence(facts, "float32_kernels", tasks, "name")
     evidence = [
-        Evidence("in_float32_arithmetic", length, "ns", steps_of(tasks), operators, places_ns=operators_ns),
-        Evidence("float32_kernels", tasks.height / facts.steps.height, "count", places=kernels, places_ns=kernels_ns),
+        timed_evidence(facts, "in_float32_arithmetic", by_operator, "operator", count=_NAMED_OPERATORS),
+        replace(kernels, value=tasks.height / facts.steps.height, unit="count", steps=()),
     ]
-    if left := per_step(facts, beside):
-        names_beside, beside_ns = places_of(facts, beside, "name")
-        evidence.append(Evidence("beside_float32", left, "ns", places=names_beside, places_ns=beside_ns))
+    if per_step(facts, beside):
+        evidence.append(timed_evidence(facts, "beside_float32", beside, "name"))
     if peak_speedup and (peak := facts.profile.peak) is not None:
         evidence.append(Evidence("peak_speedup", peak_speedup, "x", places=(peak.name,), per_step=False))
     low, likely, high = (length * (1 - 1 / speedup) for speedup in (_LEAST_SPEEDUP, _LIKELY_SPEEDUP, most_speedup))
@@ -122,7 +122,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     values = {
         "change": change,
         "type": "TF32" if takes_float32 else "float16",
-        "operators": ", ".join(operators or categories),
+        "operators": ", ".join(evidence[0].places or categories),
         "least_times": f"{_LEAST_SPEEDUP:g}",
         "times": f"{_LIKELY_SPEEDUP:g}",
         "most_times": f"{most_speedup:.2g}",
@@ -165,11 +165,11 @@ _FLOAT16 = """\
 _NAMED_OPERATORS = 2
 
 
-def _costliest_operators(facts: Facts, tasks: pl.DataFrame) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The operators that launched most of some tasks, with what these take per step; none where launches were not recorded."""
+def _with_operators(facts: Facts, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Some tasks with the operator that launched each; null where launches were not recorded."""
     ops = facts.trace.required("ops").filter(pl.col("id").is_in(tasks["op"].drop_nulls().unique().implode()))
     names = ops.select(op="id", operator=pl.col("name").cast(pl.String)).collect()
-    return places_of(facts, tasks.join(names, on="op"), "operator", count=_NAMED_OPERATORS)
+    return tasks.join(names, on="op", how="left")
 
 
 def _capability_of_kernels(names: pl.Series) -> int | None:

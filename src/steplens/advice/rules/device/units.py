@@ -12,7 +12,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import SHORT_NS, has_match, is_significant, per_step, steps_of, top_values
+from steplens.advice.rules.tools.tasks import SHORT_NS, has_match, is_significant, per_step, timed_evidence, top_values
 from steplens.analysis.device.core_utilization import UNITS
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import KERNEL_DETAILS, KERNEL_TIMES
@@ -87,7 +87,7 @@ def _unit_finding(
         return None
     nearest = float((slow["nearness"] * slow["duration_ns"]).sum()) / max(float(slow["duration_ns"].sum()), 1)
     evidence = [
-        Evidence("limited_by_nothing", per_step(facts, slow), "ns", steps_of(slow), top_values(slow, "type", "lost_ns")),
+        timed_evidence(facts, "limited_by_nothing", slow, "type", weight="lost_ns"),
         Evidence("busiest_unit", 100 * nearest, "%", per_step=False),
         Evidence("judged_tasks", per_step(facts, looked_at), "ns"),
         *more,
@@ -142,7 +142,7 @@ def _slow_or_awkward(
     flagged = distinct.with_columns(awkward=pl.Series(flags, dtype=pl.Boolean))
     awkward = tasks.join(flagged, on="input_shapes", nulls_equal=True).filter("awkward")
     length = per_step(facts, awkward) if awkward.height else 0.0
-    evidence = [Evidence("awkward_axes", length, "ns", steps_of(awkward), top_values(awkward, "input_shapes"))] if length else []
+    evidence = [timed_evidence(facts, "awkward_axes", awkward, "input_shapes")] if length else []
     finding = _unit_finding(facts, rule, tasks, slow, *evidence)
     if finding is not None:
         yield finding

@@ -38,6 +38,10 @@ def pipeline_pressure(facts: Facts) -> str:
     return LOW if queue is not None and queue.empty <= MOST_EMPTY * queue.batches else MEDIUM
 
 
+#: on what these savings rest
+PIPELINE_WAIT = "pipeline_wait"
+
+
 def pipeline_saving(facts: Facts) -> Saving | None:
     """What a step saves whose batches are always there; None where its loop did not wait for them, or nothing tells.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from steplens.advice.facts import Facts
+from steplens.advice.finding import Evidence
 from steplens.analysis.tools.names import each
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.building.devices import NPU
@@ -18,6 +20,8 @@ from steplens.trace.schema import CORE_CUDA, CORE_ROCM
 SHORT_NS = 20_000
 _LEAST_SHARE = 0.01
 _LONGEST = 60
+#: values of a column that evidence names
+_NAMED = 3
 _FUNCTOR = re.compile(r"(\w*[Ff]unctor\w*|\w+_kernel_impl\w*)")
 #: variable with the settings of PyTorch's allocator of device memory
 _SETTINGS = {NPU: "PYTORCH_NPU_ALLOC_CONF", CORE_CUDA: "PYTORCH_CUDA_ALLOC_CONF", CORE_ROCM: "PYTORCH_HIP_ALLOC_CONF"}
@@ -49,20 +53,59 @@ def top_values(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: 
     return tuple(dict.fromkeys(map(short_name, values))) if by == "name" else tuple(values)
 
 
-def places_of(facts: Facts, rows: pl.DataFrame, by: str, count: int = 3) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The values of ``by`` that most of the device's time goes to, and what each takes per step, ns; largest first.
+def timed_evidence(
+    facts: Facts,
+    what: str,
+    rows: pl.DataFrame,
+    by: str,
+    *,
+    column: str = "duration_ns",
+    weight: str = "",
+    on_device: bool = True,
+    count: int = 3,
+) -> Evidence:
+    """What a step has of ``column`` of some rows, with the values of ``by`` that it goes to, and how many others there are.
 
-    Fields ``places`` and ``places_ns`` of evidence. Kernels that have the same short name are one.
+    Args:
+        facts: of the trace.
+        what: kind of evidence.
+        rows: with step.
+        by: kernels that have the same short name are one, of "name".
+        column: a length, ns.
+        weight: what tells which values are named; ``column`` where it is empty.
+        on_device: as in ``Facts.typical_ns``.
+        count: how many are named.
     """
+    with_place = rows.with_columns(place=_place_names(rows, by)).drop_nulls("place")
+    sums = with_place.group_by("place").agg(pl.col(weight or column).sum())
+    longest = sums.sort(weight or column, "place", descending=[True, False])["place"].to_list()
+    places = tuple(longest[:count])
+    total_ns = facts.typical_ns(rows, column, on_device=on_device)
+    lengths = tuple(
+        facts.typical_ns(with_place.filter(pl.col("place") == place), column, on_device=on_device) for place in places
+    )
+    evidence = Evidence(what, total_ns, "ns", steps_of(rows), places, places_ns=lengths)
+    if not longest[count:]:
+        return evidence
+    return replace(evidence, other_places=len(longest) - count, other_places_ns=max(total_ns - sum(lengths), 0.0))
+
+
+def counted_evidence(what: str, rows: pl.DataFrame, by: str, steps: int, *, weight: str = "duration_ns") -> Evidence:
+    """How many of some rows a step has, with the values of ``by`` that most of ``weight`` goes to; see ``timed_evidence``."""
+    with_place = rows.with_columns(place=_place_names(rows, by)).drop_nulls("place")
+    sums = with_place.group_by("place").agg(pl.col(weight).sum(), rows=pl.len()).sort(weight, "place", descending=[True, False])
+    longest = sums.head(_NAMED)
+    counts = tuple(number / max(steps, 1) for number in longest["rows"])
+    evidence = Evidence(what, rows.height / max(steps, 1), "count", steps_of(rows), tuple(longest["place"]))
+    return replace(evidence, places_count=counts, other_places=max(sums.height - _NAMED, 0))
+
+
+def _place_names(rows: pl.DataFrame, by: str) -> pl.Expr:
     text = pl.col(by).cast(pl.String)
-    with_place = rows.with_columns(place=text).drop_nulls("place")
-    if by == "name":
-        with_place = with_place.with_columns(
-            pl.col("place").replace_strict({name: short_name(name) for name in with_place["place"].unique()})
-        )
-    lengths = {str(place): per_step(facts, tasks) for (place,), tasks in with_place.group_by("place")}
-    longest = sorted(lengths, key=lambda place: (-lengths[place], place))[:count]
-    return tuple(longest), tuple(lengths[place] for place in longest)
+    if by != "name":
+        return text
+    names = rows[by].cast(pl.String).drop_nulls().unique()
+    return text.replace_strict({name: short_name(name) for name in names}, default=None, return_dtype=pl.String)
 
 
 def steps_of(rows: pl.DataFrame) -> tuple[int, ...]:
