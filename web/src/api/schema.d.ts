@@ -1792,6 +1792,7 @@ export interface components {
         };
         Side: {
             devices: string[];
+            figures: components["schemas"]["StepFigures"];
             p25_ns: number | null;
             p75_ns: number | null;
             parts: {
@@ -1858,6 +1859,7 @@ export interface components {
             device: {
                 [key: string]: number;
             };
+            device_mean_ns: number | null;
             device_ns: number | null;
             device_steps: number;
             differs: string;
@@ -1867,6 +1869,7 @@ export interface components {
             host: {
                 [key: string]: number;
             };
+            host_mean_ns: number | null;
             host_ns: number | null;
             left_out: components["schemas"]["StepLeftOut"][];
             long_steps: components["schemas"]["LongStepShown"][];
@@ -1880,9 +1883,12 @@ export interface components {
             };
             ranks: number;
             sentence: string;
+            step_mean_ns: number | null;
             step_time_ns: number | null;
             steps: number;
             usual: number[];
+            usual_on_device: number[];
+            usual_steps: number;
         };
         StepIdle: {
             cause: string;

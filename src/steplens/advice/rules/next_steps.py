@@ -53,12 +53,14 @@ def _next_step(name: str, kind: str) -> Rule:
         # what an idle device waits for is not what the host's own phases show
         part = "idle_ns" if verdict.of_device and kind in (INPUT, SYNCHRONIZING) else _PARTS.get(kind, "")
         held_ns = verdict.share * _whole_ns(summary, of_device=verdict.of_device)
+        # of the median step, as all savings; what is held up is a mean, as the parts that the pages show
+        most_ns = min(held_ns, verdict.share * (summary.step_time_ns or 0.0))
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
             evidence=tuple(_verdict_evidence(kind, held_ns, run, facts)),
             # of computing nobody can say that it goes
-            saving=None if kind == COMPUTE or held_ns <= 0 else Saving(0.0, 0.0, held_ns),
+            saving=None if kind == COMPUTE or most_ns <= 0 else Saving(0.0, 0.0, most_ns),
             step_ns=summary.step_time_ns or 0.0,
             lies_in=(part,) if part else (),
             values={"device": verdict.device, "slow": verdict.rank} if verdict.rank is not None else {"device": verdict.device},
@@ -69,7 +71,7 @@ def _next_step(name: str, kind: str) -> Rule:
 
 def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
     """What the share of a verdict is of."""
-    return whole_of_shares(summary) if of_device else summary.host_ns or summary.step_time_ns or 0.0
+    return whole_of_shares(summary) if of_device else summary.host_mean_ns or summary.step_mean_ns or 0.0
 
 
 def _verdict_evidence(kind: str, held_ns: float, run: Run, facts: Sequence[Facts]) -> Iterator[Evidence]:
