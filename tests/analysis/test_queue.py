@@ -157,7 +157,7 @@ def test_the_host_waits_for_a_place_in_the_queue() -> None:
         # of each call what it usually takes is no wait; the last places of the queue count as full
         assert summary.queue_wait.get(phase, 0) == pytest.approx(length, rel=0.03, abs=1000)
         assert summary.queue_wait.get(phase, 0) <= summary.host[phase]
-    text = summary_text._queue_text({"queue_wait": summary.queue_wait, "host_ns": summary.host_ns})
+    text = summary_text._queue_text({"queue_wait": summary.queue_wait, "host_mean_ns": summary.host_mean_ns})
     assert "waiting for the device, whose queue is full (" in text and "; the host's own work is " in text
     trace, truth = throttled(700)
     assert not any(truth.values()) and summarize_steps([trace]).queue_wait == {}

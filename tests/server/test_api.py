@@ -117,7 +117,7 @@ def test_the_overview_repeats_the_analyses(client: Client, runs: list[Run], run:
     summary = summarize_steps(mine.traces)
     assert found["steps"] == found["figures"]["steps"] == summary.steps
     assert equal(found["step_ns"], summary.step_time_ns)
-    for names, whole in ((summary.host, summary.host_ns), (summary.device, summary.device_ns)):
+    for names, whole in ((summary.host, summary.host_mean_ns), (summary.device, summary.device_mean_ns)):
         assert {name: found["parts"][name] for name in names} == pytest.approx(names)
         assert not names or sum(found["parts"][name] for name in names) == pytest.approx(whole)
     assert [rank["rank"] for rank in found["ranks"]] == [trace.rank if trace.rank >= 0 else None for trace in mine.traces]

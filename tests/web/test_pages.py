@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from urllib.parse import quote
 
 import pytest
 
 import steplens
+from steplens.analysis.steps.summary import summarize_steps, usual_step_times
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.server.tables.tables import PER_STEP, every_table
 
@@ -111,11 +112,23 @@ def test_the_overview_says_what_the_analyses_say(site: Site, run_of_two_ranks: P
     assert site.text(".figure .note") == f"median of {counted} steps on 2 ranks"
     assert run.verdict().sentence() in site.text("main")
     site.open("#/0/steps?rank=1")
-    title = site.until(CHOSEN, "the median step is there")
-    assert nanoseconds(title.partition(": ")[2]) == pytest.approx(median(lengths[1]), rel=1e-3)
+    title = site.until(CHOSEN, "the mean step is there")
+    summary = summarize_steps([run.traces[1]])
+    assert nanoseconds(title.partition(": ")[2]) == pytest.approx(summary.step_mean_ns, rel=1e-3)
+    # every figure of a part stands in a row of the table of steps
+    in_bars = site.script(IN_BARS)
+    first_row = site.until(MEANS, "the table of parts is there")
+    assert in_bars and [figure for figure in in_bars if figure not in first_row] == []
+    forward = nanoseconds(site.script(PART, "Forward"))
+    assert forward == pytest.approx(mean(usual_step_times(run.traces[1])["forward_ns"]), rel=1e-3)
 
 
-CHOSEN = "return [...document.querySelectorAll('main h2')].find(one => one.innerText.startsWith('Median of'))?.innerText"
+CHOSEN = "return [...document.querySelectorAll('main h2')].find(one => one.innerText.startsWith('Mean of'))?.innerText"
+IN_BARS = "return [...document.querySelectorAll('main .parts .legend b')].map(one => one.innerText.split(' (')[0])"
+MEANS = "return [...document.querySelectorAll('main tr')].map(one => one.innerText).find(text => /^mean of steps/i.test(text))"
+#: what the legend of a bar says of a part
+PART = """return [...document.querySelectorAll('main .parts .legend li')]
+.find(one => one.innerText.trim().startsWith(arguments[0])).querySelector('b').innerText.split(' (')[0]"""
 
 
 def nanoseconds(text: str) -> float:

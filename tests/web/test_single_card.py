@@ -292,7 +292,7 @@ def test_the_parts_of_a_step_add_up(browse: Callable[[Sequence[Path]], Site]) ->
     shown.open("#/0/overview")
     of_page = {"overview": shown.until(legends, "the bars are told")}
     shown.open("#/0/steps")
-    of_page["steps"] = card_with(shown, "Median of the selected steps", "On the device").split("On the device")
+    of_page["steps"] = card_with(shown, "Mean of steps 103", "On the device").split("On the device")
     for page, bars in of_page.items():
         shown.open(f"#/0/{page}")
         assert len(bars) == 2

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import type { FlopNode, MemoryOverview, Operation, Place, StepFigures, Verdict } from "../src/api/types";
+import type { FlopNode, MemoryOverview, Operation, Place, Verdict } from "../src/api/types";
 import { points } from "../src/charts/bucket_chart";
 import { boxes, waitedWords } from "../src/charts/pipeline_flow";
 import { stepsOf } from "../src/charts/step_trace_card";
@@ -8,7 +8,9 @@ import { memoryMarks } from "../src/pages/memory/memory_marks";
 import { pathOf, topOf } from "../src/pages/operators/flops_card";
 import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
-import { isHostBound, shareOfSteps, sharesOfSteps } from "../src/ui/verdict_words";
+import { quantile } from "../src/pages/steps/summary";
+import { deviceBase, hostBase, meanAndMedian, meanOf, shareOfSteps } from "../src/ui/step_means";
+import { isHostBound } from "../src/ui/verdict_words";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
   id,
@@ -180,14 +182,31 @@ describe("the time that a step loads data", () => {
     expect(loadingWords([of(0, 36, true), of(1, 2, true)])).not.toContain("waits");
   });
 
-  test("is a share of all usual steps, and that share of the median step", () => {
-    const figures = { host_ns: 27.87e6, usual: [3, 4, 5, 7] } as unknown as StepFigures;
-    const said = "46.5 % of the time of steps 3–5, 7; of a median step of 27.87 ms that is 12.96 ms.";
-    expect(shareOfSteps(figures, 12.96e6)).toBe(said);
+  test("is a mean of the usual steps, and a share of their mean length", () => {
+    const figures = {
+      ...{ differs: "", host_mean_ns: 28.17e6, device_mean_ns: 28.17e6, step_mean_ns: 28.17e6, step_time_ns: 27.87e6 },
+      ...{ usual: [3, 4, 5, 7], usual_on_device: [3, 4, 5, 7], usual_steps: 4, steps: 5, ranks: 1 },
+    };
+    expect(meanOf(figures)).toBe("mean of steps 3–5, 7");
+    expect(meanOf({ ...figures, ranks: 2, usual_steps: 8, steps: 8 })).toBe("mean of steps 3–5, 7 on 2 ranks");
+    // one rank leaves out a step that the other does not
+    expect(meanOf({ ...figures, ranks: 2, usual_steps: 9, steps: 10 })).toBe("mean of 9 of 10 steps on 2 ranks");
+    expect(shareOfSteps(figures, 13.1e6)).toBe("mean of steps 3–5, 7; 46.5 % of the mean step of 28.17 ms.");
     // of a single step both are the same
+    expect(meanOf({ ...figures, usual: [3] })).toBe("step 3");
     expect(shareOfSteps({ ...figures, usual: [3] }, 12.96e6)).toBeNull();
-    expect(sharesOfSteps({ ...figures, usual: [3] })).toBe("");
+    // where host and device differ, shares are of the step, as in the verdict
+    const cut = { ...figures, differs: "cut window", device_mean_ns: 20e6 };
+    expect([hostBase(cut), deviceBase(cut), deviceBase(figures)]).toEqual([28.17e6, 28.17e6, 28.17e6]);
+    expect(meanAndMedian(28.17e6, 27.87e6)).toBe("");
+    expect(meanAndMedian(47.26e6, 41.65e6)).toBe(" Mean 47.26 ms, median 41.65 ms: the parts add up to the mean.");
+    expect(meanAndMedian(null, 41.65e6)).toBe("");
   });
+});
+
+test("the table of parts has the means of the server in its first row, and quantiles between two values", () => {
+  expect([0, 0.5, 0.9, 1].map((share) => quantile([1, 2, 4, 6], share))).toEqual([1, 3, expect.closeTo(5.4), 6]);
+  expect(quantile([], 0.5)).toBeNull();
 });
 
 test("the interval of a first step is not known, and no 0", () => {

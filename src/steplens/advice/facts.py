@@ -118,11 +118,13 @@ class Facts:
     def most_ns(self, column: str) -> float | None:
         """What a cure of a part of the step saves at most: its median.
 
-        Of a part that comes in turns, as waiting for several workers does, the figure of the verdict and of the overview: its
-        share of the usual steps, of the median step (``summarize_steps``).
+        Of a part that comes in turns, as waiting for several workers does, its share of the usual steps, of the median step, as
+        the verdict and the overview have the share; at most its mean, which the overview shows (``summarize_steps``).
         """
         if column in _IN_TURNS and not self._warm_up:
-            return self._step_summary.host.get(column)
+            summary = self._step_summary
+            part_ns, mean_ns = summary.host.get(column), summary.host_mean_ns
+            return part_ns * min(1.0, (summary.host_ns or mean_ns) / mean_ns) if part_ns is not None and mean_ns else part_ns
         return self.part_ns(column)
 
     def at_most_part(self, length_ns: float, column: str) -> float:

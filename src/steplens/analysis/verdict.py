@@ -134,8 +134,8 @@ def _shares_on_device(parts: Mapping[str, float], idle: Mapping[str, float]) -> 
 
 
 def _shares_on_cpu(summary: StepSummary, parts: Mapping[str, float], idle: Mapping[str, float]) -> dict[str, float]:
-    host = {name: value / summary.host_ns for name, value in summary.host.items()} if summary.host_ns else {}
-    synchronising = summary.gradient_sync_ns / summary.host_ns if summary.host_ns else 0.0
+    host = {name: value / summary.host_mean_ns for name, value in summary.host.items()} if summary.host_mean_ns else {}
+    synchronising = summary.gradient_sync_ns / summary.host_mean_ns if summary.host_mean_ns else 0.0
     # while a collective is in flight, Python waits for it
     python = min(host.get("python_ns", 0.0), parts.get("idle_ns", 1.0))
     return {
@@ -201,12 +201,12 @@ def _idle_shares(traces: Sequence[Trace], summary: StepSummary) -> dict[str, flo
 
 
 def whole_of_shares(summary: StepSummary) -> float:
-    """What shares of the device's parts are of, ns.
+    """What shares of the device's parts are of, ns: a mean, as they are.
 
     The device period; where it is not as long as the step, since recording has cut it, the step.
     """
-    device_ns = summary.device_ns or 0.0
-    return max(summary.step_time_ns or 0.0, device_ns) if summary.differs else device_ns
+    device_ns = summary.device_mean_ns or 0.0
+    return max(summary.step_mean_ns or 0.0, device_ns) if summary.differs else device_ns
 
 
 def _leading_collective(traces: Sequence[Trace]) -> tuple[str, float]:

@@ -35,11 +35,11 @@ _Number = Annotated[int, Query(ge=0, le=1 << 31)]
 
 
 class Side(BaseModel):
-    """One of the two: its number, how many steps figures are of, the median step time, and its parts in ns.
+    """One of the two: its number, how many steps figures are of, the median step time, and its parts in ns, which are means.
 
     ``p25_ns`` and ``p75_ns``: the middle half of the steps lies between them; null for fewer than four. ``ranks``: how many were
     recorded. ``devices``: what computes, such as "CUDA". ``peak_bytes``: most memory allocated on one device of a rank; null
-    where memory was not recorded.
+    where memory was not recorded. ``figures``: which steps all of this is of, and what the parts add up to.
     """
 
     run: int
@@ -51,6 +51,7 @@ class Side(BaseModel):
     ranks: int
     devices: list[str]
     parts: dict[str, float]
+    figures: overview.StepFigures
     peak_bytes: int | None
 
 
@@ -134,6 +135,7 @@ def _summarize_side(chosen: OpenedRun) -> Side:
         ranks=len(traces),
         devices=sorted({device_kind(trace) for trace in traces}),
         parts=overview.step_parts(summary),
+        figures=overview.step_figures(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
     )
 

@@ -66,7 +66,7 @@ class StepFigures(BaseModel):
     """A step over the chosen steps, in ns; see ``analysis.steps.summary.StepSummary``. ``sentence`` says which steps.
 
     ``chosen``, ``left_out``: the steps that the figures are of and the others, of the first trace that has steps; ``few``: fewer
-    than three are left. ``usual``: whose shares the parts of the host are.
+    than three are left. ``usual``, ``usual_on_device``: the steps whose means the parts of host and device are.
     """
 
     steps: int
@@ -90,6 +90,11 @@ class StepFigures(BaseModel):
     long_steps: list[LongStepShown]
     queue_wait: dict[str, float]
     usual: list[int]
+    usual_steps: int
+    usual_on_device: list[int]
+    host_mean_ns: float | None
+    device_mean_ns: float | None
+    step_mean_ns: float | None
 
 
 class VerdictShown(BaseModel):
@@ -136,7 +141,8 @@ class Rank(BaseModel):
         streams: streams of its devices on which tasks ran.
         steps: how many steps figures are of.
         step_ns: the step time, median; None without steps.
-        parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
+        parts: phases of the host and parts of the device, ns: means over the usual steps (``figures.usual``); of a device that
+            was not recorded none.
         figures: of a step over its chosen steps.
         peak_bytes: most memory allocated on one device; None where memory was not recorded.
         loads_itself: whether its training loop loads the data itself, and so waits for nobody.
@@ -225,12 +231,12 @@ class Overview(BaseModel):
         recorded_ranks: how many ranks of the job are here; job_ranks: how many it has, as far as the traces tell.
         steps: how many steps of all of them figures are of.
         step_ns: the step time, median; None without steps.
-        parts: phases of the host and parts of the device, ns; of a device that was not recorded none.
+        parts: phases of the host and parts of the device, ns: means over the usual steps; of a device that was not recorded none.
         work: what takes the most time of a step.
         work_steps: of how many steps that is; 0 where it is a sum of the whole recording.
         work_trace: the trace that alone it is of, where ranks call different operators and the verdict names one; None: of all.
         idle: idle time of a step by cause, ns; it adds up to ``idle_ns`` of ``parts``.
-        base_ns: what shares of the device's parts are of, as in the verdict.
+        base_ns: what shares of the device's parts are of, as in the verdict; a mean, as they are.
         pipeline: what holds up the data pipeline, per trace: trace, and id, type and queue's usage of an operation of MindSpore;
             of PyTorch the number of a loader as id and its stage as type.
         advice: the first findings.
@@ -284,7 +290,7 @@ def overview(chosen: Chosen) -> Overview:
     recorded, job_ranks = recorded_ranks(chosen.run.traces)
     return Overview(
         verdict=_to_verdict_shown(verdict),
-        figures=_to_step_figures(summary),
+        figures=step_figures(summary),
         ranks=[_describe_rank(chosen, number) for number in range(len(chosen.run.traces))],
         recorded_ranks=len(recorded),
         job_ranks=job_ranks,
@@ -337,17 +343,29 @@ def health(chosen: Chosen) -> list[HealthFinding]:
 
 
 def step_parts(summary: StepSummary) -> dict[str, float]:
-    """Phases of the host and parts of the device of a step, ns; without those of a device that was not recorded."""
+    """Mean phases of the host and parts of the device of a step, ns; without those of a device that was not recorded."""
     host_parts = dict(summary.host)
     if summary.host and not summary.host_complete:
         # what the known phases leave is not told apart
-        host_parts["host_ns"] = summary.host_ns or 0.0
+        host_parts["host_mean_ns"] = summary.host_mean_ns or 0.0
     if "backward_ns" in summary.host:
         host_parts["gradient_sync_ns"] = summary.gradient_sync_ns
     host_parts.update(summary.device)
     if summary.device:
         host_parts["overlapped_communication_ns"] = summary.overlapped_communication_ns
     return host_parts
+
+
+def step_figures(summary: StepSummary) -> StepFigures:
+    """A step over the chosen steps, as the pages have it."""
+    choice = next((choice for choice in summary.chosen if choice.steps), None)
+    which: dict[str, Any] = {
+        "sentence": summary.sentence(),
+        "chosen": choice.steps if choice else [],
+        "left_out": choice.left_out if choice else [],
+        "few": any(choice.few for choice in summary.chosen),
+    }
+    return StepFigures.model_validate({**vars(summary), **which}, from_attributes=True)
 
 
 def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
@@ -370,7 +388,7 @@ def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
         steps=summary.steps,
         step_ns=summary.step_time_ns,
         parts=step_parts(summary),
-        figures=_to_step_figures(summary),
+        figures=step_figures(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
         loads_itself=bool(summary.host.get("data_wait_ns")) and loads_in_loop(trace),
     )
@@ -379,17 +397,6 @@ def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
 def _to_verdict_shown(verdict: Verdict) -> VerdictShown:
     sentences = {language: Words(language).verdict(verdict) for language in LANGUAGES}
     return VerdictShown.model_validate({**vars(verdict), "sentence": verdict.sentence(), "sentences": sentences})
-
-
-def _to_step_figures(summary: StepSummary) -> StepFigures:
-    choice = next((choice for choice in summary.chosen if choice.steps), None)
-    which: dict[str, Any] = {
-        "sentence": summary.sentence(),
-        "chosen": choice.steps if choice else [],
-        "left_out": choice.left_out if choice else [],
-        "few": any(choice.few for choice in summary.chosen),
-    }
-    return StepFigures.model_validate({**vars(summary), **which}, from_attributes=True)
 
 
 def _work_of_verdict(chosen: OpenedRun, rank: int | None) -> tuple[pl.DataFrame, int | None]:

@@ -1161,7 +1161,9 @@ export interface components {
             time_ns: number;
         };
         EventPlace: {
+            end_ns?: number | null;
             place: string;
+            start_ns?: number | null;
             step: number | null;
             trace: number;
         };
@@ -1182,13 +1184,17 @@ export interface components {
         };
         EvidenceShown: {
             events: components["schemas"]["EventPlace"][];
+            other_places: number;
+            other_places_ns: number;
             per_step: boolean;
             places: string[];
+            places_count: number[];
             places_ns: number[];
             steps: number[];
             unit: string;
             value: number | null;
             what: string;
+            whole_ns: number;
             words: {
                 [key: string]: string;
             };
@@ -1805,6 +1811,7 @@ export interface components {
         };
         Side: {
             devices: string[];
+            figures: components["schemas"]["StepFigures"];
             p25_ns: number | null;
             p75_ns: number | null;
             parts: {
@@ -1821,6 +1828,9 @@ export interface components {
             conclusion: string;
             reason: string;
             rule: string;
+            texts: {
+                [key: string]: string;
+            };
         };
         SlowRank: {
             chance: number;
@@ -1871,6 +1881,7 @@ export interface components {
             device: {
                 [key: string]: number;
             };
+            device_mean_ns: number | null;
             device_ns: number | null;
             device_steps: number;
             differs: string;
@@ -1880,6 +1891,7 @@ export interface components {
             host: {
                 [key: string]: number;
             };
+            host_mean_ns: number | null;
             host_ns: number | null;
             left_out: components["schemas"]["StepLeftOut"][];
             long_steps: components["schemas"]["LongStepShown"][];
@@ -1893,9 +1905,12 @@ export interface components {
             };
             ranks: number;
             sentence: string;
+            step_mean_ns: number | null;
             step_time_ns: number | null;
             steps: number;
             usual: number[];
+            usual_on_device: number[];
+            usual_steps: number;
         };
         StepIdle: {
             cause: string;

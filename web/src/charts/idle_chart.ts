@@ -35,7 +35,7 @@ interface Hovered {
 const colourOf = (cause: Cause, { parts }: Palette): string => parts[CAUSES[cause].replaceAll("-", "_")]!;
 
 /**
- * The chart of all steps and its legend of the `counted` ones.
+ * The chart of all steps and its legend of the `counted` ones, of which `idle_ns` is.
  *
  * @param rows those of the table `idle` of one rank
  * @param idle_ns how long the device is idle in a step, as its bar has it: what the causes add up to; else their mean
@@ -57,7 +57,7 @@ export function idleChart(
   }
   const used = EVERY.filter((cause) => lengths.has(cause));
   const at = (cause: Cause, step: number): number => lengths.get(cause)?.get(step) ?? 0;
-  // figures of a step leave warm-up out, here as elsewhere
+  // figures of a step leave out warm-up and what stands out, here as elsewhere
   const of_figures = counted.size ? [...counted] : steps;
   const sum = (cause: Cause): number => of_figures.reduce((whole, step) => whole + at(cause, step), 0);
   const whole = Math.max(

@@ -139,7 +139,7 @@ export function partOf(parts: Readonly<Record<string, unknown>>, name: string): 
 /** What of a step nobody can tell apart: some phases are known and not whether Python ran. */
 function restOf(parts: Readonly<Record<string, unknown>>): number | null {
   const phases = HOST_PARTS.filter((name) => name !== "host_rest").map((name) => partOf(parts, name));
-  const whole = parts["duration_ns"] ?? parts["host_ns"];
+  const whole = parts["duration_ns"] ?? parts["host_mean_ns"];
   if (typeof whole !== "number" || phases.at(-1) !== null || phases.every((ns) => ns === null)) return null;
   return whole - phases.reduce<number>((sum, ns) => sum + (ns ?? 0), 0);
 }

@@ -4,7 +4,6 @@ import type { StepFigures, Verdict } from "../api/types";
 import * as format from "../words/format";
 import { type Key, current, inLanguage, named, t } from "../words/i18n";
 import { h, type Child } from "./dom";
-import { numberRanges } from "./ui";
 
 /** host and device are told apart where they differ by more */
 const DIFFER = 0.05;
@@ -33,20 +32,6 @@ export function whichSteps(figures: StepFigures): string {
   );
 }
 
-/** What a part of a step is: its share of the time of all usual steps, and as much of the median step. Nothing of a single step. */
-export function shareOfSteps(figures: StepFigures, part_ns: number): string | null {
-  const { host_ns, usual } = figures;
-  if (!host_ns || usual.length < 2) return null;
-  const values = { share: format.share(part_ns / host_ns), steps: numberRanges(usual), step: format.time(host_ns) };
-  return t("parts.share", { ...values, time: format.time(part_ns) });
-}
-
-/** The same of all parts of a step at once. */
-export function sharesOfSteps(figures: StepFigures): string {
-  const { host_ns, usual } = figures;
-  return !host_ns || usual.length < 2 ? "" : t("parts.shares", { steps: numberRanges(usual), step: format.time(host_ns) });
-}
-
 /** Chosen steps that take much longer than the others. */
 export function longSteps(figures: StepFigures): Child {
   if (!figures.long_steps.length) return null;
@@ -65,8 +50,9 @@ export function longSteps(figures: StepFigures): Child {
 /** How long the host waits for a place in the queue of the device, and how long it works itself. */
 export function queueWaits(figures: StepFigures): Child {
   const wait = Object.values(figures.queue_wait).reduce((sum, ns) => sum + ns, 0);
-  if (!wait || figures.host_ns === null) return null;
-  const values = { wait: format.time(wait), host: format.time(figures.host_ns), own: format.time(figures.host_ns - wait) };
+  const host = figures.host_mean_ns;
+  if (!wait || host === null) return null;
+  const values = { wait: format.time(wait), host: format.time(host), own: format.time(host - wait) };
   return h("p", { class: "note" }, t("overview.queue", values));
 }
 

@@ -63,6 +63,8 @@ def _next_step(name: str, kind: str) -> Rule:
         # what an idle device waits for is not what the host's own phases show
         part = "idle_ns" if verdict.of_device and kind in (INPUT, SYNCHRONIZING) else _PARTS.get(kind, "")
         held_ns = verdict.share * _whole_ns(summary, of_device=verdict.of_device)
+        # of the median step, as all savings; what is held up is a mean, as the parts that the pages show
+        most_ns = min(held_ns, verdict.share * (summary.step_time_ns or 0.0))
         idle = _idle_evidence(kind, facts, summary) if kind in (HOST, SYNCHRONIZING) else []
         launches = analyse_once(_launch_gaps, facts, traces_of(facts)) if kind == HOST else None
         values: dict[str, str | int] = {"device": verdict.device}
@@ -75,7 +77,7 @@ def _next_step(name: str, kind: str) -> Rule:
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
             evidence=tuple(_verdict_evidence(kind, held_ns, run, facts, idle)),
             # of computing nobody can say that it goes
-            saving=None if kind == COMPUTE or held_ns <= 0 else _saving(held_ns, idle, launches),
+            saving=None if kind == COMPUTE or most_ns <= 0 else _saving(most_ns, idle, launches),
             step_ns=summary.step_time_ns or 0.0,
             lies_in=(part,) if part else (),
             values=values | (_launch_values(launches) if launches is not None else {}),
@@ -87,7 +89,7 @@ def _next_step(name: str, kind: str) -> Rule:
 
 def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
     """What the share of a verdict is of."""
-    return whole_of_shares(summary) if of_device else summary.host_ns or summary.step_time_ns or 0.0
+    return whole_of_shares(summary) if of_device else summary.host_mean_ns or summary.step_mean_ns or 0.0
 
 
 def _verdict_evidence(

@@ -50,8 +50,8 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None, *, by_library: 
 
     Args:
         traces: of one job.
-        step: of this step; a rank that has not recorded it has no row. None is a typical step: as elsewhere, the parts' share of
-            the chosen steps times the median; what the library measured is a mean over all, as MindSpore's tools have it.
+        step: of this step; a rank that has not recorded it has no row. None is the mean over the usual steps, as
+            elsewhere; what the library measured is a mean over all, as MindSpore's tools have it.
         by_library: what the library measured counts where it did.
     """
     measured = _library_steps(traces) if by_library else pl.DataFrame()
@@ -79,7 +79,7 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None, *, by_library: 
 
 
 def _to_typical_step() -> pl.Expr:
-    """From the mean over steps to the step that other figures are of; see ``analysis.steps.summary.StepSummary``."""
+    """From the mean over the chosen steps to that over the usual ones; see ``analysis.steps.summary.StepSummary``."""
     typical = pl.col("exposed_ns") + pl.col("overlapped_ns")
     return pl.when((typical > 0) & (pl.col("communication_ns") > 0)).then(typical / pl.col("communication_ns")).otherwise(1.0)
 

@@ -105,7 +105,7 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
 def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:
     """Idle time of a step by cause, in ns, in order of ``CAUSES``: it adds up to ``idle_ns``, which ``StepSummary.device`` has.
 
-    As with the other parts of a step each cause has its share of the usual steps (``usual_step_times``). Empty where no idle
+    As with the other parts of a step each cause is its mean over the usual steps (``usual_step_times``). Empty where no idle
     time has a cause.
 
     Args:

@@ -1,4 +1,4 @@
-"""The figures of a step of a run: medians over the chosen steps, and which steps these are."""
+"""The figures of a step of a run: medians over the chosen steps, means of its parts, and which steps these are."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class StepSummary:
         host_ns: host duration, median; ``device_ns``: device period, median, None where none was recorded.
         differs: why ``host_ns`` and ``device_ns`` differ by more than 5 %: RUN_AHEAD (the host issues faster than the device
             works), THROTTLED (the host waits for the device's queue) or CUT_WINDOW; empty where they do not.
-        host: part of the host duration -> ns: its share of the usual steps, times ``host_ns``, so that the parts add up. Where no
-            operators of the training thread were recorded only the known parts, which do not add up: see ``host_complete``.
-        device: the same of the device period.
+        host: part of the host duration -> ns: its mean over the usual steps, so that the parts add up to ``host_mean_ns``. Where
+            no operators of the training thread were recorded only the known parts, which do not add up: see ``host_complete``.
+        device: the same of the device period; they add up to ``device_mean_ns``.
         gradient_sync_ns: the part of backward, in the same way; ``overlapped_communication_ns``: beside the parts of the device.
         behind: whether the device runs behind the host, so that the step time is the device period.
         chosen: per trace, which steps figures are of.
@@ -61,7 +61,11 @@ class StepSummary:
         queue_wait: phase of the host (``HOST_PARTS``) -> how long of it the host waits for a place in the device's queue, ns, in
             the same way; a part of these phases, and none of its own (``queue_waits``).
         long_steps: chosen steps that take much longer than the others, the longest first.
-        usual: the numbers of the usual steps, whose shares the parts of the host are.
+        usual: the numbers of the usual steps (``usual_step_times``), whose means the parts of the host are; ``usual_steps``: how
+            many these are, those of every rank. ``usual_on_device``: the numbers of those that the parts of the device are of.
+        host_mean_ns: mean host duration of the steps that the parts of the host are of; None where no part of it is known.
+        device_mean_ns: mean device period of the steps that its parts are of; None where none was recorded.
+        step_mean_ns: mean step time of the usual steps; None without steps.
     """
 
     steps: int
@@ -82,6 +86,11 @@ class StepSummary:
     long_steps: tuple[LongStep, ...] = ()
     queue_wait: dict[str, float] = field(default_factory=dict)
     usual: tuple[int, ...] = ()
+    usual_steps: int = 0
+    usual_on_device: tuple[int, ...] = ()
+    host_mean_ns: float | None = None
+    device_mean_ns: float | None = None
+    step_mean_ns: float | None = None
 
     @property
     def host_complete(self) -> bool:
@@ -100,9 +109,9 @@ class StepSummary:
 def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     """The figures of a step over the chosen steps of some traces of a run; see ``StepSummary``.
 
-    Medians of parts do not add up to the median of the whole. A part is therefore given as its share of the usual steps (its sum
-    by theirs, see ``usual_step_times``) of the median step, so that the parts of the host add up to ``host_ns``, those of the
-    device to ``device_ns``.
+    Medians of parts do not add up to the median of the whole. A part is therefore its mean over the usual steps
+    (``usual_step_times``), as the rows of these steps have it: the parts of the host add up to ``host_mean_ns``, those of the
+    device to ``device_mean_ns``.
 
     Args:
         traces: of one run.
@@ -120,10 +129,10 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     called = usual.drop_nulls(list(HOST_PARTS))
     host_parts = HOST_PARTS if called.height else [name for name in HOST_PARTS if usual[name].null_count() < usual.height]
     called = called if called.height else usual.drop_nulls(host_parts) if host_parts else called
-    host = _scaled_shares(called, (*HOST_PARTS, "gradient_sync_ns"), "duration_ns", host_ns or 0.0)
+    host = _means(called, (*HOST_PARTS, "gradient_sync_ns"))
     worked = usual.drop_nulls("device_period_ns")
     worked = worked if worked.height else recorded
-    device = _scaled_shares(worked, (*DEVICE_PARTS, "overlapped_communication_ns"), "device_period_ns", device_ns or 0.0)
+    device = _means(worked, (*DEVICE_PARTS, "overlapped_communication_ns"))
     quartiles = (_step_time_quantile(steps, 0.25), _step_time_quantile(steps, 0.75))
     return StepSummary(
         steps=steps.height,
@@ -142,21 +151,27 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         ranks=len(ranks),
         distinct=len({step for choice in choices for step in choice.steps}) if len(ranks) > 1 else steps.height,
         long_steps=_long_steps(traces, len(ranks) > 1),
-        queue_wait=_queue_wait(traces, host_ns or 0.0),
-        usual=tuple(sorted(set(called["step"].drop_nulls().to_list()))),
+        queue_wait=_queue_wait(traces, host_parts),
+        usual=_step_numbers(called),
+        usual_steps=called.height,
+        usual_on_device=_step_numbers(worked),
+        host_mean_ns=_means(called, ("duration_ns",)).get("duration_ns"),
+        device_mean_ns=_means(worked, ("device_period_ns",)).get("device_period_ns"),
+        step_mean_ns=_means(usual, ("step_time_ns",)).get("step_time_ns"),
     )
 
 
-def _queue_wait(traces: Sequence[Trace], host_ns: float) -> dict[str, float]:
+def _queue_wait(traces: Sequence[Trace], host_parts: Sequence[str]) -> dict[str, float]:
+    """Mean wait for the queue by phase, of the steps that the parts of the host are of: those with all of ``host_parts``."""
     sums: dict[str, int] = {}
-    whole_ns = 0
+    count = 0
     for trace in traces:
-        steps = usual_step_times(trace).drop_nulls(["start_ns", "duration_ns"])
+        steps = usual_step_times(trace).drop_nulls(["start_ns", "duration_ns", *host_parts])
         start = steps["start_ns"].to_numpy()
-        whole_ns += int(steps["duration_ns"].sum())
+        count += steps.height
         for phase, length in queue_waits_by_phase(trace, start, start + steps["duration_ns"].to_numpy()).items():
             sums[phase] = sums.get(phase, 0) + length
-    return {phase: sums[phase] / whole_ns * host_ns for phase in HOST_PARTS if phase in sums} if whole_ns else {}
+    return {phase: sums[phase] / count for phase in HOST_PARTS if phase in sums}
 
 
 def _long_steps(traces: Sequence[Trace], several: bool) -> tuple[LongStep, ...]:
@@ -198,9 +213,12 @@ def _step_time_quantile(steps: pl.DataFrame, share: float) -> float:
     return float(value) if value is not None else 0.0
 
 
-def _scaled_shares(steps: pl.DataFrame, parts: Sequence[str], whole: str, scale: float) -> dict[str, float]:
-    total = float(steps[whole].sum()) if steps.height else 0.0
-    return {name: float(steps[name].sum()) / total * scale for name in parts} if total > 0 else {}
+def _means(steps: pl.DataFrame, columns: Sequence[str]) -> dict[str, float]:
+    return {name: float(steps[name].sum()) / steps.height for name in columns} if steps.height else {}
+
+
+def _step_numbers(steps: pl.DataFrame) -> tuple[int, ...]:
+    return tuple(sorted(set(steps["step"].drop_nulls().to_list())))
 
 
 def _why_differs(host_ns: float | None, device_ns: float | None, behind: bool) -> str:

@@ -14,7 +14,8 @@ class Summary:
         path: what the user asked for.
         verdict: what holds a step up: the fields of ``analysis.verdict.Verdict`` but its summary, and its ``sentence``.
         step: the figures of a step (``analysis.steps.summary``): step_time_ns, quartiles_ns, host_ns, device_ns, why these
-            differ, of how many steps, of which (``of``), and every part of host and device.
+            differ, of how many steps, of which (``of``), and every part of host and device, which are means over the steps
+            ``usual`` and ``usual_on_device`` and add up to host_mean_ns and device_mean_ns.
         recorded_ranks: how many ranks of the job are here; job_ranks: how many it has, as far as the traces tell.
         rank_steps: where ranks spend their steps unlike each other, the same figures of two of them, with rank: of the one
             that the verdict names, else of the one that communicates the least, and of the one least like it.

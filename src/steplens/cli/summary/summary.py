@@ -51,7 +51,8 @@ class By(str, enum.Enum):
 _APART = 0.15
 #: of more ranks the figures of each take longer than the rest of the summary
 _COMPARED_RANKS = 64
-_NO_PARTS = ("step_time_ns", "quartiles_ns", "host_ns", "device_ns")
+_MEANS = ("host_mean_ns", "device_mean_ns", "step_mean_ns")
+_NO_PARTS = ("step_time_ns", "quartiles_ns", "host_ns", "device_ns", *_MEANS)
 
 
 def summary(
@@ -150,8 +151,9 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
     if not summary.steps and steps.height:
         row = steps.row(0, named=True)
         figures_of_trace = {
-            "host_ns": row["duration_ns"],
-            "device_ns": row["device_period_ns"],
+            **dict.fromkeys(("host_ns", "host_mean_ns"), row["duration_ns"]),
+            **dict.fromkeys(("device_ns", "device_mean_ns"), row["device_period_ns"]),
+            "step_mean_ns": row["step_time_ns"],
             "steps": 0,
             "of": "the whole trace",
         }
@@ -161,9 +163,9 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
 
 def _to_figures(summary: StepSummary) -> dict[str, Any]:
     names = ("steps", "distinct", "ranks", "device_steps", "step_time_ns", "quartiles_ns", "host_ns", "device_ns", "differs")
-    more = ("gradient_sync_ns", "overlapped_communication_ns", "behind", "queue_wait")
-    figures = {name: getattr(summary, name) for name in (*names, *more)}
-    figures["usual"] = list(summary.usual)
+    more = ("gradient_sync_ns", "overlapped_communication_ns", "behind", "queue_wait", "usual_steps")
+    figures = {name: getattr(summary, name) for name in (*names, *more, *_MEANS)}
+    figures |= {"usual": list(summary.usual), "usual_on_device": list(summary.usual_on_device)}
     figures["long_steps"] = [dataclasses.asdict(entry) for entry in summary.long_steps]
     return {**figures, "of": summary.sentence(), **summary.host, **summary.device}
 
@@ -183,7 +185,7 @@ def _unlike_rank_steps(run: Run) -> list[dict[str, Any]]:
     parts = [name for name in figures[0] if name.endswith("_ns") and name not in _NO_PARTS]
 
     def share_of(row: dict[str, Any], name: str) -> float:
-        return float(row.get(name) or 0.0) / float(row["step_time_ns"])
+        return float(row.get(name) or 0.0) / float(row["step_mean_ns"])
 
     named_rank = run.verdict().rank
     slow = [row for row in figures if named_rank is not None and row["rank"] == named_rank]
@@ -210,7 +212,7 @@ def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[
 
     frames = [trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in traces]
     sums = pl.concat(frames).group_by("phase", "name").agg(pl.col("time_ns").sum())
-    # parts of the figure of the phase, which is a share of the median step
+    # parts of the figure of the phase, which is a mean over the usual steps
     of_a_step = {BETWEEN: host.get("between_ns", 0.0), DEVICE_WAIT: host.get("device_wait_ns", 0.0)}
     sums = sums.sort("time_ns", "name", descending=[True, False])
     phases = []

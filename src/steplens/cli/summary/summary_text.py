@@ -26,6 +26,9 @@ MIN_BAR = 8
 NARROW = 70
 #: a wait that is a smaller share of the host's time is not named
 LEAST_WAIT = 0.005
+_MEAN = "mean of "
+#: where mean and median of a step differ by more than this share, both are told
+_APART = 0.02
 
 HOST_NOT_RECORDED = (
     "the operators that the training thread calls were not recorded: forward, backward, optimizer and Python are not told apart"
@@ -102,22 +105,20 @@ def _show_steps(out: Console, found: Summary) -> None:
                 line.rstrip()
                 out.print(line, no_wrap=True, overflow="crop")
                 head = Text("device".rjust(left) + "  ", "dim")
-    mean_step: dict[str, Any] = split_rest(split_backward(found.step), "host_ns")
+    mean_step: dict[str, Any] = split_rest(split_backward(found.step), "host_mean_ns")
     if found.rank_steps:
         for step in found.rank_steps:
             slow = ", which the others wait for" if step["rank"] == found.verdict.get("rank") else ""
-            out.print(plain(f"rank {step['rank']}{slow}", "dim"))
-            _show_shares(out, split_rest(split_backward(step), "host_ns"), colour=colour)
+            lengths = f": {lengths_text}" if (lengths_text := _lengths_text(step)) else ""
+            _print_wrapped(out, plain(f"rank {step['rank']}{slow}{lengths}", "dim"), 0)
+            _show_shares(out, split_rest(split_backward(step), "host_mean_ns"), colour=colour)
     else:
         _show_shares(out, mean_step, colour=colour)
-    if mean_step.get("differs"):
-        host, device = duration(mean_step["host_ns"]), duration(mean_step["device_ns"])
-        # the verdict's shares are of the step, and would seem to contradict those of the device
-        _print_wrapped(out, plain(f"shares are of {host} on the host, and of {device} on the device", "dim"), 8)
+        # also where the verdict's shares are of the step, and would seem to contradict those of the device
+        if found.step["steps"] and (lengths_text := _lengths_text(found.step)):
+            _print_wrapped(out, plain(f"shares are of {'the ' * lengths_text.startswith(_MEAN)}{lengths_text}", "dim"), 8)
     if has_host or has_device:
-        usual = found.step.get("usual") or ()
-        together = f"; the shares above are of the time of steps {number_ranges(usual)} together" if len(usual) > 1 else ""
-        _print_wrapped(out, plain(f"a bar has the shares of its step, not the order in which they ran{together}", "dim"), 8)
+        _print_wrapped(out, plain("a bar has the shares of its step, not the order in which they ran", "dim"), 8)
     of_rank = f"rank {found.rank_steps[0]['rank']} " if found.rank_steps else ""
     for phase in found.phase_names:
         _print_wrapped(out, plain(f"{of_rank}{phase['phase']}: {phase['names']}"), 8)
@@ -125,7 +126,7 @@ def _show_steps(out: Console, found: Summary) -> None:
 
 def _show_shares(out: Console, step: dict[str, Any], *, colour: bool) -> None:
     """The legend of the bars with the shares of a step, of host and device."""
-    for name, segments, total in (("host", PHASES, "host_ns"), ("device", DEVICE, "device_ns")):
+    for name, segments, total in (("host", PHASES, "host_mean_ns"), ("device", DEVICE, "device_mean_ns")):
         used = [segment for segment in segments if step.get(segment.column)]
         if used and step.get(total):
             shares = [share(step[segment.column] or 0, step[total] or 0) for segment in used]
@@ -138,13 +139,39 @@ def _show_shares(out: Console, step: dict[str, Any], *, colour: bool) -> None:
             _print_hanging(out, name.ljust(8), [plain("not recorded", "dim")])
 
 
+def _lengths_text(step: dict[str, Any]) -> str:
+    """How long host and device take on average in the steps whose parts are told, and the medians where these differ."""
+    sides = [(side, steps) for side, steps in (("host", step["usual"]), ("device", step["usual_on_device"])) if steps]
+    if not sides:
+        return ""
+    means = [(step[f"{side}_mean_ns"], step[f"{side}_ns"]) for side, _ in sides]
+    is_apart = any(abs(mean - median) > _APART * median for mean, median in means)
+    texts = [duration(mean) + (f" (median {duration(median)})" if is_apart else "") for mean, median in means]
+    which = [_usual_words(step, steps) for _, steps in sides]
+    if len(set(texts)) == 1 and not step["differs"]:
+        return f"{which[0]}, {texts[0]}"
+    if len(set(which)) == 1:
+        return f"{which[0]}, " + " and ".join(f"{text} on the {side}" for text, (side, _) in zip(texts, sides, strict=True))
+    return " and ".join(f"{name}, {text} on the {side}" for name, text, (side, _) in zip(which, texts, sides, strict=True))
+
+
+def _usual_words(step: dict[str, Any], steps: Sequence[int]) -> str:
+    """``mean of steps 3-12`` or ``step 3``."""
+    if step["ranks"] > 1 and step["usual_steps"] < step["steps"]:
+        return f"{_MEAN}{step['usual_steps']} of {step['steps']} steps on {step['ranks']} ranks"
+    text = f"step{'s' if len(steps) > 1 else ''} {number_ranges(steps)}"
+    on_ranks = f" on {step['ranks']} ranks" if step["ranks"] > 1 else ""
+    return f"{_MEAN}{text}{on_ranks}" if len(steps) > 1 or on_ranks else text
+
+
 def _queue_text(step: dict[str, Any]) -> str:
     """How long the host waits for a place in the queue of the device, in which phases, and how long it works itself."""
     waits: dict[str, float] = step["queue_wait"]
     labels = {segment.column: segment.label for segment in PHASES} | {"backward_ns": "backward"}
-    parts = [f"{duration(length)} of {labels[name]}" for name, length in waits.items() if length >= LEAST_WAIT * step["host_ns"]]
+    host_ns: float = step["host_mean_ns"]
+    parts = [f"{duration(length)} of {labels[name]}" for name, length in waits.items() if length >= LEAST_WAIT * host_ns]
     waits_ns = sum(waits.values())
-    own_work = duration(step["host_ns"] - waits_ns)
+    own_work = duration(host_ns - waits_ns)
     in_phases = f" ({', '.join(parts)})" if parts else ""
     return (
         f"of that {duration(waits_ns)} waiting for the device, whose queue is full{in_phases}; the host's own work is {own_work}"

@@ -59,8 +59,8 @@ def _loader_rows(trace: Trace) -> list[dict[str, Any]]:
         derived = {"first_batch_ns": starts.mean() if len(starts) else None, "epochs": len(starts), "stages": stages_of_loader}
         # the share of the verdict; of several loaders nothing tells whose it is
         is_only = trace.required("pipeline_loaders").collect().height == 1
-        is_known = is_only and loading_ns is not None and summary.host_ns
-        derived["step_share"] = (loading_ns or 0.0) / (summary.host_ns or 1.0) if is_known else None
+        is_known = is_only and loading_ns is not None and summary.host_mean_ns
+        derived["step_share"] = (loading_ns or 0.0) / (summary.host_mean_ns or 1.0) if is_known else None
         rows.append({"rank": trace.rank, **dataclasses.asdict(verdict), **derived})
     return rows
 

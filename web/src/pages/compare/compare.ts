@@ -5,6 +5,7 @@ import type { Comparison, Finding, Row, Side } from "../../api/types";
 import { formatRoute, numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import type { Page } from "../../ui/page";
+import { meanOf } from "../../ui/step_means";
 import {
   DEVICE_PARTS,
   HOST_PARTS,
@@ -115,7 +116,9 @@ function changed(found: Comparison, first: number | null, second: number | null)
 }
 
 function sides(found: Comparison): Child {
-  const whole = Math.max(found.before.step_ns ?? 0, found.after.step_ns ?? 0);
+  const both = [found.before.figures, found.after.figures];
+  const whole = Math.max(...both.flatMap((one) => [one.host_mean_ns ?? 0, one.device_mean_ns ?? 0, one.step_mean_ns ?? 0]));
+  const mean = (side: Side): string => `${meanOf(side.figures)} (${format.value(side.figures.step_mean_ns, "ns")})`;
   const bars = (
     [
       [t("parts.host"), HOST_PARTS],
@@ -125,7 +128,9 @@ function sides(found: Comparison): Child {
     partsBar(`${title}: ${t("compare.before")}`, names, found.before.parts, whole),
     partsBar(`${title}: ${t("compare.after")}`, names, found.after.parts, whole),
   ]);
-  return card(t("overview.step"), bars, { wide: true });
+  const timed = both.every((one) => one.step_mean_ns !== null);
+  const what = timed ? t("compare.parts.what", { before: mean(found.before), after: mean(found.after) }) : null;
+  return card(t("overview.step"), bars, { wide: true, note: what });
 }
 
 const relative = (before: unknown, after: unknown): string =>

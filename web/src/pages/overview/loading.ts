@@ -1,6 +1,7 @@
 /** How long a step loads its data, in words. */
 
 import type { Overview } from "../../api/types";
+import { hostBase } from "../../ui/step_means";
 import { rankName } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
@@ -19,7 +20,7 @@ export function loadingOfRanks(found: Pick<Overview, "ranks">): Loading[] {
       const ns = one.parts["data_wait_ns"];
       return ns === undefined || !one.step_ns
         ? []
-        : [{ name: rankName(one, found.ranks), ns, step_ns: one.step_ns, itself: one.loads_itself }];
+        : [{ name: rankName(one, found.ranks), ns, step_ns: hostBase(one.figures), itself: one.loads_itself }];
     })
     .sort((one, other) => other.ns - one.ns);
 }

@@ -20,7 +20,9 @@ export function ranksCard(context: Context, found: Overview): Child {
   const timed = found.ranks.filter((one) => one.step_ns !== null);
   if (new Set(found.ranks.map((one) => one.rank).filter((rank) => rank !== null)).size < 2 || !timed.length) return null;
   const names = timed.some((one) => DEVICE_PARTS.some((name) => partOf(one.parts, name) !== null)) ? DEVICE_PARTS : HOST_PARTS;
-  const widest = Math.max(...timed.map((one) => one.step_ns ?? 0));
+  // parts are means, which may be longer together than the median step
+  const partsOf = (one: Rank): number => names.reduce((sum, name) => sum + (partOf(one.parts, name) ?? 0), 0);
+  const widest = Math.max(...timed.map((one) => Math.max(one.step_ns ?? 0, partsOf(one))));
   const longest = [...timed].sort((one, other) => (other.step_ns ?? 0) - (one.step_ns ?? 0));
   const held = timed.find((one) => found.verdict.rank !== null && one.rank === found.verdict.rank);
   const shown = [...(held ? [held] : []), ...longest.filter((one) => one !== held)].slice(0, MOST);

@@ -4,8 +4,9 @@ import type { Overview } from "../../api/types";
 import { type ScaleBar, type ScalePart, stepScale } from "../../charts/step_scale";
 import { type Child, h } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { deviceBase, hostBase, isApart, isSingle, meanAndMedian, whichParts } from "../../ui/step_means";
 import { DEVICE_PARTS, HOST_PARTS, partOf, rankName } from "../../ui/ui";
-import { longSteps, queueWaits, whichSteps, whyDifferent } from "../../ui/verdict_words";
+import { longSteps, queueWaits, whyDifferent } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
@@ -34,7 +35,6 @@ type Rank = Overview["ranks"][number];
 interface Source {
   figures: Overview["figures"];
   parts: Overview["parts"];
-  step_ns: number;
   base_ns: number;
 }
 
@@ -43,7 +43,7 @@ export function stepFigureOf(context: Context, found: Overview): Child {
   const timed = found.ranks.filter((one) => one.step_ns !== null);
   const beside = unlikeRanks(found, timed);
   if (beside.length) {
-    const sources = beside.map((one): Source => ({ ...one, step_ns: one.step_ns!, base_ns: baseOf(one.figures, one.step_ns!) }));
+    const sources = beside.map((one): Source => ({ ...one, base_ns: deviceBase(one.figures) }));
     const left = timed.length - beside.length;
     return [
       figureOf(
@@ -59,9 +59,7 @@ export function stepFigureOf(context: Context, found: Overview): Child {
   const unlike = Math.max(...lengths) > UNLIKE * Math.min(...lengths);
   // a median over ranks whose steps are unlike is a step of none of them
   const alone = unlike ? (timed.find((one) => one.figures.device_ns !== null) ?? timed[0]) : undefined;
-  const source: Source = alone
-    ? { ...alone, step_ns: alone.step_ns!, base_ns: baseOf(alone.figures, alone.step_ns!) }
-    : { ...found, step_ns: found.step_ns ?? 0 };
+  const source: Source = alone ? { ...alone, base_ns: deviceBase(alone.figures) } : found;
   return [
     figureOf(context, found, [source], [""], alone !== undefined),
     alone
@@ -89,32 +87,46 @@ export function stepFigureOf(context: Context, found: Overview): Child {
 function unlikeRanks(found: Overview, timed: readonly Rank[]): Rank[] {
   if (new Set(timed.map((one) => one.rank).filter((rank) => rank !== null)).size < 2) return [];
   const waits = (one: Rank): number =>
-    (partOf(one.parts, "exposed_communication") ?? partOf(one.parts, "gradient_sync") ?? 0) / one.step_ns!;
+    (partOf(one.parts, "exposed_communication") ?? partOf(one.parts, "gradient_sync") ?? 0) / one.figures.step_mean_ns!;
   const named = timed.find((one) => found.verdict.rank !== null && one.rank === found.verdict.rank);
   const first = named ?? [...timed].sort((one, other) => waits(one) - waits(other))[0]!;
   const apart = (one: Rank): number =>
     Math.max(
       ...[...HOST_PARTS, ...DEVICE_PARTS].map(
-        (name) => Math.abs((partOf(one.parts, name) ?? 0) - (partOf(first.parts, name) ?? 0)) / first.step_ns!,
+        (name) => Math.abs((partOf(one.parts, name) ?? 0) - (partOf(first.parts, name) ?? 0)) / first.figures.step_mean_ns!,
       ),
     );
   const other = timed.filter((one) => one.rank !== first.rank).sort((one, another) => apart(another) - apart(one))[0];
   return other && (named || apart(other) > APART) ? [first, other] : [];
 }
 
-/** What shares of the device's parts are of; the server says it of all traces. */
-const baseOf = (figures: Overview["figures"], step_ns: number): number =>
-  figures.differs ? Math.max(step_ns, figures.device_ns ?? 0) : (figures.device_ns ?? 0);
+/** How long each bar is, and its median where that differs visibly; once where both bars of a rank read the same. */
+function lengthsOf(
+  bars: readonly ScaleBar[],
+  bases: readonly number[],
+  medians: readonly number[],
+  names: readonly string[],
+): string {
+  const apart = bars.some((bar, row) => isApart(bar.ns, medians[row]!));
+  const words = bars.map((bar, row) => {
+    const rank = names.find((one) => one && bar.name.startsWith(one)) ?? "";
+    const median = apart ? ` (${t("overview.median", { time: format.time(medians[row]!) })})` : "";
+    return { rank, name: bar.name, length: `${format.time(bases[row]!)}${median}` };
+  });
+  const once = words.map(({ rank, name, length }) => {
+    const alike = rank !== "" && words.every((one) => one.rank !== rank || one.length === length);
+    return `${alike ? rank.replace(/: $/, "") : name} ${length}`;
+  });
+  return [...new Set(once)].join(", ");
+}
 
 function figureOf(context: Context, found: Overview, sources: readonly Source[], names: readonly string[], alone = false): Child {
-  const [bars, bases]: [ScaleBar[], number[]] = [[], []];
-  for (const [place, { figures, parts, step_ns, base_ns }] of sources.entries()) {
-    const host_ns = figures.host_ns ?? 0;
-    const device_ns = figures.device_ns ?? 0;
-    // where host and device differ, both are told as shares of the step, as in the verdict
-    const host_base = figures.differs ? Math.max(step_ns, host_ns) : host_ns;
+  const [bars, bases, medians]: [ScaleBar[], number[], number[]] = [[], [], []];
+  for (const [place, { figures, parts, base_ns }] of sources.entries()) {
+    const host_ns = figures.host_mean_ns ?? 0;
+    const device_ns = figures.device_mean_ns ?? 0;
     const device_base = base_ns || device_ns;
-    const add = (name: string, ns: number, of: readonly string[], base: number, left: string): void => {
+    const add = (name: string, ns: number, median: number | null, of: readonly string[], base: number, left: string): void => {
       if (of.every((one) => partOf(parts, one) === null)) return;
       const waits = of === HOST_PARTS ? figures.queue_wait : {};
       bars.push({
@@ -123,12 +135,15 @@ function figureOf(context: Context, found: Overview, sources: readonly Source[],
         parts: [...partsOf(context, parts, of, base, waits), ...rest(base, ns, left)],
       });
       bases.push(base);
+      medians.push(median ?? ns);
     };
-    add(t("overview.host"), host_ns, HOST_PARTS, host_base, t("overview.rest.host"));
-    add(found.verdict.device, device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
+    // where host and device differ, both are told as shares of the step, as in the verdict
+    add(t("overview.host"), host_ns, figures.host_ns, HOST_PARTS, hostBase(figures), t("overview.rest.host"));
+    add(found.verdict.device, device_ns, figures.device_ns, DEVICE_PARTS, device_base, t("overview.rest.device"));
   }
   if (!bars.length) return h("p", { class: "note" }, t("overview.step.none"));
   const whole = Math.max(...bases);
+  const figures = sources[0]!.figures;
   // what reads the same is the same
   const alike = !alone && sources.length === 1 && new Set(bases.map(format.time)).size === 1;
   return [
@@ -136,11 +151,12 @@ function figureOf(context: Context, found: Overview, sources: readonly Source[],
     h(
       "p",
       { class: "note sentence" },
-      t("overview.which", { steps: whichSteps(sources[0]!.figures) }),
+      whichParts(figures),
       " ",
       alike
-        ? t("overview.base", { time: format.time(bases.at(-1)!) })
-        : t("overview.base.each", { bases: bars.map((bar, row) => `${bar.name} ${format.time(bases[row]!)}`).join(", ") }),
+        ? t(isSingle(figures) ? "overview.base" : "overview.base.mean", { time: format.time(bases.at(-1)!) })
+            + meanAndMedian(bases.at(-1)!, figures.step_time_ns)
+        : t("overview.base.each", { bases: lengthsOf(bars, bases, medians, names) }),
       bars.some((bar) => bar.parts.some((part) => part.exposed)) ? ` ${t("overview.hatched")}` : "",
       found.verdict.of_device || bars.length < 2 ? "" : ` ${t("overview.base.cpu")}`,
     ),

@@ -6,8 +6,8 @@ import { byItself, flowChart, rangeNote, waitedWords } from "../../charts/pipeli
 import { stepCurves } from "../../charts/step_charts";
 import { h, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { shareOfSteps } from "../../ui/step_means";
 import { card, figure, figures, grid, numberRanges } from "../../ui/ui";
-import { shareOfSteps } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 
@@ -45,7 +45,7 @@ export async function intervalCards(
   const share = wait === null || !rank ? null : shareOfSteps(rank.figures, wait);
   return [
     wait === null ? null : figures(figure(name, format.time(wait), t("per_step"), context.to("steps", { rank: trace }))),
-    share ? h("p", { class: "note" }, share) : null,
+    share ? h("p", { class: "note sentence" }, share) : null,
     itself ? h("p", { class: "note" }, t("pipeline.loading.what")) : rangeNote(found.places, wait ?? 0),
     grid(
       found.places.length && !itself
@@ -70,7 +70,7 @@ export async function intervalCards(
   ];
 }
 
-/** The mean of the steps whose shares the figure above is made of. */
+/** The mean of the steps of the curve that the figure above is of. */
 function meanNote(steps: readonly Step[], usual: readonly number[], itself: boolean): Child {
   const waits = steps.flatMap((one) => (one.step !== null && usual.includes(one.step) ? Number(one["data_wait_ns"] ?? 0) : []));
   if (!waits.length) return null;

@@ -136,7 +136,9 @@ function tableRows(found: readonly Rank[]): string[][] {
 /** Some parts of the steps of several ranks; nothing where no rank recorded any of them. */
 function partsCard(context: Context, title: string, found: readonly Rank[], names: readonly (typeof PARTS)[number][]): Child {
   const used = names.filter((name) => found.some((one) => (partOf(one.parts, name) ?? 0) > 0));
-  return found.length > 1 && used.length ? card(title, partsChart(context, found, used), { wide: true }) : null;
+  return found.length > 1 && used.length
+    ? card(title, partsChart(context, found, used), { wide: true, note: t("ranks.parts.what") })
+    : null;
 }
 
 function partsChart(context: Context, found: readonly Rank[], used: readonly (typeof PARTS)[number][]): HTMLElement {

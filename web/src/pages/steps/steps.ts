@@ -1,4 +1,4 @@
-/** The steps: one or the median of the chosen ones, curves over all, how they spread, and which stand out. */
+/** The steps: one or the mean of the usual ones, curves over all, how they spread, and which stand out. */
 
 import type { Rank, Spread, Steps } from "../../api/types";
 import { numberOf } from "../../browser/route";
@@ -8,6 +8,7 @@ import { stepTraceCards } from "../../charts/step_trace_card";
 import { table } from "../../tables/table";
 import { h, type Child } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
+import { meanAndMedian, meanOf, whichParts } from "../../ui/step_means";
 import {
   DEVICE_PARTS,
   HOST_PARTS,
@@ -21,9 +22,9 @@ import {
   smallTable,
   stepPartsBars,
 } from "../../ui/ui";
-import { sharesOfSteps, whichSteps } from "../../ui/verdict_words";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
+import { summaryTable } from "./summary";
 
 const COLUMNS = [
   "step",
@@ -47,14 +48,15 @@ export const steps: Page = {
       context.api.rows("idle", { trace }),
     ]);
     const rank = ranks.find((one) => one.trace === trace);
-    const counted = new Set(found.steps.flatMap((one) => (one["chosen"] && one.step !== null ? [one.step] : [])));
+    // idle time is a part as the others are, of the same steps
+    const counted = new Set(rank?.figures.usual_on_device);
     // how so few lengths spread and change is what their bars say
     const few = found.steps.length < LEAST_OF_CURVES;
     const chooser = h(
       "div",
       { class: "controls" },
       rankChoice(context, ranks, false),
-      found.steps.length ? stepChoice(context, found) : null,
+      found.steps.length ? stepChoice(context, found, rank) : null,
     );
     if (!found.steps.length) return [chooser, nothing(t("steps.none"), t("steps.none.why"))];
     return [
@@ -75,12 +77,15 @@ export const steps: Page = {
             }),
         card(
           t("steps.table"),
-          table(context, {
-            name: "steps",
-            trace,
-            columns: COLUMNS,
-            links: { step: (row) => context.to("steps", { ...context.params, step: row["step"] as number }) },
-          }),
+          [
+            summaryTable(found.steps, rank),
+            table(context, {
+              name: "steps",
+              trace,
+              columns: COLUMNS,
+              links: { step: (row) => context.to("steps", { ...context.params, step: row["step"] as number }) },
+            }),
+          ],
           { wide: true },
         ),
         card(
@@ -92,8 +97,14 @@ export const steps: Page = {
   },
 };
 
-function stepChoice(context: Context, found: Steps): HTMLElement {
-  const items: [string, string][] = [["", t("steps.chosen")]];
+/** "Mean of steps 3–12" */
+const meanTitle = (rank: Rank | undefined): string => {
+  const words = rank ? meanOf(rank.figures) : t("steps.average");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+};
+
+function stepChoice(context: Context, found: Steps, rank: Rank | undefined): HTMLElement {
+  const items: [string, string][] = [["", meanTitle(rank)]];
   for (const one of found.steps)
     if (one.step !== null)
       items.push([String(one.step), `${t("step")} ${one.step}${one.complete ? "" : ` (${t("step.incomplete")})`}`]);
@@ -115,14 +126,19 @@ function spreadFigures(spread: Spread): Child {
   );
 }
 
-/** The wanted step, or the median step of the rank as the server has it on all pages. */
+/** The wanted step, or the mean of the usual steps of the rank as the server has it on all pages. */
 function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | undefined): Child {
   const wanted = numberOf(context.params, "step");
   if (wanted === null)
-    return card(`${t("steps.chosen")}: ${format.value(rank?.step_ns ?? null, "ns")}`, [
+    return card(`${meanTitle(rank)}: ${format.value(rank?.figures.step_mean_ns ?? null, "ns")}`, [
       ...stepPartsBars(rank?.parts ?? {}),
       rank
-        ? h("p", { class: "note sentence" }, `${whichSteps(rank.figures)}${t("basis.end")} `, sharesOfSteps(rank.figures))
+        ? h(
+            "p",
+            { class: "note sentence" },
+            whichParts(rank.figures),
+            meanAndMedian(rank.figures.step_mean_ns, rank.figures.step_time_ns),
+          )
         : null,
     ]);
   const one = found.steps.find((step) => step.step === wanted);
