@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+import steplens
+from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
+from steplens.cli.summary.summary import collect_summary
 
 from ..shared_data import shared
 
@@ -221,3 +224,15 @@ def test_a_step_that_was_cut_short_is_shown_and_not_averaged(cli: Any) -> None:
     text = cli.run("summary", capture).stdout
     assert "A step takes 9.29 ms: step 1 alone; left out: 2 (cut by recording); few steps" in text.replace("\n", " ")
     assert [step["complete"] for step in cli.json("summary", capture)["steps"]] == [True, False]
+
+
+def test_operators_are_those_of_the_rank_that_is_late(job: Path) -> None:
+    """A mean over ranks of which one multiplies 60 times and the others once is of none of them."""
+    run = steplens.open(job)
+    found = collect_summary(run, job, "name", 10)
+    assert found.verdict["rank"] == 3 and found.basis.startswith("rank 3 alone, per step (mean of steps ")
+    (late,) = [trace for trace in run.traces if trace.rank == 3]
+    by_hand = operators(late, per_step=True)
+    assert [row["name"] for row in found.operators] == by_hand["name"].head(10).to_list()
+    assert {row["name"]: row["calls"] for row in found.operators}["aten::mm"] >= 60
+    assert found.self_ns == pytest.approx(by_hand["self_ns"].sum())

@@ -399,6 +399,26 @@ def _to_verdict_shown(verdict: Verdict) -> VerdictShown:
     return VerdictShown.model_validate({**vars(verdict), "sentence": verdict.sentence(), "sentences": sentences})
 
 
+def _to_work_shown(row: dict[str, Any]) -> WorkShown:
+    label = collective_name(row["name"]) if row["kind"] == KIND_COMMUNICATION else row["name"]
+    return WorkShown(label=label, **{name: row[name] for name in WorkShown.model_fields if name != "label"})
+
+
+def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:
+    trace = chosen.trace(number)
+    if trace.lazy("pipeline_loaders") is not None:
+        # of a loader the stages were measured, and its one queue tells less
+        slow_loaders = [verdict for verdict in verdicts(trace) if verdict.stage != LOOP]
+        names = [f"{verdict.stage} of DataLoader({verdict.dataset}, id={verdict.loader})" for verdict in slow_loaders]
+        return [
+            {"trace": number, "id": verdict.loader, "type": name, "usage": None}
+            for verdict, name in zip(slow_loaders, names, strict=True)
+        ]
+    table = operations(trace)
+    slow = table.filter(pl.col("id").is_in(bottlenecks(table))).select("id", "type", "usage")
+    return [{"trace": number, **row} for row in columns.json_records(slow)]
+
+
 def _work_of_verdict(chosen: OpenedRun, rank: int | None) -> tuple[pl.DataFrame, int | None]:
     """What takes the most of a step, and the trace that alone it is of; None: of all.
 
@@ -419,23 +439,3 @@ def _work_of_verdict(chosen: OpenedRun, rank: int | None) -> tuple[pl.DataFrame,
 
 def _work_of_trace(trace: Trace) -> pl.DataFrame:
     return step_work([trace])
-
-
-def _to_work_shown(row: dict[str, Any]) -> WorkShown:
-    label = collective_name(row["name"]) if row["kind"] == KIND_COMMUNICATION else row["name"]
-    return WorkShown(label=label, **{name: row[name] for name in WorkShown.model_fields if name != "label"})
-
-
-def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:
-    trace = chosen.trace(number)
-    if trace.lazy("pipeline_loaders") is not None:
-        # of a loader the stages were measured, and its one queue tells less
-        slow_loaders = [verdict for verdict in verdicts(trace) if verdict.stage != LOOP]
-        names = [f"{verdict.stage} of DataLoader({verdict.dataset}, id={verdict.loader})" for verdict in slow_loaders]
-        return [
-            {"trace": number, "id": verdict.loader, "type": name, "usage": None}
-            for verdict, name in zip(slow_loaders, names, strict=True)
-        ]
-    table = operations(trace)
-    slow = table.filter(pl.col("id").is_in(bottlenecks(table))).select("id", "type", "usage")
-    return [{"trace": number, **row} for row in columns.json_records(slow)]

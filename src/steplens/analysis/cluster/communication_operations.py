@@ -148,7 +148,8 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
 def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFrame:
     """Operations in groups, the longest first (steps and ranks in order): sums of ``communication_operations``.
 
-    ``unexplained_ns``: what of the duration is neither known to be waiting nor to be transfer; the three add up.
+    ``unexplained_ns``: what of the duration is neither known to be waiting nor to be transfer; the three add up, but where a
+    library measured transfer that runs while it waits: then nothing is left.
     ``wait_percent``: share of the duration of the operations whose wait is known; ``exposed_percent``: of those whose overlap is
     known;
     ``bytes_per_second``: bytes / transfer time of the operations of which both are known. ``wait_ns`` and ``transfer_ns`` are
@@ -182,7 +183,7 @@ def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFram
         _moved=pl.col("transfer_ns").filter(moved.fill_null(False)).sum(),
     )
     groups = groups.with_columns(
-        unexplained_ns=pl.col("duration_ns") - pl.col("wait_ns") - pl.col("transfer_ns"),
+        unexplained_ns=(pl.col("duration_ns") - pl.col("wait_ns") - pl.col("transfer_ns")).clip(0),
         wait_percent=pl.when(pl.col("_waited") > 0).then(pl.col("wait_ns") * 100 / pl.col("_waited")),
         exposed_percent=pl.when(pl.col("_overlaps") > 0).then(pl.col("exposed_ns") * 100 / pl.col("_overlaps")),
         bytes_per_second=transfer_rate("_bytes", "_moved"),

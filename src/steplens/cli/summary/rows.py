@@ -21,7 +21,8 @@ class Summary:
             that the verdict names, else of the one that communicates the least, and of the one least like it.
         phase_names: what the host called between its phases and while it waited for the device, in words.
         steps, memory, health: rows of the frames of the same name of ``Run``.
-        operators: rows of ``Run.operators`` per step, by ``order`` from the largest on; only the first ones.
+        operators: rows of ``Run.operators`` per step, by ``order`` from the largest on; only the first ones. Where ranks call
+            different operators, those of the rank that the verdict names, which ``basis`` says.
         operator_count: how many such rows there are.
         order: ``self_ns`` on a CPU and where what the host does holds a step up, else ``device_self_ns``.
         self_ns, device_self_ns: these times of all of them, of which shares are made.

@@ -49,6 +49,8 @@ class By(str, enum.Enum):
 
 #: ranks of which a part differs by this share of a step are shown beside each other, as on the first page
 _APART = 0.15
+#: calls per step of two means that differ by no more are the same
+_SAME_CALLS = 1e-6
 #: of more ranks the figures of each take longer than the rest of the summary
 _COMPARED_RANKS = 64
 _MEANS = ("host_mean_ns", "device_mean_ns", "step_mean_ns")
@@ -94,7 +96,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     # device work can be told apart without steps; a CPU's trace without them shows operators only
     steps = run.steps(whole_trace_without_steps=accelerator)
     # of a step, as in the table and on the pages
-    operators = run.table("operators", by, per_step=True)
+    operators, basis = _operators_of_verdict(run, by)
     verdict = verdict_row(run)
     device_ns = float(operators["device_self_ns"].sum())
     order = "self_ns"
@@ -122,7 +124,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         order=order,
         self_ns=float(operators["self_ns"].sum()),
         device_self_ns=device_ns,
-        basis=run.step_basis(),
+        basis=basis,
         memory=run.memory().to_dicts(),
         health=health,
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
@@ -136,6 +138,21 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         job_ranks=job_ranks,
         rank_steps=rank_steps,
     )
+
+
+def _operators_of_verdict(run: Run, by: str) -> tuple[pl.DataFrame, str]:
+    """The operators of a step, and what they are of; where ranks call different ones, of the rank that the verdict names."""
+    operators = run.table("operators", by, per_step=True)
+    rank = run.verdict().rank
+    of_rank = [(source, trace) for source, trace in zip(run.sources, run.traces, strict=True) if trace.rank == rank]
+    if rank is None or len(of_rank) in (0, len(run.traces)):
+        return operators, run.step_basis()
+    rank_run = type(run)(run.path, of_rank, [])
+    of_rank_alone = rank_run.table("operators", by, per_step=True)
+    # a mean over ranks that call unlike often is of none of them
+    if abs(float(operators["calls"].sum()) - float(of_rank_alone["calls"].sum())) <= _SAME_CALLS:
+        return operators, run.step_basis()
+    return of_rank_alone, f"rank {rank} alone, {rank_run.step_basis()}"
 
 
 def verdict_row(run: Run) -> dict[str, Any]:

@@ -42,6 +42,7 @@ export async function intervalCards(
   const title = t(itself ? "pipeline.loadings" : "pipeline.waits");
   const toDevice = found.places.some((one) => one.kind !== "iterate");
   const cards = charts(context, every);
+  const usual = rank?.figures.usual ?? [];
   const share = wait === null || !rank ? null : shareOfSteps(rank.figures, wait);
   return [
     wait === null ? null : figures(figure(name, format.time(wait), t("per_step"), context.to("steps", { rank: trace }))),
@@ -58,7 +59,11 @@ export async function intervalCards(
       waits
         ? card(
             title,
-            [stepCurves(context, steps, ["data_wait"], 210, title), meanNote(steps, rank?.figures.usual ?? [], itself)],
+            [
+              stepCurves(context, steps, ["data_wait"], 210, title),
+              meanNote(steps, usual),
+              itself ? null : waitedNote(steps, usual),
+            ],
             {
               wide: true,
               more: context.to("steps", { rank: trace }),
@@ -71,19 +76,23 @@ export async function intervalCards(
 }
 
 /** The mean of the steps of the curve that the figure above is of. */
-function meanNote(steps: readonly Step[], usual: readonly number[], itself: boolean): Child {
+function meanNote(steps: readonly Step[], usual: readonly number[]): Child {
   const waits = steps.flatMap((one) => (one.step !== null && usual.includes(one.step) ? Number(one["data_wait_ns"] ?? 0) : []));
   if (!waits.length) return null;
   const mean = waits.reduce((sum, one) => sum + one, 0) / waits.length;
-  const lengths = steps.flatMap((one) =>
-    one.step !== null && usual.includes(one.step)
-      ? { wait_ns: Number(one["data_wait_ns"] ?? 0), length_ns: Number(one.duration_ns ?? one["step_time_ns"] ?? 0) }
-      : [],
-  );
-  // a loop that loads its batches itself waits for nobody
-  const waited = itself ? "" : waitedWords(lengths);
-  const whole = t("parts.mean", { steps: numberRanges(usual), time: format.time(mean) });
-  return h("p", { class: "note" }, waited ? `${whole} · ${waited}` : whole);
+  return h("p", { class: "note" }, t("parts.mean", { steps: numberRanges(usual), time: format.time(mean) }));
+}
+
+/** How many of these steps waited, where others found their batch ready. */
+function waitedNote(steps: readonly Step[], usual: readonly number[]): Child {
+  const waits = steps
+    .filter((one) => one.step !== null && usual.includes(one.step))
+    .map((one) => ({
+      wait_ns: Number(one["data_wait_ns"] ?? 0),
+      length_ns: Number(one.duration_ns ?? one["step_time_ns"] ?? 0),
+    }));
+  const words = waitedWords(waits);
+  return words ? h("p", { class: "note" }, words) : null;
 }
 
 function charts(context: Context, every: readonly BatchCurves[]): Map<string, HTMLElement> {
