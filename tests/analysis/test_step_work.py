@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from steplens.advice.facts import Facts
+from steplens.advice.rules.host import device_waits_for_host
 from steplens.advice.rules.next_steps import next_host_bound
 from steplens.analysis.device.idle import HOST_CAUSES, LAUNCH, idle_causes, idle_of_step
 from steplens.analysis.device.idle_places import idle_places, late_gaps, launch_gaps
@@ -15,6 +16,7 @@ from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.run import Run, Source
 from steplens.server.advice import finding_shown
+from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 
 from .test_verdict import GEMM, REDUCE, cpu, gpu
@@ -121,6 +123,12 @@ def test_the_host_that_holds_up_is_placed_between_operators(tmp_path: Path) -> N
     assert (idle.places_count, idle.other_places) == ((1.0, 1.0), 0)
     assert sum(idle.places_ns) == pytest.approx(idle.value)
     assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(idle.value - 2 * 190_000)
+    # the rule about accelerators says the same of what the host was not seen to do
+    tables = {name: trace.required(name).collect() for name in trace}
+    without_calls = Trace(trace.source, {**tables, "ops": tables["ops"].filter(pl.col("scope") == SCOPE_USER)})
+    (late,) = device_waits_for_host.judge(Facts(without_calls))
+    lengths = {item.what: item.value for item in late.evidence}
+    assert lengths["idle_in_step"] + lengths["idle_between_steps"] == pytest.approx(lengths["idle_not_recorded"])
     shown = finding_shown(finding, {0: trace}, [0])
     (longest, _) = shown.evidence[1].events
     assert (longest.trace, longest.end_ns - longest.start_ns) == (0, 4_890_000)

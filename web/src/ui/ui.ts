@@ -249,7 +249,8 @@ export function savingText(finding: Finding): string {
         : t("saves.up_to", { low: "0", high, share: most })
       : low === high
         ? t("saves", { time, share })
-        : t("saves.likely", { low, high, time, share }) + (basis ? t("saves.basis", { basis }) : "");
+        : t("saves.likely", { low, high, time, share })
+          + (basis ? t("saves.basis", { basis: basis.replace(/(\d) us\b/g, "$1 µs") }) : "");
   if (!ranks.length) return saves;
   const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
   return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });

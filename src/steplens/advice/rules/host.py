@@ -11,8 +11,10 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
+from steplens.advice.rules.tools.idle_places import place_evidence
 from steplens.advice.rules.tools.tasks import steps_of
 from steplens.analysis.device import idle
+from steplens.analysis.device.idle_places import idle_places, late_gaps
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, of_calls
 from steplens.analysis.tools.overlap import Int64Array, Intervals, length_inside, merge_intervals, merged, subtract
@@ -52,6 +54,11 @@ def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterato
     tasks = tasks_of_steps.select(count=pl.len() / facts.steps.height, median_ns=length.median()).collect()
     evidence = [Evidence("idle_for_host", total, "ns", facts.numbers)]
     evidence += [Evidence(_HOST[cause], length_ns, "ns") for cause, length_ns in sorted(parts.items(), key=lambda part: -part[1])]
+    if (unrecorded_ns := parts.get(idle.NOT_RECORDED, 0.0)) > total / 2:
+        # what the host does is not known: where it is late is
+        places = idle_places([facts.trace], late_gaps([facts.trace]), 1.0)
+        scale = unrecorded_ns / float(places["idle_ns"].sum() or 1.0)
+        evidence += place_evidence([facts.trace], places.with_columns(pl.col("idle_ns") * scale))
     evidence.append(Evidence("device_tasks", float(tasks["count"][0]), "count"))
     evidence.append(Evidence("task_length", float(tasks["median_ns"][0] or 0), "ns", per_step=False))
     yield facts.make_finding(

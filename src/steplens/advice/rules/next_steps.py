@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from steplens.advice.facts import Facts, analyse_once
-from steplens.advice.finding import Evidence, Finding, Saving, Stretch
+from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
+from steplens.advice.rules.tools.idle_places import BETWEEN, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.idle import LAUNCH, idle_of_step
@@ -30,10 +31,6 @@ _CONFIDENCE = {SURE: 0.5, GUESS: 0.2}
 _LIKELY = 0.4
 #: what is worked on longest
 _NAMED = 3
-#: places of idle time that are named
-_NAMED_PLACES = 6
-#: between the operators of a pair
-BETWEEN = " → "
 #: on what a saving rests where launching takes the time
 _LAUNCHES = "launches"
 #: the part of the step that each verdict is about
@@ -65,7 +62,7 @@ def _next_step(name: str, kind: str) -> Rule:
         held_ns = verdict.share * _whole_ns(summary, of_device=verdict.of_device)
         # of the median step, as all savings; what is held up is a mean, as the parts that the pages show
         most_ns = min(held_ns, verdict.share * (summary.step_time_ns or 0.0))
-        idle = _idle_evidence(kind, facts, summary) if kind in (HOST, SYNCHRONIZING) else []
+        idle = _idle_evidence(kind, facts, summary)
         launches = analyse_once(_launch_gaps, facts, traces_of(facts)) if kind == HOST else None
         values: dict[str, str | int] = {"device": verdict.device}
         if verdict.rank is not None:
@@ -129,31 +126,12 @@ def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
 
 
 def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary) -> list[Evidence]:
-    """Between which operators, or kernels, the device idles for the host; of one step, then between two of them."""
+    """Where the device idles for the host, of a verdict that is about that."""
+    if kind not in (HOST, SYNCHRONIZING):
+        return []
     traces, idle_ns = traces_of(facts), summary.device.get("idle_ns", 0.0)
     gaps = late_gaps(traces, synchronizing=True) if kind == SYNCHRONIZING else analyse_once(late_gaps, facts, traces)
-    places = idle_places(traces, gaps, idle_ns)
-    in_step, between = places.filter("is_inside"), places.filter(~pl.col("is_inside"))
-    evidence = []
-    if in_step.height:
-        rows, unnamed = in_step.head(_NAMED_PLACES), in_step[_NAMED_PLACES:]
-        stretches = rows.select("trace", "step", "start_ns", "end_ns").iter_rows()
-        evidence.append(
-            Evidence(
-                "idle_in_step",
-                float(in_step["idle_ns"].sum()),
-                "ns",
-                places=tuple(BETWEEN.join(map(short_name, row)) for row in rows.select("before", "after").iter_rows()),
-                places_ns=tuple(rows["idle_ns"]),
-                places_count=tuple(rows["count"]),
-                stretches=tuple(Stretch(traces[number].rank, *moments) for number, *moments in stretches),
-                whole_ns=float(places["idle_ns"].sum()),
-                other_places=unnamed.height,
-                other_places_ns=float(unnamed["idle_ns"].sum()),
-            )
-        )
-    if between.height:
-        evidence.append(Evidence("idle_between_steps", float(between["idle_ns"].sum()), "ns"))
+    evidence = place_evidence(traces, idle_places(traces, gaps, idle_ns))
     if kind == HOST and (on_its_way_ns := idle_of_step(traces, idle_ns).get(LAUNCH, 0.0)):
         evidence.append(Evidence("idle_launch", on_its_way_ns, "ns"))
     return evidence

@@ -207,8 +207,8 @@ def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:
     if advice:
         out.print()
         out.print(plain("Advice", "bold"))
-        for finding in advice:
-            _print_wrapped(out, plain(finding["text"]))
+        for number, finding in enumerate(advice, 1):
+            _print_wrapped(out, plain(f"{number}. {finding['text']}"))
 
 
 def _slowest_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:

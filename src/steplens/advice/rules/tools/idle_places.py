@@ -1,0 +1,47 @@
+"""Between which operators a device idles, as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from steplens.advice.finding import Evidence, Stretch
+from steplens.advice.rules.tools.tasks import short_name
+from steplens.trace.trace import Trace
+
+#: between the operators of a pair
+BETWEEN = " → "
+#: places that are named
+_NAMED = 6
+
+
+def place_evidence(traces: Sequence[Trace], places: pl.DataFrame) -> list[Evidence]:
+    """Between which operators, or kernels, a device idles for the host: of one step, then between two of them.
+
+    Args:
+        traces: of one run.
+        places: ``analysis.device.idle_places.idle_places`` of them.
+    """
+    in_step, between = places.filter("is_inside"), places.filter(~pl.col("is_inside"))
+    evidence = []
+    if in_step.height:
+        rows, unnamed = in_step.head(_NAMED), in_step[_NAMED:]
+        stretches = rows.select("trace", "step", "start_ns", "end_ns").iter_rows()
+        evidence.append(
+            Evidence(
+                "idle_in_step",
+                float(in_step["idle_ns"].sum()),
+                "ns",
+                places=tuple(BETWEEN.join(map(short_name, pair)) for pair in rows.select("before", "after").iter_rows()),
+                places_ns=tuple(rows["idle_ns"]),
+                places_count=tuple(rows["count"]),
+                stretches=tuple(Stretch(traces[number].rank, *moments) for number, *moments in stretches),
+                whole_ns=float(places["idle_ns"].sum()),
+                other_places=unnamed.height,
+                other_places_ns=float(unnamed["idle_ns"].sum()),
+            )
+        )
+    if between.height:
+        evidence.append(Evidence("idle_between_steps", float(between["idle_ns"].sum()), "ns"))
+    return evidence
