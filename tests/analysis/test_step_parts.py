@@ -46,7 +46,7 @@ def test_a_part_is_the_mean_of_its_rows(tmp_path: Path) -> None:
     summary = summarize_steps([trace])
     rows = [row for row in step_times(trace).to_dicts() if row["step"] != OUTLIER]
     assert summary.usual == summary.usual_on_device == tuple(row["step"] for row in rows) and summary.usual_steps == len(rows)
-    assert summary.steps == len(rows) + 1, "the median is of all"
+    assert summary.steps == len(rows) + 1 and summary.outliers == (OUTLIER,), "the median is of all"
     sides = (
         (summary.host, HOST_PARTS, "duration_ns", summary.host_mean_ns, summary.host_ns),
         (summary.device, DEVICE_PARTS, "device_period_ns", summary.device_mean_ns, summary.device_ns),

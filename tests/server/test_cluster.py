@@ -248,7 +248,7 @@ def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:
                  for of, step in flights if of == rank}  # fmt: skip
         waited = fmean(covered(spans) for spans in every.values())
         assert row["unexplained_ns"] == pytest.approx(0, abs=1)
-        # shares of the steps, times the median step
+        # shares of the chosen steps, times the mean of the usual ones
         assert row["wait_ns"] / row["communication_ns"] == pytest.approx(waited / flown)
         for other in range(RANKS):
             towards = sum(covered(spans) for (of, _, behind), spans in waits.items() if (of, behind) == (rank, other)) / len(

@@ -274,7 +274,7 @@ ANALYSES: tuple[Analysis, ...] = (
         ".cluster.measured_communication:communication_matrix",
         title="Links between ranks"),
     Analysis("ranks", "the steps of all ranks beside each other", ".cluster.ranks:ranks", "traces",
-        title="Steps of all ranks"),
+        title="Median step of every rank"),
     Analysis("cluster_steps", "the steps of all ranks as far as they tell of the job's parallelism",
         ".cluster.cluster_steps:cluster_steps", "traces",
         title="Steps of all ranks, by parallel mode"),

@@ -66,7 +66,8 @@ class StepFigures(BaseModel):
     """A step over the chosen steps, in ns; see ``analysis.steps.summary.StepSummary``. ``sentence`` says which steps.
 
     ``chosen``, ``left_out``: the steps that the figures are of and the others, of the first trace that has steps; ``few``: fewer
-    than three are left. ``usual``, ``usual_on_device``: the steps whose means the parts of host and device are.
+    than three are left. ``usual``, ``usual_on_device``: the steps whose means the parts of host and device are,
+    ``outliers`` those that stand out and are no part of these.
     """
 
     steps: int
@@ -92,6 +93,7 @@ class StepFigures(BaseModel):
     usual: list[int]
     usual_steps: int
     usual_on_device: list[int]
+    outliers: list[int]
     host_mean_ns: float | None
     device_mean_ns: float | None
     step_mean_ns: float | None

@@ -59,7 +59,9 @@ function meanOfBoth(figures: Means): string {
 /** What the parts are, and what the step time is. */
 export function whichParts(figures: StepFigures): string {
   const steps = whichSteps(figures);
-  return isSingle(figures) ? `${steps}${t("basis.end")}` : t("overview.which", { mean: meanOfBoth(figures), steps });
+  if (isSingle(figures)) return `${steps}${t("basis.end")}`;
+  const out = figures.outliers.length ? ` ${t("overview.which.outliers", { steps: numberRanges(figures.outliers) })}` : "";
+  return `${t("overview.which", { mean: meanOfBoth(figures), steps })}${out}`;
 }
 
 /** Both lengths of a step where they differ visibly: nobody shall add up the parts and be surprised. */

@@ -63,6 +63,7 @@ class StepSummary:
         long_steps: chosen steps that take much longer than the others, the longest first.
         usual: the numbers of the usual steps (``usual_step_times``), whose means the parts of the host are; ``usual_steps``: how
             many these are, those of every rank. ``usual_on_device``: the numbers of those that the parts of the device are of.
+        outliers: the numbers of chosen steps that are not usual, of any rank.
         host_mean_ns: mean host duration of the steps that the parts of the host are of; None where no part of it is known.
         device_mean_ns: mean device period of the steps that its parts are of; None where none was recorded.
         step_mean_ns: mean step time of the usual steps; None without steps.
@@ -88,6 +89,7 @@ class StepSummary:
     usual: tuple[int, ...] = ()
     usual_steps: int = 0
     usual_on_device: tuple[int, ...] = ()
+    outliers: tuple[int, ...] = ()
     host_mean_ns: float | None = None
     device_mean_ns: float | None = None
     step_mean_ns: float | None = None
@@ -155,6 +157,7 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         usual=_step_numbers(called),
         usual_steps=called.height,
         usual_on_device=_step_numbers(worked),
+        outliers=_step_numbers(pl.concat([_outlier_steps(trace) for trace in traces])),
         host_mean_ns=_means(called, ("duration_ns",)).get("duration_ns"),
         device_mean_ns=_means(worked, ("device_period_ns",)).get("device_period_ns"),
         step_mean_ns=_means(usual, ("step_time_ns",)).get("step_time_ns"),
@@ -197,10 +200,18 @@ def usual_step_times(trace: Trace) -> pl.DataFrame:
     after every fourth batch, is usual.
     """
     steps = chosen_step_times(trace)
+    outliers = _outlier_steps(trace)
+    return steps.join(outliers, on="step", how="anti") if outliers.height else steps
+
+
+@once_per_trace
+def _outlier_steps(trace: Trace) -> pl.DataFrame:
+    """The chosen steps that are not usual: their numbers."""
+    steps = chosen_step_times(trace)
     if not any_stands_out(steps):
-        return steps
-    outliers = step_distribution(steps).outliers
-    return steps.join(outliers, on="step", how="anti") if outliers.height * _RARE < steps.height else steps
+        return steps.clear().select("step")
+    outliers = step_distribution(steps).outliers.select("step")
+    return outliers if outliers.height * _RARE < steps.height else outliers.clear()
 
 
 def _column_median(steps: pl.DataFrame, column: str) -> float | None:

@@ -182,7 +182,7 @@ def _to_figures(summary: StepSummary) -> dict[str, Any]:
     names = ("steps", "distinct", "ranks", "device_steps", "step_time_ns", "quartiles_ns", "host_ns", "device_ns", "differs")
     more = ("gradient_sync_ns", "overlapped_communication_ns", "behind", "queue_wait", "usual_steps")
     figures = {name: getattr(summary, name) for name in (*names, *more, *_MEANS)}
-    figures |= {"usual": list(summary.usual), "usual_on_device": list(summary.usual_on_device)}
+    figures |= {name: list(getattr(summary, name)) for name in ("usual", "usual_on_device", "outliers")}
     figures["long_steps"] = [dataclasses.asdict(entry) for entry in summary.long_steps]
     return {**figures, "of": summary.sentence(), **summary.host, **summary.device}
 
