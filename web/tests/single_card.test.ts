@@ -9,7 +9,7 @@ import { pathOf, topOf } from "../src/pages/operators/flops_card";
 import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
 import { quantile } from "../src/pages/steps/summary";
-import { deviceBase, hostBase, meanAndMedian, meanOf, shareOfSteps } from "../src/ui/step_means";
+import { deviceBase, hostBase, meanAndMedian, meanOf, shareOfSteps, titleOfMean } from "../src/ui/step_means";
 import { isHostBound } from "../src/ui/verdict_words";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
@@ -186,9 +186,12 @@ describe("the time that a step loads data", () => {
     const figures = {
       ...{ differs: "", host_mean_ns: 28.17e6, device_mean_ns: 28.17e6, step_mean_ns: 28.17e6, step_time_ns: 27.87e6 },
       ...{ usual: [3, 4, 5, 7], usual_on_device: [3, 4, 5, 7], usual_steps: 4, steps: 5, ranks: 1 },
+      ...{ chosen: [3, 4, 5, 6, 7], outliers: [6] },
     };
     expect(meanOf(figures)).toBe("mean of steps 3–5, 7");
     expect(meanOf({ ...figures, ranks: 2, usual_steps: 8, steps: 8 })).toBe("mean of steps 3–5, 7 on 2 ranks");
+    // of steps without parts the length is known
+    expect(titleOfMean({ ...figures, usual: [], usual_on_device: [] })).toBe("Mean of steps 3–5, 7");
     // one rank leaves out a step that the other does not
     expect(meanOf({ ...figures, ranks: 2, usual_steps: 9, steps: 10 })).toBe("mean of 9 of 10 steps on 2 ranks");
     expect(shareOfSteps(figures, 13.1e6)).toBe("mean of steps 3–5, 7; 46.5 % of the mean step of 28.17 ms.");

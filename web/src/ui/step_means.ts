@@ -16,6 +16,8 @@ type Means = Pick<
   | "usual"
   | "usual_on_device"
   | "usual_steps"
+  | "chosen"
+  | "outliers"
   | "steps"
   | "ranks"
 >;
@@ -33,7 +35,12 @@ export const hostBase = (figures: Means): number =>
 export const deviceBase = (figures: Means): number =>
   figures.differs ? Math.max(figures.step_mean_ns ?? 0, figures.device_mean_ns ?? 0) : (figures.device_mean_ns ?? 0);
 
-const stepsOf = (figures: Means): number[] => (figures.usual.length ? figures.usual : figures.usual_on_device);
+/** Steps of which no part was recorded have a mean length, too. */
+function stepsOf(figures: Means): number[] {
+  if (figures.usual.length) return figures.usual;
+  if (figures.usual_on_device.length) return figures.usual_on_device;
+  return figures.chosen.filter((step) => !figures.outliers.includes(step));
+}
 
 /** Whether the parts are of a single step of a single rank, which is no mean. */
 export const isSingle = (figures: Means): boolean => stepsOf(figures).length < 2 && figures.ranks < 2;
@@ -47,6 +54,11 @@ export function meanOf(figures: Means): string {
     return t("mean.of.some", { count: figures.usual_steps, of: figures.steps, ranks: figures.ranks });
   const values = { steps: numberRanges(steps), ranks: figures.ranks };
   return figures.ranks > 1 ? t("mean.of.ranks", values) : t("mean.of", values);
+}
+
+/** The same as a title. */
+export function titleOfMean(figures: Means): string {
+  return t(isSingle(figures) ? "steps.one" : "steps.mean.of", { steps: numberRanges(stepsOf(figures)) });
 }
 
 /** "mean of steps 3–12", and of which ones the parts of the device are where these are others. */

@@ -87,16 +87,7 @@ function rankCards(context: Context, found: readonly Rank[]): Child {
       t("ranks"),
       smallTable(
         t("ranks"),
-        [
-          t("rank"),
-          t("device"),
-          t("steps"),
-          `${t("step.time")} (${t("steps.median")})`,
-          t("memory.peak"),
-          t("format"),
-          t("path"),
-          "",
-        ],
+        [t("rank"), t("device"), t("steps"), t("ranks.step_time"), t("memory.peak"), t("format"), t("path"), ""],
         found.map((one) => [
           rankName(one, found),
           one.devices.join(", "),

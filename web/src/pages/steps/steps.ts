@@ -8,7 +8,7 @@ import { stepTraceCards } from "../../charts/step_trace_card";
 import { table } from "../../tables/table";
 import { h, type Child } from "../../ui/dom";
 import type { Context, Page } from "../../ui/page";
-import { meanAndMedian, meanOf, whichParts } from "../../ui/step_means";
+import { meanAndMedian, titleOfMean, whichParts } from "../../ui/step_means";
 import {
   DEVICE_PARTS,
   HOST_PARTS,
@@ -97,11 +97,7 @@ export const steps: Page = {
   },
 };
 
-/** "Mean of steps 3–12" */
-const meanTitle = (rank: Rank | undefined): string => {
-  const words = rank ? meanOf(rank.figures) : t("steps.average");
-  return words.charAt(0).toUpperCase() + words.slice(1);
-};
+const meanTitle = (rank: Rank | undefined): string => (rank ? titleOfMean(rank.figures) : t("steps.average"));
 
 function stepChoice(context: Context, found: Steps, rank: Rank | undefined): HTMLElement {
   const items: [string, string][] = [["", meanTitle(rank)]];

@@ -2,7 +2,7 @@
 
 import type { Rank, Step } from "../../api/types";
 import { type Child, h } from "../../ui/dom";
-import { meanOf } from "../../ui/step_means";
+import { titleOfMean } from "../../ui/step_means";
 import { DEVICE_PARTS, HOST_PARTS, partOf, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -30,7 +30,7 @@ export function summaryTable(steps: readonly Step[], rank: Rank | undefined): Ch
   ];
   for (const [, , values] of columns) values.sort((one, other) => one - other);
   const row = (name: string, of: (mean: number | null, values: readonly number[]) => number | null): Child[] => [
-    h("span", { class: "sentence" }, name),
+    name,
     ...columns.map(([, mean, values]) => format.value(of(mean, values), "ns")),
   ];
   const at =
@@ -42,7 +42,7 @@ export function summaryTable(steps: readonly Step[], rank: Rank | undefined): Ch
       t("steps.summary"),
       ["", ...columns.map(([title]) => title)],
       [
-        row(meanOf(rank.figures), (mean) => mean),
+        row(titleOfMean(rank.figures), (mean) => mean),
         row(t("steps.median"), at(0.5)),
         row(t("steps.p90"), at(0.9)),
         row(t("steps.min"), at(0)),
