@@ -1895,6 +1895,7 @@ export interface components {
             host_ns: number | null;
             left_out: components["schemas"]["StepLeftOut"][];
             long_steps: components["schemas"]["LongStepShown"][];
+            outliers: number[];
             overlapped_communication_ns: number;
             quartiles_ns: [
                 number,

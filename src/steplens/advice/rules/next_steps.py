@@ -74,7 +74,7 @@ def _next_step(name: str, kind: str) -> Rule:
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
             evidence=tuple(_verdict_evidence(kind, held_ns, run, facts, idle)),
             # of computing nobody can say that it goes
-            saving=None if kind == COMPUTE or most_ns <= 0 else _saving(most_ns, idle, launches),
+            saving=None if kind == COMPUTE or most_ns <= 0 else _estimate_saving(held_ns, most_ns, idle, launches),
             step_ns=summary.step_time_ns or 0.0,
             lies_in=(part,) if part else (),
             values=values | (_launch_values(launches) if launches is not None else {}),
@@ -154,12 +154,20 @@ def _launch_values(launches: LaunchGaps) -> dict[str, str | int]:
     return {"launches": f"{launches.launches:.0f}", "gap": f"{launches.quick_ns / 1e3:.0f}"}
 
 
-def _saving(held_ns: float, idle: Sequence[Evidence], launches: LaunchGaps | None) -> Saving:
-    """What goes of the time that a verdict is about; nothing is likely where nothing tells."""
+def _estimate_saving(held_ns: float, most_ns: float, idle: Sequence[Evidence], launches: LaunchGaps | None) -> Saving:
+    """What goes of the time that a verdict is about, of a median step; nothing is likely where nothing tells.
+
+    Args:
+        held_ns: what the verdict is about, of a mean step, as ``idle`` is.
+        most_ns: the same of a median step.
+        idle: where the device idles.
+        launches: what lies between two launches.
+    """
     if launches is None or not idle:
-        return Saving(0.0, 0.0, held_ns)
-    likely_ns = min(launches.beyond_quick_ns(idle[0].value), held_ns)
-    return Saving(min(launches.beyond_quick_ns(launches.least_ns), likely_ns), likely_ns, held_ns)
+        return Saving(0.0, 0.0, most_ns)
+    of_median = most_ns / held_ns
+    likely_ns = min(launches.beyond_quick_ns(idle[0].value) * of_median, most_ns)
+    return Saving(min(launches.beyond_quick_ns(launches.least_ns), likely_ns), likely_ns, most_ns)
 
 
 def _has_rows(part: Facts, table: str) -> bool:

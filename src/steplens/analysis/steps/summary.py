@@ -131,10 +131,10 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     called = usual.drop_nulls(list(HOST_PARTS))
     host_parts = HOST_PARTS if called.height else [name for name in HOST_PARTS if usual[name].null_count() < usual.height]
     called = called if called.height else usual.drop_nulls(host_parts) if host_parts else called
-    host = _means(called, (*HOST_PARTS, "gradient_sync_ns"))
+    host = _column_means(called, (*HOST_PARTS, "gradient_sync_ns"))
     worked = usual.drop_nulls("device_period_ns")
     worked = worked if worked.height else recorded
-    device = _means(worked, (*DEVICE_PARTS, "overlapped_communication_ns"))
+    device = _column_means(worked, (*DEVICE_PARTS, "overlapped_communication_ns"))
     quartiles = (_step_time_quantile(steps, 0.25), _step_time_quantile(steps, 0.75))
     return StepSummary(
         steps=steps.height,
@@ -158,9 +158,9 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         usual_steps=called.height,
         usual_on_device=_step_numbers(worked),
         outliers=_step_numbers(pl.concat([_outlier_steps(trace) for trace in traces])),
-        host_mean_ns=_means(called, ("duration_ns",)).get("duration_ns"),
-        device_mean_ns=_means(worked, ("device_period_ns",)).get("device_period_ns"),
-        step_mean_ns=_means(usual, ("step_time_ns",)).get("step_time_ns"),
+        host_mean_ns=_column_means(called, ("duration_ns",)).get("duration_ns"),
+        device_mean_ns=_column_means(worked, ("device_period_ns",)).get("device_period_ns"),
+        step_mean_ns=_column_means(usual, ("step_time_ns",)).get("step_time_ns"),
     )
 
 
@@ -224,7 +224,7 @@ def _step_time_quantile(steps: pl.DataFrame, share: float) -> float:
     return float(value) if value is not None else 0.0
 
 
-def _means(steps: pl.DataFrame, columns: Sequence[str]) -> dict[str, float]:
+def _column_means(steps: pl.DataFrame, columns: Sequence[str]) -> dict[str, float]:
     return {name: float(steps[name].sum()) / steps.height for name in columns} if steps.height else {}
 
 
