@@ -17,7 +17,7 @@ from steplens.advice.rules.tools.idle_places import BETWEEN, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.idle import LAUNCH, idle_of_step
-from steplens.analysis.device.idle_places import LaunchGaps, idle_places, late_gaps, launch_gaps
+from steplens.analysis.device.idle_places import LaunchGaps, idle_in_each_step, idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict import whole_of_shares
@@ -68,7 +68,7 @@ def _next_step(name: str, kind: str) -> Rule:
         if verdict.rank is not None:
             values["slow"] = verdict.rank
         if kind == HOST:
-            values |= _place_values(idle)
+            values |= _place_values(idle, facts, summary)
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
@@ -137,13 +137,17 @@ def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary) -> l
     return evidence
 
 
-def _place_values(idle: Sequence[Evidence]) -> dict[str, str | int]:
+def _place_values(idle: Sequence[Evidence], facts: Sequence[Facts], summary: StepSummary) -> dict[str, str | int]:
     """What the text says of the longest place; where there is none it says so."""
     if not idle or not idle[0].places:
         return {"case": "nowhere"}
     share = 100 * idle[0].places_ns[0] / idle[0].whole_ns
     before, _, after = idle[0].places[0].partition(BETWEEN)
-    return {"before": before, "after": after, "percent": f"{share:.0f}"}
+    traces, gaps = traces_of(facts), analyse_once(late_gaps, facts, traces_of(facts))
+    places = idle_places(traces, gaps, summary.device.get("idle_ns", 0.0)).filter("is_inside")
+    by_step = idle_in_each_step(traces, gaps, places.row(0, named=True))
+    values: dict[str, str | int] = {"before": before, "after": after, "percent": f"{share:.0f}"}
+    return values | {"least": f"{min(by_step) / 1e6:.2g}", "most": f"{max(by_step) / 1e6:.2g}"}
 
 
 def _launch_gaps(traces: Sequence[Trace]) -> LaunchGaps | None:

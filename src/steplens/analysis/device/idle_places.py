@@ -96,6 +96,21 @@ def idle_places(traces: Sequence[Trace], gaps: pl.DataFrame, idle_ns: float) -> 
     return places.sort("idle_ns", "before", "after", descending=[True, False, False])
 
 
+def idle_in_each_step(traces: Sequence[Trace], gaps: pl.DataFrame, place: dict[str, object]) -> list[int]:
+    """What the device idled for the host at one place in each of the usual steps, ns; 0 where it did not.
+
+    Args:
+        traces: of one run.
+        gaps: ``late_gaps`` of them.
+        place: a row of ``idle_places`` that lies inside of steps.
+    """
+    of_place = gaps.filter("is_inside", *(pl.col(side).eq_missing(place[side]) for side in ("before", "after")))
+    by_step: dict[tuple[int, int], int] = {}
+    for number, step, length in of_place.select("trace", "step", "idle_ns").iter_rows():
+        by_step[number, step] = by_step.get((number, step), 0) + length
+    return [by_step.get((number, step), 0) for number, trace in enumerate(traces) for step in usual_step_times(trace)["step"]]
+
+
 def launch_gaps(traces: Sequence[Trace], gaps: pl.DataFrame) -> LaunchGaps | None:
     """What launching takes between the tasks of a step; None where no task waited for its launch.
 

@@ -61,6 +61,7 @@ function change(context: Context, finding: Finding, all: readonly Finding[], num
       { class: "change-head" },
       h("b", null, `${number}.`),
       findingLevel(finding),
+      h("span", { class: "note" }, t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })),
       saving ? h("b", { class: "change-saving" }, savingText(finding)) : null,
     ),
     link(finding),
