@@ -9,7 +9,7 @@ import { pathOf, topOf } from "../src/pages/operators/flops_card";
 import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
 import { quantile } from "../src/pages/steps/summary";
-import { deviceBase, hostBase, meanAndMedian, meanOf, shareOfSteps, titleOfMean } from "../src/ui/step_means";
+import { deviceBase, hostBase, meanAndMedian, meanLength, meanOf, shareOfSteps, titleOfMean } from "../src/ui/step_means";
 import { isHostBound } from "../src/ui/verdict_words";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
@@ -192,6 +192,9 @@ describe("the time that a step loads data", () => {
     expect(meanOf({ ...figures, ranks: 2, usual_steps: 8, steps: 8 })).toBe("mean of steps 3–5, 7 on 2 ranks");
     // of steps without parts the length is known
     expect(titleOfMean({ ...figures, usual: [], usual_on_device: [] })).toBe("Mean of steps 3–5, 7");
+    expect(meanOf({ ...figures, ranks: 2, usual: [3], usual_steps: 2, steps: 2 })).toBe("mean of step 3 on 2 ranks");
+    // parts of some of the usual steps are as long as these
+    expect([meanLength(figures), meanLength({ ...figures, usual: [3], host_mean_ns: 20e6 })]).toEqual([28.17e6, 20e6]);
     // one rank leaves out a step that the other does not
     expect(meanOf({ ...figures, ranks: 2, usual_steps: 9, steps: 10 })).toBe("mean of 9 of 10 steps on 2 ranks");
     expect(shareOfSteps(figures, 13.1e6)).toBe("mean of steps 3–5, 7; 46.5 % of the mean step of 28.17 ms.");

@@ -36,7 +36,7 @@ export const deviceBase = (figures: Means): number =>
   figures.differs ? Math.max(figures.step_mean_ns ?? 0, figures.device_mean_ns ?? 0) : (figures.device_mean_ns ?? 0);
 
 /** Steps of which no part was recorded have a mean length, too. */
-function stepsOf(figures: Means): number[] {
+export function stepsOf(figures: Means): number[] {
   if (figures.usual.length) return figures.usual;
   if (figures.usual_on_device.length) return figures.usual_on_device;
   return figures.chosen.filter((step) => !figures.outliers.includes(step));
@@ -53,12 +53,20 @@ export function meanOf(figures: Means): string {
   if (figures.ranks > 1 && figures.usual_steps > 0 && figures.usual_steps < figures.steps)
     return t("mean.of.some", { count: figures.usual_steps, of: figures.steps, ranks: figures.ranks });
   const values = { steps: numberRanges(steps), ranks: figures.ranks };
-  return figures.ranks > 1 ? t("mean.of.ranks", values) : t("mean.of", values);
+  if (figures.ranks < 2) return t("mean.of", values);
+  return t(steps.length > 1 ? "mean.of.ranks" : "mean.of.step.ranks", values);
 }
 
 /** The same as a title. */
 export function titleOfMean(figures: Means): string {
   return t(isSingle(figures) ? "steps.one" : "steps.mean.of", { steps: numberRanges(stepsOf(figures)) });
+}
+
+/** How long a step is on average; where the parts are of some of the usual steps alone, of these. */
+export function meanLength(figures: Means): number | null {
+  const usual = figures.chosen.filter((step) => !figures.outliers.includes(step));
+  const some = figures.ranks < 2 && stepsOf(figures).length < usual.length;
+  return some ? (figures.host_mean_ns ?? figures.device_mean_ns) : figures.step_mean_ns;
 }
 
 /** "mean of steps 3–12", and of which ones the parts of the device are where these are others. */

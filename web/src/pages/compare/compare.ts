@@ -5,7 +5,7 @@ import type { Comparison, Finding, Row, Side } from "../../api/types";
 import { formatRoute, numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import type { Page } from "../../ui/page";
-import { meanOf } from "../../ui/step_means";
+import { meanLength, meanOf } from "../../ui/step_means";
 import {
   DEVICE_PARTS,
   HOST_PARTS,
@@ -118,7 +118,7 @@ function changed(found: Comparison, first: number | null, second: number | null)
 function sides(found: Comparison): Child {
   const both = [found.before.figures, found.after.figures];
   const whole = Math.max(...both.flatMap((one) => [one.host_mean_ns ?? 0, one.device_mean_ns ?? 0, one.step_mean_ns ?? 0]));
-  const mean = (side: Side): string => `${meanOf(side.figures)} (${format.value(side.figures.step_mean_ns, "ns")})`;
+  const mean = (side: Side): string => `${meanOf(side.figures)} (${format.value(meanLength(side.figures), "ns")})`;
   const bars = (
     [
       [t("parts.host"), HOST_PARTS],

@@ -24,7 +24,7 @@ import {
 } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
-import { summaryTable } from "./summary";
+import { meanStepTime, summaryTable } from "./summary";
 
 const COLUMNS = [
   "step",
@@ -126,14 +126,14 @@ function spreadFigures(spread: Spread): Child {
 function chosenCard(context: Context, found: Steps, trace: number, rank: Rank | undefined): Child {
   const wanted = numberOf(context.params, "step");
   if (wanted === null)
-    return card(`${meanTitle(rank)}: ${format.value(rank?.figures.step_mean_ns ?? null, "ns")}`, [
+    return card(`${meanTitle(rank)}: ${format.value(meanStepTime(found.steps, rank), "ns")}`, [
       ...stepPartsBars(rank?.parts ?? {}),
       rank
         ? h(
             "p",
             { class: "note sentence" },
             whichParts(rank.figures),
-            meanAndMedian(rank.figures.step_mean_ns, rank.figures.step_time_ns),
+            meanAndMedian(meanStepTime(found.steps, rank), rank.figures.step_time_ns),
           )
         : null,
     ]);

@@ -2,7 +2,7 @@
 
 import type { Rank, Step } from "../../api/types";
 import { type Child, h } from "../../ui/dom";
-import { titleOfMean } from "../../ui/step_means";
+import { stepsOf, titleOfMean } from "../../ui/step_means";
 import { DEVICE_PARTS, HOST_PARTS, partOf, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -15,13 +15,20 @@ export function quantile(sorted: readonly number[], share: number): number | nul
   return low + (high - low) * (place - Math.floor(place));
 }
 
+/** Mean step time of the steps that the parts are of: of a few where the device was recorded in few. */
+export function meanStepTime(steps: readonly Step[], rank: Rank | undefined): number | null {
+  const numbers = new Set(rank ? stepsOf(rank.figures) : []);
+  const times = steps.flatMap((one) => (one.step !== null && numbers.has(one.step) ? (one["step_time_ns"] as number) : []));
+  return times.length ? times.reduce((sum, one) => sum + one, 0) / times.length : null;
+}
+
 /** The table; nothing of a single step, which is a row of the table of all. */
 export function summaryTable(steps: readonly Step[], rank: Rank | undefined): Child {
   const chosen = steps.filter((one) => one["chosen"]);
   if (!rank || chosen.length < 2) return null;
   const used = [...HOST_PARTS, ...DEVICE_PARTS].filter((name) => (partOf(rank.parts, name) ?? 0) > 0);
   const columns: [title: string, mean: number | null, values: number[]][] = [
-    [t("step.time"), rank.figures.step_mean_ns, chosen.flatMap((one) => (one["step_time_ns"] as number | null) ?? [])],
+    [t("step.time"), meanStepTime(steps, rank), chosen.flatMap((one) => (one["step_time_ns"] as number | null) ?? [])],
     ...used.map((name): [string, number | null, number[]] => [
       named("part", name),
       partOf(rank.parts, name),
