@@ -299,5 +299,5 @@ def test_the_parts_of_a_step_add_up(browse: Callable[[Sequence[Path]], Site]) ->
         for told in bars:
             parts = [float(share) for share in re.findall(r"\(([0-9.]+)\s?%\)", told)]
             assert len(parts) > 2 and sum(parts) == pytest.approx(100, abs=0.3)
-        shown.until("return /median of steps 103-105/i.test(document.querySelector('main').innerText)", "which steps")
+        shown.until("return /median of steps 103.105/i.test(document.querySelector('main').innerText)", "which steps")
     assert "Ranks" not in shown.text("nav[aria-label]").split("\n"), "a single process has no pages about ranks"

@@ -117,8 +117,10 @@ export function idleChart(
           null,
           h("span", { class: `swatch part-${lookOf(cause)}` }),
           causeName(cause),
-          " ",
-          h("b", null, `${format.time((sum(cause) / whole) * of_a_step)} (${format.share(sum(cause) / whole)})`),
+          // of what only steps that are left out have, a step has nothing
+          sum(cause)
+            ? [" ", h("b", null, `${format.time((sum(cause) / whole) * of_a_step)} (${format.share(sum(cause) / whole)})`)]
+            : null,
         ),
         h("dd", { class: "note" }, named("value", `idle.${cause.replaceAll(" ", "_")}.what`)),
       ]),

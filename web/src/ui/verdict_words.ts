@@ -23,7 +23,7 @@ export function stepCount(figures: StepFigures): string {
 
 /** Which steps figures are of, and which are left out and why. */
 export function whichSteps(figures: StepFigures): string {
-  if (current() === "en" || !figures.chosen.length) return figures.sentence;
+  if (current() === "en" || !figures.chosen.length) return figures.sentence.replace(/(\d)-(\d)/g, "$1–$2");
   const left = figures.left_out.map((one) => `${one.step} (${named("value", one.reason)})`);
   return (
     stepCount(figures)
