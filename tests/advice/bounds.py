@@ -58,8 +58,8 @@ def check_shown(finding: Finding, run: Run) -> None:
 
 
 def check_together(advice: Advice) -> None:
-    """All findings save at least what one of them does together, and no more than all or a step."""
-    most_ns = [finding.saving.high_ns for finding in advice.findings if finding.saving is not None]
+    """Findings save at least what one of them does together, at most all or a step; what is at stake none of them saves."""
+    most_ns = [finding.saving.high_ns for finding in advice.findings if finding.saving is not None and not finding.at_stake]
     assert max(most_ns, default=0.0) - _NS <= advice.together_ns <= sum(most_ns) + _NS
     assert not advice.step_ns or advice.together_ns <= advice.step_ns + _NS
     ids = {finding.id: finding for finding in advice.findings}

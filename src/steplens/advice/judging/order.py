@@ -180,13 +180,13 @@ def together_ns(findings: Sequence[Finding], prices: Prices) -> tuple[float, flo
     """What all findings save together, ns: probably, and at most.
 
     Of those that overlap each saves what it does after those before it (``_likely_after``), and at most they save what the parts
-    take that they are about.
+    take that they are about. What is at stake until its cause is found no finding saves.
 
     Args:
         findings: with their overlaps.
         prices: what parts take.
     """
-    saving = {finding.id: finding for finding in findings if _has_saving(finding)}
+    saving = {finding.id: finding for finding in findings if _has_saving(finding) and not finding.at_stake}
     left, likely_ns, most_ns = dict(saving), 0.0, 0.0
     while left:
         group = [left.pop(next(iter(left)))]

@@ -13,7 +13,7 @@ from steplens.analysis.device.breakdown import BUSY_KINDS, SHORT_GAP_NS
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import computing_tasks, device_parts
 from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
-from steplens.analysis.steps.summary import usual_step_times
+from steplens.analysis.steps.summary import usual_device_steps
 from steplens.analysis.steps.training_thread import records_host
 from steplens.analysis.tools import names
 from steplens.analysis.tools.overlap import (
@@ -105,14 +105,14 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
 def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:
     """Idle time of a step by cause, in ns, in order of ``CAUSES``: it adds up to ``idle_ns``, which ``StepSummary.device`` has.
 
-    As with the other parts of a step each cause is its mean over the usual steps (``usual_step_times``). Empty where no idle
+    As with the other parts of a step each cause is its mean over the usual steps (``usual_device_steps``). Empty where no idle
     time has a cause.
 
     Args:
         traces: of one run.
         idle_ns: idle time of a step over the chosen steps of these traces.
     """
-    frames = [idle_causes(trace).join(usual_step_times(trace), on="step", how="semi") for trace in traces]
+    frames = [idle_causes(trace).join(usual_device_steps(trace), on="step", how="semi") for trace in traces]
     sums = dict(pl.concat(frames).group_by("cause").agg(pl.col("idle_ns").sum()).iter_rows()) if frames else {}
     sum_ns = float(sum(sums.values()))
     return {cause: sums[cause] / sum_ns * idle_ns for cause in CAUSES if cause in sums} if sum_ns > 0 else {}
@@ -127,7 +127,7 @@ def late_intervals(trace: Trace, *, synchronizing: bool = False) -> Intervals:
         trace: of one rank.
         synchronizing: instead the time in which the host waited for the device (``SYNCHRONIZATION``).
     """
-    periods = device_periods(trace).filter("recorded").join(usual_step_times(trace), on="step", how="semi")
+    periods = device_periods(trace).filter("recorded").join(usual_device_steps(trace), on="step", how="semi")
     gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
     launch, is_known = _gap_launches(trace, gaps.ends_ns)
     late = is_known & (launch > gaps.begins_ns)

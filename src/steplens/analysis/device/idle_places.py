@@ -10,7 +10,7 @@ import polars as pl
 
 from steplens.analysis.device.breakdown import BUSY_KINDS
 from steplens.analysis.device.idle import idle_causes, late_intervals
-from steplens.analysis.steps.summary import usual_step_times
+from steplens.analysis.steps.summary import usual_device_steps
 from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.trace import Trace
 
@@ -76,7 +76,7 @@ def idle_places(traces: Sequence[Trace], gaps: pl.DataFrame, idle_ns: float) -> 
         before, after, both null of what lies between two steps; is_inside: whether it does not; count: gaps of a step; idle_ns:
         of a step; trace, start_ns, end_ns, step: of the longest stretch.
     """
-    usual = [usual_step_times(trace) for trace in traces]
+    usual = [usual_device_steps(trace) for trace in traces]
     all_idle_ns = sum(
         int(idle_causes(trace).join(steps, on="step", how="semi")["idle_ns"].sum())
         for trace, steps in zip(traces, usual, strict=True)
@@ -108,7 +108,7 @@ def idle_in_each_step(traces: Sequence[Trace], gaps: pl.DataFrame, place: dict[s
     by_step: dict[tuple[int, int], int] = {}
     for number, step, length in of_place.select("trace", "step", "idle_ns").iter_rows():
         by_step[number, step] = by_step.get((number, step), 0) + length
-    return [by_step.get((number, step), 0) for number, trace in enumerate(traces) for step in usual_step_times(trace)["step"]]
+    return [by_step.get((number, step), 0) for number, trace in enumerate(traces) for step in usual_device_steps(trace)["step"]]
 
 
 def launch_gaps(traces: Sequence[Trace], gaps: pl.DataFrame) -> LaunchGaps | None:
@@ -119,7 +119,7 @@ def launch_gaps(traces: Sequence[Trace], gaps: pl.DataFrame) -> LaunchGaps | Non
         gaps: ``late_gaps`` of them.
     """
     in_step = gaps.filter("is_inside")
-    step_count = sum(usual_step_times(trace).height for trace in traces)
+    step_count = sum(usual_device_steps(trace).height for trace in traces)
     if not in_step.height or not step_count:
         return None
     sums = in_step.group_by("before", "after", "trace", "step").agg(pl.col("idle_ns").sum())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from steplens.analysis.steps.choice import LEAST_STEPS, ChosenSteps, choose_steps
+from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.queue_waits import queue_waits_by_phase
 from steplens.analysis.steps.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
@@ -132,7 +133,7 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     host_parts = HOST_PARTS if called.height else [name for name in HOST_PARTS if usual[name].null_count() < usual.height]
     called = called if called.height else usual.drop_nulls(host_parts) if host_parts else called
     host = _column_means(called, (*HOST_PARTS, "gradient_sync_ns"))
-    worked = usual.drop_nulls("device_period_ns")
+    worked = pl.concat([usual_device_steps(trace) for trace in traces])
     worked = worked if worked.height else recorded
     device = _column_means(worked, (*DEVICE_PARTS, "overlapped_communication_ns"))
     quartiles = (_step_time_quantile(steps, 0.25), _step_time_quantile(steps, 0.75))
@@ -212,6 +213,22 @@ def _outlier_steps(trace: Trace) -> pl.DataFrame:
         return steps.clear().select("step")
     outliers = step_distribution(steps).outliers.select("step")
     return outliers if outliers.height * _RARE < steps.height else outliers.clear()
+
+
+@once_per_trace
+def usual_device_steps(trace: Trace) -> pl.DataFrame:
+    """The usual steps whose device period is known as a whole.
+
+    The period of a step lasts until the next one's work begins, that of the last step ends with its own. Where the host holds the
+    device up that leaves out what the device waits for the next step, most of what it does: such a step is not among the others.
+    """
+    steps = usual_step_times(trace).drop_nulls("device_period_ns")
+    if not trace.has_accelerator or runs_behind(trace):
+        return steps
+    ends_with_its_work = device_periods(trace).filter(pl.col("end_ns") == pl.col("last_work_ns"))["step"].to_list()
+    is_short = pl.col("device_period_ns") < (1 - _DIFFER) * pl.col("duration_ns")
+    whole = steps.filter(~(pl.col("step").is_in(ends_with_its_work) & is_short).fill_null(False))
+    return whole if whole.height else steps
 
 
 def _column_median(steps: pl.DataFrame, column: str) -> float | None:

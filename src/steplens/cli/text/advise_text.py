@@ -47,7 +47,8 @@ def show_advice(found: Advice, words: Words) -> None:
             "time": estimated_duration(found.together_ns),
             "share": estimated_share(found.together_ns, found.step_ns),
         }
-        at_most_ns = sum(finding.saving.high_ns for finding in found.findings if finding.saving is not None)
+        savings = [finding.saving for finding in found.findings if finding.saving is not None and not finding.at_stake]
+        at_most_ns = sum(saving.high_ns for saving in savings)
         # where the bound is no more than their sum, it says nothing, but for what overlaps
         is_bounded = found.together_ns < 0.99 * at_most_ns or any(finding.after_ns for finding in found.findings)
         overlap = "together" if is_bounded else "overlap"

@@ -55,7 +55,7 @@ export const advice: Page = {
 /** In which order findings are, what they save together, and what confidence means: once, above all of them. */
 function listNote(found: Found): string {
   const priced = found.findings.filter((one) => one.saving).length;
-  const sum = found.findings.reduce((total, one) => total + (one.saving?.high_ns ?? 0), 0);
+  const sum = found.findings.reduce((total, one) => total + (one.at_stake ? 0 : (one.saving?.high_ns ?? 0)), 0);
   // where the bound is no more than their sum, it says nothing, but for what overlaps
   const bounded = found.together_ns < 0.99 * sum || found.findings.some((one) => Object.keys(one.after_ns).length);
   const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
