@@ -7,6 +7,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from steplens.collect.dynamic import client
-from steplens.collect.dynamic.job import job_folder
+from steplens.collect.dynamic.job import job_folder, process
 
 from .jobs import until
 
@@ -193,6 +195,18 @@ def test_a_killed_job_leaves_nothing_in_the_way_of_the_next(folder: Any, jobs: A
     (meeting,) = job_folder.find_folders(folder.path)
     # the whole number: the digits of a small process id are part of many a name
     assert not {str(pid) for pid in ranks} & {path.name.lstrip(".").partition("-")[0] for path in meeting.iterdir()}
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
+    writing = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    dead, living = process.process_of_pid(writing.pid), process.current_process()
+    writing.kill()
+    writing.wait()
+    for owner in (dead, living):
+        (tmp_path / f".{owner.name}.partial").write_text("{")
+    (tmp_path / ".something.partial").write_text("not ours")
+    job_folder.remove_dead_processes(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {f".{living.name}.partial", ".something.partial"}
 
 
 def test_killing_one_rank_leaves_no_lock_and_the_others_see_it(folder: Any, jobs: Any) -> None:

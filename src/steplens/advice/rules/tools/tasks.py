@@ -79,11 +79,14 @@ def timed_evidence(
     with_place = rows.with_columns(place=_place_names(rows, by)).drop_nulls("place")
     sums = with_place.group_by("place").agg(pl.col(weight or column).sum())
     longest = sums.sort(weight or column, "place", descending=[True, False])["place"].to_list()
-    places = tuple(longest[:count])
     total_ns = facts.typical_ns(rows, column, on_device=on_device)
-    lengths = tuple(
-        facts.typical_ns(with_place.filter(pl.col("place") == place), column, on_device=on_device) for place in places
-    )
+    named = {
+        place: facts.typical_ns(with_place.filter(pl.col("place") == place), column, on_device=on_device)
+        for place in longest[:count]
+    }
+    # of sums that are nearly equal the typical ones may be the other way around
+    places = tuple(named if weight else sorted(named, key=lambda place: -named[place]))
+    lengths = tuple(named[place] for place in places)
     evidence = Evidence(what, total_ns, "ns", steps_of(rows), places, places_ns=lengths)
     if not longest[count:]:
         return evidence

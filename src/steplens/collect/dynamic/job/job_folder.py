@@ -28,6 +28,8 @@ REQUEST_FILE = "profiler_request.json"
 LOG_DIRECTORY = "log"
 
 RECORD_SUFFIX = ".json"
+#: of a record that is being written, behind a point
+_PARTIAL_SUFFIX = ".partial"
 SOCKET_SUFFIX = ".sock"
 
 #: sets another place than memory, for machines whose containers share no /dev/shm
@@ -187,7 +189,7 @@ def _is_directory(path: Path) -> bool:
 
 def write_record(job_folder: Path, owner: Process, record: Mapping[str, Any]) -> None:
     """Write what a process says about itself."""
-    write_private(job_folder / f"{owner.name}{RECORD_SUFFIX}", job_folder / f".{owner.name}.partial", record)
+    write_private(job_folder / f"{owner.name}{RECORD_SUFFIX}", job_folder / f".{owner.name}{_PARTIAL_SUFFIX}", record)
 
 
 def write_private(target: Path, temporary: Path, document: Mapping[str, Any]) -> None:
@@ -246,6 +248,12 @@ def remove_dead_processes(job_folder: Path) -> None:
         left = process.from_name(path.name.removesuffix(SOCKET_SUFFIX))
         if left is not None and left.name not in names and not left.alive():
             remove_process_files(job_folder, left, record=True)
+    with contextlib.suppress(OSError):
+        for path in list(job_folder.glob(f".*{_PARTIAL_SUFFIX}")):
+            # killed while it wrote its record
+            writer = process.from_name(path.name.removeprefix(".").removesuffix(_PARTIAL_SUFFIX))
+            if writer is not None and not writer.alive():
+                path.unlink(missing_ok=True)
 
 
 def remove_old_folders(keep: Path) -> None:
