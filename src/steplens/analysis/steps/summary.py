@@ -19,6 +19,8 @@ from steplens.trace.trace import Trace
 _DIFFER = 0.05
 #: steps that stand out are single ones where at most one in so many does
 _RARE = 8
+#: a last device period that is this much of its step or less was cut
+_CUT_PERIOD = 0.5
 #: a step that takes so many times the median is named, at most this many
 _LONG = 1.5
 _NAMED = 3
@@ -220,13 +222,13 @@ def usual_device_steps(trace: Trace) -> pl.DataFrame:
     """The usual steps whose device period is known as a whole.
 
     The period of a step lasts until the next one's work begins, that of the last step ends with its own. Where the host holds the
-    device up that leaves out what the device waits for the next step, most of what it does: such a step is not among the others.
+    device up that leaves out what the device waits for the next step; where that is most of the step, recording has cut it.
     """
     steps = usual_step_times(trace).drop_nulls("device_period_ns")
     if not trace.has_accelerator or runs_behind(trace):
         return steps
     ends_with_its_work = device_periods(trace).filter(pl.col("end_ns") == pl.col("last_work_ns"))["step"].to_list()
-    is_short = pl.col("device_period_ns") < (1 - _DIFFER) * pl.col("duration_ns")
+    is_short = pl.col("device_period_ns") < _CUT_PERIOD * pl.col("duration_ns")
     whole = steps.filter(~(pl.col("step").is_in(ends_with_its_work) & is_short).fill_null(False))
     return whole if whole.height else steps
 

@@ -80,13 +80,13 @@ def timed_evidence(
     sums = with_place.group_by("place").agg(pl.col(weight or column).sum())
     longest = sums.sort(weight or column, "place", descending=[True, False])["place"].to_list()
     total_ns = facts.typical_ns(rows, column, on_device=on_device)
-    named = {
+    length_by_place = {
         place: facts.typical_ns(with_place.filter(pl.col("place") == place), column, on_device=on_device)
         for place in longest[:count]
     }
     # of sums that are nearly equal the typical ones may be the other way around
-    places = tuple(named if weight else sorted(named, key=lambda place: -named[place]))
-    lengths = tuple(named[place] for place in places)
+    places = tuple(length_by_place if weight else sorted(length_by_place, key=lambda place: -length_by_place[place]))
+    lengths = tuple(length_by_place[place] for place in places)
     evidence = Evidence(what, total_ns, "ns", steps_of(rows), places, places_ns=lengths)
     if not longest[count:]:
         return evidence
