@@ -156,11 +156,12 @@ def test_words_in_other_columns_of_vendors_tables_are_no_names_of_tasks() -> Non
         "label": "Zq9secret",
         "op_type": "MatMulV2",
         "name": "MatMul12",
-        "user_name": "Zq",
+        "user_name": "Zq9user",
     }
     told = json.loads(Pseudonyms().vendor_record(json.dumps(record)))
     assert (told["op_type"], told["name"]) == ("MatMulV2", "MatMul12")
-    assert "zq" not in json.dumps(list(told.values())).lower()
+    # two letters may stand in a pseudonym by chance
+    assert "zq9" not in json.dumps(list(told.values())).lower()
 
 
 def test_paths_of_runs_that_could_not_be_read_go() -> None:
