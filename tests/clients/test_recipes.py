@@ -50,7 +50,7 @@ def copied(folder: Path, target: Path) -> Path:
 @pytest.mark.parametrize("recipe", FOUND)
 def test_recipes_find_something(job: Callable[[int], Path], tmp_path: Path, recipe: str) -> None:
     ran = msprof.cluster(copied(job(2) / "db", tmp_path / "job"), tmp_path / "out", recipe)
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     assert set(ran.tables) >= set(FOUND[recipe])
     for table in FOUND[recipe]:
         assert ran.tables[table], table
@@ -68,7 +68,7 @@ def test_recipes_that_no_run_on_a_cpu_can_serve(job: Callable[[int], Path], tmp_
 
 def test_runtime_calls_of_a_gpu_are_summed(cuda: Path, tmp_path: Path) -> None:
     ran = msprof.cluster(copied(cuda / "db", tmp_path / "job"), tmp_path / "out", "cann_api_sum")
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     launches = {row["name"]: row["totalCount"] for row in ran.tables["CannApiSum"]}
     expected = 0
     for trace in steplens.open(cuda / "db").traces:
@@ -82,7 +82,7 @@ def test_sends_of_a_cpu_stay_unpaired(pipeline: Path, tmp_path: Path) -> None:
     """The tool pairs by the notifications of an NPU's library; without any it says so and leaves the database as it is."""
     folder = copied(pipeline / "pipeline", tmp_path / "job")
     ran = msprof.cluster(folder, tmp_path / "out", "p2p_pairing")
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     assert "Some communication data is missing" in ran.log
     for run in runs.run_directories(folder):
         (database,) = runs.output(run).glob("ascend_pytorch_profiler_*.db")
@@ -93,7 +93,7 @@ def test_time_of_each_step(job: Callable[[int], Path], tmp_path: Path) -> None:
     """The parts sum up to the step, but for what precedes its first task and follows its last."""
     folder = job(4) / "db"
     ran = msprof.cluster(copied(folder, tmp_path / "job"), tmp_path / "out", "cluster_time_summary")
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     found = {(row["rank"], row["step"]): row for row in ran.tables["ClusterTimeSummary"]}
     traces = {trace.rank: trace for trace in steplens.open(folder).traces}
     assert set(found) == {(rank, step) for rank in range(4) for step in runs.steps_of(4)}
@@ -155,7 +155,7 @@ def test_the_votes_are_those_of_the_recorded_lengths(job: Callable[[int], Path],
     """Each operation whose lengths have an outlier, the shortest, is a vote, whoever was late on this machine."""
     folder = job(4) / "db"
     ran = msprof.cluster(folder, tmp_path, "slow_rank")
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     lengths = lengths_by_name(folder)
     assert len(lengths) > STEPS * train.BROADCASTS and all(set(each) == set(range(4)) for each in lengths.values())
     expected = {name: rank for name, each in lengths.items() if (rank := outlier(each)) is not None}
@@ -182,7 +182,7 @@ def test_a_straggler_gets_the_votes(job: Callable[[int], Path], tmp_path: Path) 
             lambda rows, length=length: rows.with_columns(end_ns=pl.col("start_ns") + length),
         )
     ran = msprof.cluster(tmp_path / "job", tmp_path / "out", "slow_rank")
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     assert {row["rankId"]: row["slowAffectCount"] for row in ran.tables["SlowRank"]} == {SLOW_RANK: STEPS}
     assert {row["OpName"] for row in ran.tables["SlowOpStats"] if row["SlowRank"] == str(SLOW_RANK)} == {
         f"hcom_allReduce__256_{step}_0" for step in runs.steps_of(4)
@@ -203,7 +203,7 @@ def test_a_slow_link_shows(job: Callable[[int], Path], tmp_path: Path) -> None:
     for run in runs.run_directories(job(4) / "db"):
         rewritten(run, tmp_path / "job" / run.name, slower)
     ran = msprof.cluster(tmp_path / "job", tmp_path / "out", "slow_link")
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     name = f"hcom_broadcast__256_{slow[0]}_{slow[1]}"
     outliers = [row for row in ran.tables["SlowLinkOps"] if row["opName"] == name]
     assert len(outliers) == 4
@@ -218,7 +218,7 @@ def test_a_slow_link_shows(job: Callable[[int], Path], tmp_path: Path) -> None:
 def test_without_an_outlier_the_tool_says_so(job: Callable[[int], Path], tmp_path: Path) -> None:
     """Two ranks cannot vote, with any input."""
     ran = msprof.cluster(job(2) / "db", tmp_path, "slow_rank")
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     assert "SlowRank" not in ran.tables
     assert "No slow rank found" in ran.log
 
@@ -228,7 +228,7 @@ def test_baseline_and_comparison(job: Callable[[int], Path], tmp_path: Path) -> 
     # the recipe wants the summary in the default place
     assert msprof.cluster(folder, folder, "cluster_time_summary").errors == []
     ran = msprof.cluster(folder, folder, "cluster_time_compare_summary", "--bp", str(folder))
-    assert ran.errors == []
+    assert ran.errors == [], ran.log
     for row in ran.tables["ClusterTimeCompareSummary"]:
         assert {row[name] for name in row if name.endswith("Diff")} == {0}
     assert len(ran.tables["ClusterTimeCompareSummary"]) == 2 * STEPS
