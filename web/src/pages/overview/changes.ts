@@ -23,7 +23,12 @@ export function adviceCard(context: Context, found: Overview): HTMLElement {
     more: context.to("advice"),
     note:
       found.step_ns !== null && found.advice.some((one) => one.saving)
-        ? t("overview.change.what", { time: format.time(found.step_ns) })
+        ? [
+            t("overview.change.what", { time: format.time(found.step_ns) }),
+            found.advice.slice(0, MOST).some((one) => one.saving && one.overlaps.length) ? t("advice.overlap") : "",
+          ]
+            .filter(Boolean)
+            .join(" ")
         : null,
   });
 }
