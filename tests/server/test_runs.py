@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from steplens.server import session
 from steplens.server.memo import AnswerCache
-from steplens.server.runs import RunLibrary
+from steplens.server.runs import OpenedRun, Opening, RunLibrary
 from steplens.timeline.time_origin import trace_origins
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
@@ -118,3 +119,16 @@ def test_ticks_and_unix_times_have_origins_of_their_own() -> None:
 
 def test_the_latest_clock_of_a_trace_counts() -> None:
     assert trace_origins([trace_at(UNIX_NS + 9, 50, UNIX_NS)]) == (UNIX_NS,)
+
+
+def test_a_run_that_is_ready_has_its_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened while somebody is told of it: who is told that it is ready does not ask again."""
+    chosen = OpenedRun(0, tmp_path, Opening(state="opening"))
+
+    def finish(asked: OpenedRun, *_: object) -> bool:
+        asked.opening.state = "ready"
+        return False
+
+    monkeypatch.setattr(session, "is_watched", finish)
+    told = session.state_of_run(chosen, None)  # type: ignore[arg-type]
+    assert (chosen.opening.state, told.progress.state, told.traces, told.generation) == ("ready", "opening", [], 0)

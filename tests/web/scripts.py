@@ -68,7 +68,9 @@ OPENED = """
 const [address, limit, done] = arguments;
 const data = document.body.dataset;
 delete data.ready;
-location.hash = address;
+// to the page that is there already no address leads
+if (location.hash === address) dispatchEvent(new HashChangeEvent('hashchange'));
+else location.hash = address;
 const ends = window.later(() => end(false), limit);
 const end = is => { changes.disconnect(); clearTimeout(ends); done(is); };
 const changes = new MutationObserver(() => data.ready !== undefined && end(true));

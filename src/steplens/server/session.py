@@ -158,7 +158,10 @@ def reopen(chosen: Living, runs: Runs, request: Request) -> RunState:
 
 def state_of_run(chosen: OpenedRun, request: Request) -> RunState:
     """A run as the session lists it."""
-    opening, opened = chosen.opening, chosen.opened
+    # how far it is first: a run is there before it is said to be ready, and who is told so does not ask again
+    opening = chosen.opening
+    progress, generation = dict(vars(opening)), chosen.generation
+    opened = chosen.opened
     traces = [] if opened is None else zip(opened.run.traces, opened.origins, strict=True)
     running = time.monotonic() - opening.started if opening.started else 0.0
     return RunState(
@@ -166,7 +169,7 @@ def state_of_run(chosen: OpenedRun, request: Request) -> RunState:
         path=path_text(chosen.path),
         name=path_text(chosen.path.resolve().name),
         origin_ns=str(chosen.origin_ns),
-        generation=chosen.generation,
+        generation=generation,
         traces=[
             TraceState(trace=number, rank=trace.rank if trace.rank >= 0 else None, origin_ns=str(origin))
             for number, (trace, origin) in enumerate(traces)
@@ -174,7 +177,7 @@ def state_of_run(chosen: OpenedRun, request: Request) -> RunState:
         strategy=opened is not None and opened.has_strategy,
         not_recorded=list(opened.not_recorded) if opened is not None else [],
         growing=chosen.path.is_dir() and (is_watched(chosen, request) or _has_more_files(chosen)),
-        progress=Progress(**{**vars(opening), "seconds": running if opening.seconds is None else opening.seconds}),
+        progress=Progress(**{**progress, "seconds": running if progress["seconds"] is None else progress["seconds"]}),
         draft=_draft_of_run(chosen),
     )
 
