@@ -78,5 +78,6 @@ def million_steps_s() -> float:
 @pytest.fixture(scope="session")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded training on four ranks, the last of which is late; nobody changes it."""
+    pytest.importorskip("torch")
     script = Path(__file__).with_name("server") / "cluster_job.py"
     return once(tmp_path_factory, "cluster", lambda folder: run_ranks(4, script, folder / "run", folder=folder)) / "run"

@@ -15,7 +15,6 @@ from steplens.analysis.device.idle_places import idle_places, late_gaps, launch_
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.run import Run, Source
-from steplens.server.advice import finding_shown
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 
@@ -129,6 +128,15 @@ def test_the_host_that_holds_up_is_placed_between_operators(tmp_path: Path) -> N
     (late,) = device_waits_for_host.judge(Facts(without_calls))
     lengths = {item.what: item.value for item in late.evidence}
     assert lengths["idle_in_step"] + lengths["idle_between_steps"] == pytest.approx(lengths["idle_not_recorded"])
+
+
+def test_the_pages_say_between_which_operators(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
+    from steplens.server.advice import finding_shown
+
+    trace = gpu(tmp_path, [(GEMM, 100, 1000), (REDUCE, 6000, 1000), (GEMM, 7200, 800)])
+    assert next_host_bound.judge_run is not None
+    (finding,) = next_host_bound.judge_run(Run(tmp_path, [(Source(tmp_path), trace)], []), [Facts(trace)])
     shown = finding_shown(finding, {0: trace}, [0])
     (longest, _) = shown.evidence[1].events
     assert (longest.trace, longest.end_ns - longest.start_ns) == (0, 4_890_000)
