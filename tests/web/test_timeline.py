@@ -176,7 +176,7 @@ def test_it_opens_on_a_step_and_a_box_counts_what_it_marks(site: Site, run_of_tw
     assert nanoseconds(start) == pytest.approx(first["start_ns"] - 0.02 * length, abs=0.01 * length)
     labels = [lane["label"] for lane in timeline["lanes"]]
     assert len(labels) == len(set(labels)), "no track stands twice"
-    # a box over the middle of the main thread, from its first row down to its last one
+    # a box over the main thread, from its first row down to its last one: the whole step, a part of which may be empty
     site.script("document.querySelector('.timeline-scroll').style.flex = '0 0 2400px'")
     site.settle()
     (main,) = [
@@ -186,14 +186,14 @@ def test_it_opens_on_a_step_and_a_box_counts_what_it_marks(site: Site, run_of_tw
     row = tracks[main]
     size = mouse.seen(site, CANVAS).size
     top, bottom = row["top"] + 4, row["top"] + min(row["height"] - 8, 60)
-    plain = site.script(scripts.POINTS, [[size["width"] * 0.3, track["top"] + 3] for track in tracks.values()])
-    mouse.drag(site, CANVAS, (0.3, top / size["height"]), (0.7, bottom / size["height"]))
+    plain = site.script(scripts.POINTS, [[size["width"] * 0.01, track["top"] + 3] for track in tracks.values()])
+    mouse.drag(site, CANVAS, (0.01, top / size["height"]), (0.99, bottom / size["height"]))
     site.until(scripts.PANEL_SAYS, "the selection is told", "Selected: ")
     site.settle()
     selected = Selected.of(site)
     assert selected.lanes == (main,), "only what lies under the box"
     view = nanoseconds(span)
-    assert selected.end - selected.start == pytest.approx(0.4 * view, rel=0.01)
+    assert selected.end - selected.start == pytest.approx(0.98 * view, rel=0.01)
     # the edge of the area is painted on that track, and on no other
     x = (selected.start - (first["start_ns"] - 0.02 * length)) / view * size["width"]
     marked = {
