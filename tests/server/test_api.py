@@ -155,16 +155,16 @@ def work_by_hand(traces: Sequence[Trace], name: str, kind: str) -> float:
             )
             length = "self_ns" if table != "communication" else pl.col("end_ns") - pl.col("start_ns")
             called = "operation" if table == "communication" else "name"
-            if kind == "launched" and table == "kernels":
+            if kind.startswith("launched") and table == "kernels":
                 operators = dict(trace.required("ops").select("id", pl.col("name").cast(pl.String)).collect().rows())
                 frame = frame.with_columns(name=pl.col("op").replace_strict(operators, default=None, return_dtype=pl.String))
-                frame = frame.filter(kind="compute")
             kept = frame.filter(is_work).select(pl.col(called).alias("name"), "step", length=length, of=pl.lit(table))
             rows += kept.rows()
         steps = step_times(trace).filter("chosen")
         steps = steps.drop_nulls("device_period_ns") if trace.has_accelerator else steps
         of = {
             "launched": "kernels",
+            "launched copy": "kernels",
             "compute": "kernels",
             "copy": "kernels",
             "communication": "communication",
