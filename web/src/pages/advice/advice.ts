@@ -203,7 +203,7 @@ function timelineLink(context: Context, event: Evidence["events"][number]): Chil
 /** A rank, or ranges of ranks, as the pages call them. */
 function rankText(place: string): string {
   const [, kind, number] = RANKS.exec(place)!;
-  return t(kind === "rank" ? "rank.n" : "rank.several", { number: number! });
+  return t(kind === "rank" ? "rank.n" : "rank.several", { number: number!.replaceAll("-", "–") });
 }
 
 function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]): HTMLElement {
