@@ -165,6 +165,9 @@ def test_what_became_of_the_findings() -> None:
     change = compare(before, after)
     assert [[one.id for one in part] for part in (change.cured, change.remaining, change.new)] == [["a"], ["b"], ["n"]]
     assert (change.saved_ns, change.promised_ns) == (35e6, 30e6)
+    # findings that overlap promise no more than all of them together
+    overlapping = Advice((found("a", 30), found("c", 30)), (), 100e6, 60e6, 40e6)
+    assert compare(overlapping, Advice((), (), 65e6)).promised_ns == 40e6
 
 
 def test_a_run_without_steps_cures_nothing() -> None:

@@ -313,6 +313,10 @@ def test_collectives_that_their_size_does_not_explain() -> None:
     place = next(item.places for item in finding.evidence if item.what == "one_collective")
     assert place == ("allreduce", "all-reduce 1.00 MiB", "rank 0")
     assert has_event(UNEXPLAINED, place[0]) and not has_event(UNEXPLAINED, place[1])
+    # what it is compared with is named, and the missing ranks stand in one place
+    places = {item.what: item.places for item in finding.evidence}
+    assert places["explained_by_size"] == place and places["missing_ranks"] == ("ranks 2-7",)
+    assert "such as allreduce (1.00 MiB in 1.00 ms), it would take 1.00 ms at most" in Words("en").of(finding).cause
     assert "data_parallel_communication" in long_collectives.explains
     assert found(long_collectives, job(*spans)) == []
     # a third of a millisecond is 3 % of no step

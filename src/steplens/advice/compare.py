@@ -18,6 +18,7 @@ class Change:
         remaining: findings of both, as they are now.
         new: findings of the later run alone.
         before_ns, after_ns: how long a step took and takes; 0 where a run has no complete steps.
+        together_ns: what all findings of the earlier run were likely to save together (``Advice``); 0 where that is not known.
     """
 
     cured: tuple[Finding, ...]
@@ -25,6 +26,7 @@ class Change:
     new: tuple[Finding, ...]
     before_ns: float
     after_ns: float
+    together_ns: float = 0.0
 
     @property
     def comparable(self) -> bool:
@@ -38,8 +40,10 @@ class Change:
 
     @property
     def promised_ns(self) -> float:
-        """What the cured findings were expected to save: their sum, and no more than the step took."""
-        return min(sum(finding.saving.likely_ns for finding in self.cured if finding.saving), self.before_ns)
+        """What the cured findings were expected to save: their sum, and no more than all findings together, and the step."""
+        sum_ns = sum(finding.saving.likely_ns for finding in self.cured if finding.saving)
+        # of findings that overlap the sum counts some time twice
+        return min(sum_ns, self.together_ns or sum_ns, self.before_ns)
 
 
 def compare(before: Advice, after: Advice) -> Change:
@@ -52,7 +56,7 @@ def compare(before: Advice, after: Advice) -> Change:
     old = {finding.id: finding for finding in before.findings if finding.rule not in unknown}
     new = {finding.id: finding for finding in after.findings if finding.rule not in unknown}
     remaining = tuple(finding for key, finding in new.items() if key in old)
-    change = Change((), remaining, (), before.step_ns, after.step_ns)
+    change = Change((), remaining, (), before.step_ns, after.step_ns, before.likely_together_ns)
     if not change.comparable:
         return change
     cured = tuple(finding for key, finding in old.items() if key not in new)

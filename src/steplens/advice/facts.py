@@ -115,6 +115,11 @@ class Facts:
         median = self.steps[column].median()
         return float(median) if isinstance(median, (int, float)) else None
 
+    def mean_ns(self, column: str) -> float:
+        """Mean of a column of ``steps``, as the bars of the pages have it; 0 without steps, and where the figure is not known."""
+        mean = self.steps[column].mean()
+        return float(mean) if isinstance(mean, (int, float)) else 0.0
+
     def most_ns(self, column: str) -> float | None:
         """What a cure of a part of the step saves at most: its median.
 

@@ -72,10 +72,11 @@ class Comparison(BaseModel):
         parts: what became of each part of a step: part, before_ns, after_ns, difference_ns; null where a run has none of it.
         tasks: the same as ``operators`` for device tasks: ``before_calls``, ``after_total_ns`` ..., the largest change first.
         different_tasks: how many names of them there are.
-        cured: findings that only the earlier run has.
+        cured: findings that only the earlier run has; none where the runs are unlike, as of the next two.
         remaining: findings of both.
         new: findings that only the later run has.
-        promised_ns: what curing the cured ones was expected to save per step.
+        promised_ns: what curing the cured ones was expected to save per step; 0 where the runs are unlike, or ran on other
+            devices or another number of ranks, so that something else than a cure made findings come and go.
     """
 
     before: Side
@@ -102,20 +103,25 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
     calls = _compare_by_name((first, second), operators, "calls", "self_ns")
     tasks = _compare_by_name((first, second), kernel_statistics, "count", "total_ns")
     common_share = _common_share(calls)
+    unlike = common_share is not None and common_share < _LEAST_COMMON
+    ran_alike = all(getattr(sides[0], name) == getattr(sides[1], name) for name in ("ranks", "devices"))
     change = compare_advice(advice.advise_on_run(first), advice.advise_on_run(second))
+    findings: dict[str, list[FindingShown]] = {"cured": [], "remaining": [], "new": []}
+    if not unlike:
+        findings = {name: [advice.finding_shown(finding) for finding in getattr(change, name)] for name in findings}
     return Comparison(
         before=sides[0],
         after=sides[1],
         within_spread=_is_within_spread(*sides),
         common_share=common_share,
-        unlike=common_share is not None and common_share < _LEAST_COMMON,
+        unlike=unlike,
         operators=columns.json_records(calls.head(limit)),
         different=calls.height,
         parts=_compare_parts(*sides),
         tasks=columns.json_records(tasks.head(limit)),
         different_tasks=tasks.height,
-        promised_ns=change.promised_ns,
-        **{name: [advice.finding_shown(finding) for finding in getattr(change, name)] for name in ("cured", "remaining", "new")},
+        promised_ns=change.promised_ns if ran_alike and not unlike else 0.0,
+        **findings,
     )
 
 

@@ -50,7 +50,7 @@ export async function stepTraceCards(
     ),
     known && !few
       ? grid(
-          PARTS.map((name) =>
+          PARTS.filter((name) => hasPart(found, name)).map((name) =>
             card(named("part", name), [stepCurves(context, steps, [name], 200, named("part", name)), partFigures(found, name)], {
               narrow: true,
             }),
@@ -68,6 +68,10 @@ export function stepsOf(rows: readonly Row[]): Step[] {
     return { ...row, ...times, interval_ns: unknown ? null : row["interval_ns"] } as unknown as Step;
   });
 }
+
+/** Whether the steps have a part: without a backward pass there is none from forward to backward, and no tail. */
+const hasPart = (found: StepTrace, name: string): boolean =>
+  (found.parts.find((row) => row.part === `${name}_ns`)?.mean_ns ?? 0) > 0;
 
 /** Of which steps the figure is. */
 const averageOf = (found: StepTrace): string =>
@@ -117,10 +121,10 @@ function pointsForm(context: Context, found: StepTrace): HTMLElement {
 
 /** How long the parts are over all steps; of one of them without its name. */
 function partFigures(found: StepTrace, only: string | null = null): Child {
-  const rows = PARTS.filter((name) => only === null || name === only).flatMap((name) => {
-    const one = found.parts.find((row) => row.part === `${name}_ns`);
-    return one ? [{ name, one }] : [];
-  });
+  const rows = PARTS.filter((name) => (only === null || name === only) && hasPart(found, name)).map((name) => ({
+    name,
+    one: found.parts.find((row) => row.part === `${name}_ns`)!,
+  }));
   if (!rows.length) return null;
   const figures = [t("steps.mean"), t("steps.median"), t("steps.p90"), t("steps.figure.share")];
   const heads = only === null ? [t("compare.part"), ...figures] : figures;

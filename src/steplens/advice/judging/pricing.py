@@ -9,7 +9,7 @@ from functools import cached_property
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.recording import recording_of_part
-from steplens.advice.rules.tools.ranks import job_of
+from steplens.advice.rules.tools.ranks import job_of, rank_range_text
 from steplens.analysis.cluster.links import communication_costs
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
@@ -24,7 +24,6 @@ _RESTS_ON = {**dict.fromkeys(DEVICE_PARTS, STEP_DEVICE_TIMES), **dict.fromkeys(H
 #: a rank that waits in collectives for this share of a step may do so whatever becomes quicker on it
 _WAITS = 0.10
 _COMMUNICATION = "exposed_communication_ns"
-_NAMED_RANKS = 8
 #: on what a saving of a rank rests that waits for others
 _BEHIND_SLOW_RANK, _BEHIND_MISSING_RANKS = "behind_slow_rank", "behind_missing_ranks"
 
@@ -125,7 +124,8 @@ class Prices:
         waits_ns = self._waits_for_nobody_knows_whom.get(id(part), 0.0)
         if waits_ns < _WAITS * part.step_ns or not waits_ns:
             return finding
-        missing = Evidence("waits_for_missing_ranks", waits_ns, "ns", places=_rank_names(job_of(self._facts).missing))
+        missing_ranks = (rank_range_text(job_of(self._facts).missing),)
+        missing = Evidence("waits_for_missing_ranks", waits_ns, "ns", places=missing_ranks)
         saving = Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns)
         return _with_saving(finding, saving, missing, _BEHIND_MISSING_RANKS)
 
@@ -168,10 +168,6 @@ def _limit_saving(finding: Finding, bounds: Sequence[float]) -> Finding:
 
 def _with_saving(finding: Finding, saving: Saving, evidence: Evidence, basis: str) -> Finding:
     return dataclasses.replace(finding, saving=saving, evidence=(*finding.evidence, evidence), basis=basis)
-
-
-def _rank_names(ranks: Sequence[int]) -> tuple[str, ...]:
-    return tuple(f"rank {rank}" for rank in ranks[:_NAMED_RANKS])
 
 
 def _reduce_confidence(finding: Finding, facts: Sequence[Facts]) -> Finding:

@@ -67,9 +67,9 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     phase = max(more, key=lambda name: more[name])
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
     if more[phase] > slow.hold_up_ns / 3:
-        evidence.append(
-            Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}", *_calls_between_phases(slow_parts, phase)))
-        )
+        calls = _calls_between_phases(slow_parts, phase)
+        places = (*calls, f"rank {slow.rank}")
+        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=places, places_ns=tuple(calls.values())))
     line = largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
     evidence += line
     values: dict[str, str | int] = {"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps}
@@ -107,18 +107,20 @@ def _mean_phase_time(facts: Sequence[Facts], column: str) -> float:
 
 
 def _phase_without_sync(part: Facts, column: str) -> float:
-    """A phase of a step of a rank, without what it waited for the others in it."""
-    waited = part.median("gradient_sync_ns") if column == "backward_ns" else 0.0
-    return part.median(column) - waited
+    """A phase of a step of a rank, mean as in its bars, without what it waited for the others in it."""
+    waited = part.mean_ns("gradient_sync_ns") if column == "backward_ns" else 0.0
+    return part.mean_ns(column) - waited
 
 
-def _calls_between_phases(facts: Sequence[Facts], phase: str) -> tuple[str, ...]:
-    """What a rank called most between the phases of its steps."""
+def _calls_between_phases(facts: Sequence[Facts], phase: str) -> dict[str, float]:
+    """What a rank called most between the phases of its steps, and how long that takes in a step, mean, ns."""
     if phase != "between":
-        return ()
+        return {}
     frames = [part.trace.once(host_phase_names).filter(pl.col("step").is_in(list(part.numbers))) for part in facts]
     between = pl.concat(frames).filter(pl.col("phase") == BETWEEN).group_by("name").agg(pl.col("time_ns").sum())
-    return tuple(between.sort("time_ns", "name", descending=[True, False]).head(_NAMED)["name"].to_list())
+    steps = sum(len(part.numbers) for part in facts)
+    longest = between.sort("time_ns", "name", descending=[True, False]).head(_NAMED)
+    return {name: time_ns / steps for name, time_ns in longest.select("name", "time_ns").iter_rows()}
 
 
 @run_rule(rests_on=(STEP_TIMES,), applies=several_ranks, explains=("slow_rank",))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
+from typing import Any
 
 import polars as pl
 
@@ -11,7 +12,7 @@ from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import run_rule
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, several_ranks, traces_of
-from steplens.analysis.cluster.collectives import unexplained_by_step, unexplained_collectives
+from steplens.analysis.cluster.collectives import compared_collective, unexplained_by_step, unexplained_collectives
 from steplens.analysis.verdict_words import collective_name
 from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, STEP_DEVICE_TIMES
@@ -48,13 +49,14 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
     ranks = calls.select("rank", "step").n_unique()
     took_ns, expected_ns = (float(calls[name].sum()) / ranks for name in ("duration_ns", "expected_ns"))
     leading = calls["operation"].mode().sort()[0]
+    compared = compared_collective(calls.sort("beyond_ns", descending=True).row(0, named=True), traces)
     yield Finding(
         rule=long_collectives.name,
         confidence=0.6,
         evidence=(
             Evidence("long_collectives", took_ns, "ns", tuple(calls["step"].unique().sort().to_list())),
-            Evidence("explained_by_size", expected_ns, "ns"),
             *_longest_calls(calls),
+            Evidence("explained_by_size", expected_ns, "ns", places=_call_places(compared)),
             *_measured_by_library(calls, ranks),
             Evidence("waiting_unknown", 0, ""),
             *missing_rank_evidence(job_of(facts)),
@@ -69,6 +71,9 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
             "count": f"{calls.height / ranks:.2g}",
             "time": f"{took_ns / 1e6:.2f}",
             "expected": f"{expected_ns / 1e6:.2f}",
+            "compared": compared["name"],
+            "size": f"{compared['bytes'] / (1 << 20):.2f}",
+            "takes": f"{compared['duration_ns'] / 1e6:.2f}",
         },
     )
 
@@ -80,9 +85,13 @@ def _longest_calls(calls: pl.DataFrame) -> Iterator[Evidence]:
         .unique(["operation", "bytes"], maintain_order=True)[:_NAMED]
         .iter_rows(named=True)
     ):
-        size = f"{collective_name(row['operation'])} {row['bytes'] / (1 << 20):.2f} MiB"
-        places = (row["name"], size, f"rank {row['rank']}")
-        yield Evidence("one_collective", row["duration_ns"], "ns", (row["step"],), places, per_step=False)
+        yield Evidence("one_collective", row["duration_ns"], "ns", (row["step"],), _call_places(row), per_step=False)
+
+
+def _call_places(call: Mapping[str, Any]) -> tuple[str, str, str]:
+    """A collective in three places of evidence: the name of its event, what it moves, its rank."""
+    size = f"{collective_name(call['operation'])} {call['bytes'] / (1 << 20):.2f} MiB"
+    return call["name"], size, f"rank {call['rank']}"
 
 
 def _measured_by_library(calls: pl.DataFrame, ranks: int) -> Iterator[Evidence]:

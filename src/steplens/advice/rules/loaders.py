@@ -172,6 +172,8 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
 FETCH_OF_WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter"
 #: a fetch that finds its batch ready still receives and unpickles it; this is long for that, on a busy machine
 _READY_NS = 1_000_000
+#: from here on the data loading of the mean step, which the pages show, is another figure than that of a step of median length
+_DIFFERS = 1.02
 
 
 def waiting_ns(facts: Facts) -> float:
@@ -199,11 +201,14 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     if not facts.step_ns or waiting < least_share * facts.step_ns:
         return
     faster = facts.step_ns / max(facts.step_ns - waiting, 1)
+    mean_ns = facts.mean_ns("data_wait_ns")
     with_workers = [verdict for verdict in feeding_loaders(facts) if verdict.workers]
     if with_workers and all(verdict.wait_share < LEAST_WAIT for verdict in with_workers):
         # batches were there: receiving them, or the first ones of epochs, took the time
         return
     evidence = [Evidence("waiting_for_workers", waiting, "ns", facts.numbers, ("_MultiProcessingDataLoaderIter.__next__",))]
+    if mean_ns > _DIFFERS * waiting:
+        evidence.append(Evidence("loading_in_mean_step", mean_ns, "ns"))
     verdict = worst_loader(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
     values: dict[str, str | int | float] = {"faster": round(faster, 1)}
     if verdict is not None:

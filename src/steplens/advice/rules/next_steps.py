@@ -18,7 +18,7 @@ from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, tra
 from steplens.advice.rules.tools.tasks import short_name
 from steplens.analysis.device.idle import LAUNCH, idle_of_step
 from steplens.analysis.device.idle_places import LaunchGaps, idle_in_each_step, idle_places, late_gaps, launch_gaps
-from steplens.analysis.device.step_work import step_work
+from steplens.analysis.device.step_work import LAUNCHED_COPY, step_work
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict import whole_of_shares
 from steplens.analysis.verdict_words import COMMUNICATION, COMPUTE, COPY, GUESS, HOST, INPUT, RANK, SURE, SYNCHRONIZING
@@ -110,7 +110,9 @@ def _verdict_evidence(
 
 def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
     """The kernels, or operators, that a step computes longest."""
-    work = analyse_once(step_work, facts, traces_of(facts)).filter(~pl.col("kind").is_in([KIND_COPY, KIND_COMMUNICATION]))
+    work = analyse_once(step_work, facts, traces_of(facts)).filter(
+        ~pl.col("kind").is_in([KIND_COPY, LAUNCHED_COPY, KIND_COMMUNICATION])
+    )
     if not work.height:
         return
     longest, unnamed = work.head(_NAMED), work[_NAMED:]

@@ -162,16 +162,19 @@ def _share_rule(name: str, mode: str) -> Rule:
             likely = min(saving.likely_ns, exposed.room_ns)
             # an unknown part of it waits for other ranks
             saving = replace(saving, likely_ns=likely / 2 if moving is None else likely)
-        waiting = Evidence("waiting_unknown", 0, "")
+        waiting = [Evidence("waiting_unknown", 0, "")]
         if moving is not None:
-            waiting = Evidence("moving_share", 100 * moving, "%", per_step=False)
+            waiting = [
+                Evidence("moving_share", 100 * moving, "%", per_step=False),
+                Evidence("rate_without_waits", 100 * rate * share, "%", per_step=False),
+            ]
         yield Finding(
             rule=name,
             confidence=0.3 if moving is None else 0.6,
             evidence=(
                 Evidence("communication_rate", 100 * rate, "%", per_step=False),
                 Evidence("communication_alone", alone, "ns"),
-                waiting,
+                *waiting,
                 *missing_rank_evidence(exposed.job),
             ),
             saving=saving,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -70,6 +71,22 @@ def unexplained_collectives(traces: Sequence[Trace]) -> pl.DataFrame:
     """The long collectives of chosen steps of which nobody knows whom they waited for, since ranks of their group are missing."""
     rows = collective_times(traces).filter("long", (pl.col("measured_by") != ARRIVAL).fill_null(True))
     return of_chosen_steps(rows.drop_nulls("step"), traces) if rows.height else rows
+
+
+def compared_collective(call: Mapping[str, Any], traces: Sequence[Trace]) -> dict[str, Any]:
+    """The collective from which ``expected_ns`` of another one comes: a row of ``collective_times``.
+
+    The one of its operation and group that takes, without known waiting, what comes nearest to the expected time, or does so
+    times the ratio of the bytes where it is smaller.
+
+    Args:
+        call: a row of ``collective_times`` with ``expected_ns``.
+        traces: of one job.
+    """
+    rows = collective_times(traces).filter(*(pl.col(name).eq_missing(call[name]) for name in _KIND), pl.col("bytes") > 0)
+    waited = pl.when(pl.col("measured_by") == ARRIVAL).then(pl.col("wait_ns").fill_null(0)).otherwise(0)
+    as_large_ns = (pl.col("duration_ns") - waited) * pl.max_horizontal(1, call["bytes"] / pl.col("bytes"))
+    return rows.sort((as_large_ns - call["expected_ns"]).abs(), "rank", "start_ns").row(0, named=True)
 
 
 def unexplained_by_step(traces: Sequence[Trace]) -> pl.DataFrame:

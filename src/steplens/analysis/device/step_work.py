@@ -14,8 +14,10 @@ from steplens.trace.trace import Trace
 
 #: kind of a row that is no task of a device
 OPERATOR = "operator"
-#: kind of a row that has the computing tasks which the calls of one operator launched
+#: kind of a row that has the tasks which the calls of one operator launched, its copies and memory sets with its kernels
 LAUNCHED = "launched"
+#: the same of an operator that only copies
+LAUNCHED_COPY = "launched copy"
 #: this share of a device's computing is known to be launched by operators; where it is less, kernels go by their own names
 _LEAST_LAUNCHED = 0.9
 
@@ -29,9 +31,10 @@ _KEYS = ["name", "kind"]
 def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
     """What takes the most time of a step, the longest first: of each trace the mean over its chosen steps, and their mean.
 
-    On a device: what it computes by the operator that launched it (where 90 % of it has one; else by the names of the kernels),
-    its copies by name and its collectives by operation. What one call launched as a graph keeps the names of its kernels. On a
-    CPU, and where a device's tasks were not recorded: the self time of operators; user annotations are no operators.
+    On a device: what it computes, copies and sets by the operator that launched it, as ``device_self_ns`` of ``operators`` (where
+    90 % of the computing has one; else, and where it has none, by the names of the tasks), and its collectives by operation. What
+    one call launched as a graph keeps the names of its kernels. On a CPU, and where a device's tasks were not recorded: the self
+    time of operators; user annotations are no operators.
 
     Work belongs to the step that launched it; work that ran at the same time on two streams counts twice. Traces without any
     such work do not count. Without steps the rows are sums of the whole recording, and ``steps`` is 0.
@@ -42,7 +45,8 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
         traces: of one run.
 
     Returns:
-        name, kind (LAUNCHED, OPERATOR, KIND_COMPUTE, KIND_COPY or KIND_COMMUNICATION), step_ns, calls (of tasks, or of OPERATOR),
+        name, kind (LAUNCHED, LAUNCHED_COPY, OPERATOR, KIND_COMPUTE, KIND_COPY or KIND_COMMUNICATION), step_ns,
+        calls (of OPERATOR; else of tasks, of LAUNCHED of kernels alone),
         calls_least and calls_most (in one step of one trace, whole numbers; 0 where a step has none of the name),
         ratio (of all such work of a step, 0 to 1) and steps (of how many steps of all traces the figures are).
     """
@@ -76,7 +80,7 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
 
 
 def _work_pieces(trace: Trace) -> pl.LazyFrame:
-    """Every piece of work: name, kind, step and length."""
+    """Every piece of work: name, kind, step, length, and counted, 0 for what is no call of its row."""
     if trace.required("kernels").select(pl.len()).collect().item() and not cpu_is_device(trace):
         operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
         return pl.concat(
@@ -87,15 +91,18 @@ def _work_pieces(trace: Trace) -> pl.LazyFrame:
                     pl.lit(KIND_COMMUNICATION).alias("kind"),
                     "step",
                     length=pl.col("end_ns") - pl.col("start_ns"),
+                    counted=pl.lit(1),
                 ),
             ]
         )
     calls = trace.required("ops").filter(pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD]))
-    return calls.select(pl.col("name").cast(pl.String), pl.lit(OPERATOR).alias("kind"), "step", length="self_ns")
+    return calls.select(
+        pl.col("name").cast(pl.String), pl.lit(OPERATOR).alias("kind"), "step", length="self_ns", counted=pl.lit(1)
+    )
 
 
 def _task_pieces(trace: Trace) -> pl.LazyFrame:
-    """Every task of a device that computes or copies: its operator's name or its own, kind, step and length."""
+    """Every task of a device that computes or copies: its operator's name or its own, kind, step, length and counted."""
     tasks = (
         trace.required("kernels")
         .filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COPY]))
@@ -105,14 +112,19 @@ def _task_pieces(trace: Trace) -> pl.LazyFrame:
     alone = pl.col("correlation").is_null() | ~pl.col("correlation").is_duplicated()
     launched = (
         tasks.join(calls.select(op="id", operator=pl.col("name").cast(pl.String)), on="op", how="left")
-        .with_columns(operator=pl.when((pl.col("kind") == KIND_COMPUTE) & alone).then("operator"))
+        .with_columns(operator=pl.when(alone).then("operator"))
         .collect()
     )
     computing = launched.filter(pl.col("kind") == KIND_COMPUTE)
     if float(computing.drop_nulls("operator")["length"].sum()) < _LEAST_LAUNCHED * float(computing["length"].sum()):
         launched = launched.with_columns(operator=pl.lit(None, pl.String))
-    kind = pl.when(pl.col("operator").is_not_null()).then(pl.lit(LAUNCHED)).otherwise("kind")
-    return launched.lazy().select(pl.coalesce("operator", "name").alias("name"), kind.alias("kind"), "step", "length")
+    computes = (pl.col("kind") == KIND_COMPUTE).any().over("operator")
+    of_operator = pl.when(computes).then(pl.lit(LAUNCHED)).otherwise(pl.lit(LAUNCHED_COPY))
+    kind = pl.when(pl.col("operator").is_not_null()).then(of_operator).otherwise("kind")
+    # a memory set beside the kernels of its operator is none of them
+    counted = ((pl.col("kind") == KIND_COMPUTE) | ~computes | pl.col("operator").is_null()).cast(pl.Int32)
+    pieces = launched.select(pl.coalesce("operator", "name").alias("name"), kind.alias("kind"), "step", "length", counted=counted)
+    return pieces.lazy()
 
 
 def _steps_of(trace: Trace) -> tuple[int, ...]:
@@ -122,7 +134,7 @@ def _steps_of(trace: Trace) -> tuple[int, ...]:
 
 def _sum_work(work: pl.LazyFrame) -> pl.DataFrame:
     sums = work.drop_nulls("length").group_by(*_KEYS)
-    return sums.agg(step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.len().cast(pl.Float64)).collect()
+    return sums.agg(step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.col("counted").sum().cast(pl.Float64)).collect()
 
 
 def _mean_work(work: pl.LazyFrame, steps: tuple[int, ...]) -> tuple[pl.DataFrame, int, float]:
@@ -131,7 +143,9 @@ def _mean_work(work: pl.LazyFrame, steps: tuple[int, ...]) -> tuple[pl.DataFrame
     Then how many steps these are, and how long all work of a step takes.
     """
     in_steps = work.filter(pl.col("step").is_in(list(steps))).drop_nulls("length").group_by(*_KEYS, "step")
-    by_step = in_steps.agg(step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.len().cast(pl.Float64)).collect()
+    by_step = in_steps.agg(
+        step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.col("counted").sum().cast(pl.Float64)
+    ).collect()
     means = by_step.group_by(*_KEYS).agg(
         pl.col("step_ns", "calls").sum() / max(len(steps), 1),
         calls_least=pl.col("calls").min(),

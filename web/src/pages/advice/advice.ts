@@ -11,7 +11,7 @@ import { inLanguage, t } from "../../words/i18n";
 
 const MOST_STEPS = 12;
 const MOST_PLACES = 20;
-const A_RANK = /^rank \d+$/;
+const RANKS = /^(ranks?) (\d[\d, .-]*)$/;
 
 export const advice: Page = {
   id: "advice",
@@ -200,8 +200,16 @@ function timelineLink(context: Context, event: Evidence["events"][number]): Chil
   return h("a", { class: "note", href: context.to("timeline", where) }, t("advice.longest"));
 }
 
+/** A rank, or ranges of ranks, as the pages call them. */
+function rankText(place: string): string {
+  const [, kind, number] = RANKS.exec(place)!;
+  return t(kind === "rank" ? "rank.n" : "rank.several", { number: number!.replaceAll("-", "–") });
+}
+
 function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]): HTMLElement {
   const words = inLanguage(one.words) ?? one.what;
+  // ranks alone stand in the line
+  const ofRanks = one.places.length > 0 && !one.places_ns.length && one.places.every((place) => RANKS.test(place));
   const figure =
     one.unit === "" || one.value === null
       ? null
@@ -222,14 +230,15 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
           one.steps.length > MOST_STEPS ? ` +${one.steps.length - MOST_STEPS}` : null,
         ]
       : null,
-    one.places.length
+    ofRanks ? ` · ${one.places.map(rankText).join(", ")}` : null,
+    one.places.length && !ofRanks
       ? h(
           "ul",
           { class: "places" },
           one.places.slice(0, MOST_PLACES).map((place, number) => {
             const other = all.find((finding) => finding.id === place);
             if (other) return h("li", null, titleLink(context, other));
-            if (A_RANK.test(place)) return h("li", null, t("rank.n", { number: place.replace("rank ", "") }));
+            if (RANKS.test(place)) return h("li", null, rankText(place));
             const event = one.events.find((candidate) => candidate.place === place);
             return h(
               "li",

@@ -12,7 +12,7 @@ import { kernelLabel } from "../../words/kernel_names";
 export function workCard(context: Context, found: Overview): Child {
   if (!found.work.length) return null;
   const operators = found.work.every((one) => one.kind === "operator");
-  const launched = found.work.some((one) => one.kind === "launched");
+  const launched = found.work.some((one) => one.kind.startsWith("launched"));
   // work outside of all chosen steps is summed over the recording
   const timed = found.ranks.some((one) => one.figures.chosen.length > 0);
   const outside = timed && !found.work_steps;
@@ -41,7 +41,7 @@ export function workCard(context: Context, found: Overview): Child {
         href:
           row.kind === "communication"
             ? context.to("communication")
-            : row.kind === "operator" || row.kind === "launched"
+            : row.kind === "operator" || row.kind.startsWith("launched")
               ? context.to("operators", { of: row.name, basis, rank: only })
               : context.to("kernels", { of: row.name, basis, rank: only }),
       })),

@@ -7,6 +7,7 @@ from statistics import fmean, median
 
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence
+from steplens.analysis.steps.choice import number_ranges
 from steplens.analysis.tools.parallel import PIPELINE_PARALLEL, Layout, layout
 from steplens.run import Run
 from steplens.trace.health import RANK_COMPARISON
@@ -16,6 +17,7 @@ from steplens.trace.trace import Trace
 DEVIATION = 0.20
 #: share of a step that communication may take
 COMMUNICATION = 0.10
+#: ranges of ranks that are named
 _NAMED = 8
 _NO_OBSTACLES = ("missing_ranks", "rank_clock_offset", "unreadable", "rank_unknown")
 
@@ -64,5 +66,12 @@ def beside_mean(values: Iterable[float], unit: str, scale: float = 1.0) -> Itera
 def missing_rank_evidence(job: Layout) -> Iterator[Evidence]:
     """Says which ranks of the job are not here, where some are not."""
     if job.missing:
-        rank_names = tuple(f"rank {rank}" for rank in job.missing[:_NAMED])
-        yield Evidence("missing_ranks", len(job.missing), "count", places=rank_names, per_step=False)
+        yield Evidence("missing_ranks", len(job.missing), "count", places=(rank_range_text(job.missing),), per_step=False)
+
+
+def rank_range_text(ranks: Sequence[int]) -> str:
+    """Ranks in one place of evidence: "rank 3", or "ranks 0-2, 5"; of a job with holes all over, the first ranges only."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    range_texts = number_ranges(ranks).split(", ")
+    return f"ranks {', '.join(range_texts[:_NAMED])}{' ...' if range_texts[_NAMED:] else ''}"
