@@ -15,7 +15,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.idle_places import BETWEEN, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
-from steplens.advice.rules.tools.tasks import short_name
+from steplens.advice.rules.tools.tasks import most_of_others, named_places, short_name
 from steplens.analysis.device.idle import LAUNCH, idle_of_step
 from steplens.analysis.device.idle_places import LaunchGaps, idle_in_each_step, idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
@@ -29,8 +29,6 @@ from steplens.trace.trace import Trace
 #: how sure it is that more of the same recording, or a usual cure, helps
 _CONFIDENCE = {SURE: 0.5, GUESS: 0.2}
 _LIKELY = 0.4
-#: what is worked on longest
-_NAMED = 3
 #: on what a saving rests where launching takes the time
 _LAUNCHES = "launches"
 #: the part of the step that each verdict is about
@@ -113,15 +111,18 @@ def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
     work = analyse_once(step_work, facts, traces_of(facts)).filter(~pl.col("kind").is_in([KIND_COPY, KIND_COMMUNICATION]))
     if not work.height:
         return
-    longest, unnamed = work.head(_NAMED), work[_NAMED:]
+    lengths, work_ns = work["step_ns"].to_list(), float(work["step_ns"].sum())
+    name_count = named_places(lengths, work_ns)
+    longest, unnamed = work[:name_count], work[name_count:]
     yield Evidence(
         "longest_work",
-        float(work["step_ns"].sum()),
+        work_ns,
         "ns",
         places=tuple(short_name(str(name)) for name in longest["name"]),
         places_ns=tuple(longest["step_ns"]),
         other_places=unnamed.height,
         other_places_ns=float(unnamed["step_ns"].sum()),
+        other_most=most_of_others(lengths, work_ns, name_count),
     )
 
 

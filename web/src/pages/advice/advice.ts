@@ -254,6 +254,11 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
                     : format.plain((one.value ?? 0) - one.places_count.reduce((sum, count) => sum + count, 0)),
                 ),
                 ` ${t("per_step")}`,
+                one.other_most
+                  ? t("advice.others.most", {
+                      figure: one.places_ns.length ? format.time(one.other_most) : format.plain(one.other_most),
+                    })
+                  : null,
               )
             : null,
         )
