@@ -130,7 +130,7 @@ ON_GPU: dict[str, tuple[list[Part], list[Part], float, str]] = {
         [(GEMM, 100, 9500)],
         [],
         0.95,
-        "Compute bound: the GPU computes 95 % of the step; 100 % of the computing is matmul.",
+        "Compute bound: the GPU computes 95 % of the step; 100 % of the computing is matmul (9.5 ms a step).",
     ),
     COMMUNICATION: (
         [(GEMM, 100, 3000), (REDUCE, 2100, 7000)],
@@ -189,7 +189,7 @@ ON_CPU: dict[str, tuple[list[Part], float, str]] = {
     COMPUTE: (
         [("aten::mm", 100, 9200)],
         0.92,
-        "Compute bound: the CPU computes 92 % of the step; 100 % of the computing is matmul.",
+        "Compute bound: the CPU computes 92 % of the step; 100 % of the computing is matmul (9.2 ms a step).",
     ),
     INPUT: (
         [(LOADER, 0, 5000), ("aten::mm", 5000, 4900)],

@@ -63,6 +63,8 @@ function listNote(found: Found): string {
     likely: format.estimate(found.likely_together_ns),
     likely_share: shareOf(found.likely_together_ns),
     time: format.estimate(found.together_ns),
+    sum:
+      format.estimate(sum) === format.estimate(found.together_ns) ? "" : t("advice.together.sum", { sum: format.estimate(sum) }),
     share: shareOf(found.together_ns),
   };
   const shared = found.findings.some((one) => one.overlaps.length);
