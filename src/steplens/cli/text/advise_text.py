@@ -192,8 +192,10 @@ def _place_texts(item: Evidence, words: Words, titles: Mapping[str, str]) -> Ite
             text += f": {count:.3g}"
         yield text
     if item.other_places:
-        figure = duration(item.other_places_ns) if item.places_ns else f"{item.value - sum(item.places_count):.3g}"
-        rest_text = f"{words.frame('other_places', count=str(item.other_places))}: {figure}"
+        rest_text = words.frame("other_places", count=str(item.other_places))
+        if item.places_ns or item.places_count:
+            figure = duration(item.other_places_ns) if item.places_ns else f"{item.value - sum(item.places_count):.3g}"
+            rest_text += f": {figure}"
         most = duration(item.other_most) if item.places_ns else f"{item.other_most:.3g}"
         yield rest_text + (words.frame("each_at_most", figure=most) if item.other_most else "")
 

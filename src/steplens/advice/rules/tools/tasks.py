@@ -179,8 +179,14 @@ def is_significant(facts: Facts, length_ns: float) -> bool:
 
 def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
     """The innermost source lines of the operators that launched most of these tasks; none where no stacks were recorded."""
-    ops = facts.trace.required("ops").select(op="id", stack="stack").drop_nulls("stack").collect()
-    return costliest_lines(rows.select("op", "duration_ns").join(ops, on="op"), count)
+    return top_values(with_source_lines(facts, rows.select("op", "duration_ns")), "line", count=count)
+
+
+def with_source_lines(facts: Facts, rows: pl.DataFrame) -> pl.DataFrame:
+    """Tasks with the innermost source ``line`` of the operators that launched them; null where no stack was recorded."""
+    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
+    lines = facts.trace.required("ops").select(op="id", line=line).filter(pl.col("line").str.len_chars() > 0).collect()
+    return rows.join(lines, on="op", how="left")
 
 
 def costliest_lines(rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
