@@ -214,6 +214,12 @@ def test_what_holds_a_cpu_up(kind: str, tmp_path: Path) -> None:
     assert found.sentence().startswith(sentence.replace(f"{100 * share:.0f} %", f"{100 * found.share:.0f} %"))
 
 
+def test_the_time_of_what_leads_the_computing_is_said_where_no_tasks_overlap(tmp_path: Path) -> None:
+    found = verdict([gpu(tmp_path, [(GEMM, 100, 9500), (GEMM, 200, 9000)])])
+    assert (found.kind, found.leading_ns) == (COMPUTE, 0.0)
+    assert "; 100 % of the computing is matmul." in found.sentence()
+
+
 def test_who_loads_is_said(tmp_path: Path) -> None:
     """Without workers the loop loads: its operators are computing. With workers it waits."""
     inside = [(LOADER, 0, 5000), ("aten::avg_pool2d", 100, 4000), ("aten::mm", 5000, 4900)]
