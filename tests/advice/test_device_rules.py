@@ -70,6 +70,12 @@ def test_operators_on_the_aicpu() -> None:
     assert evidence(finding) == {"on_aicpu": 1000 * US, "aicpu_tasks": 1, "aicpu_wide_types": 100}
     assert finding.evidence[1].places == ("model.py(7): forward",)
     assert finding.values["operators"] == "Index"
+    # of seven lines with a task each so many are named that the others are less than a third
+    tasks = [task("Index", 1000 * at, 1000 * at + 500 + at, core="AI_CPU", op=at) for at in range(7)]
+    calls = [{"name": "aten::index", "start": at, "end": at + 1, "stack": f"model.py({at}): forward"} for at in range(7)]
+    lines = only(aicpu_operators.judge(facts([*tasks, task("MatMul", 8000, 8400)], operators=calls))).evidence[1]
+    assert (lines.value, lines.places_count, lines.other_places) == (7, (1, 1, 1, 1, 1), 2)
+    assert lines.places[0] == "model.py(6): forward"
     short = task("Index", 1000, 1019, core="AI_CPU")
     assert list(aicpu_operators.judge(facts([short, task("MatMul", 1500, 1900)]))) == []
 

@@ -171,6 +171,13 @@ def test_products_of_a_recorded_v100() -> None:
     figures = {**evidence(finding), "float32_kernels": evidence(finding)["in_float32_arithmetic"]}
     assert parts == {what: pytest.approx(figures[what]) for what in parts} and len(parts) == 3
     assert all(item.other_places > 0 for item in finding.evidence if item.places_ns)
+    # others are little, or there are eight names, and it is said how much one of the others is at most
+    name_counts = {item.what: len(item.places) for item in finding.evidence if item.places_ns}
+    much = {item.what for item in finding.evidence if item.places_ns and item.other_places_ns >= parts[item.what] / 3}
+    assert (name_counts["in_float32_arithmetic"], name_counts["float32_kernels"], much) == (2, 8, {"float32_kernels"})
+    kernels = next(item for item in finding.evidence if item.what == "float32_kernels")
+    assert kernels.other_places_ns / kernels.other_places <= kernels.other_most <= kernels.places_ns[-1]
+    assert {item.what for item in finding.evidence if item.other_most} == much
 
 
 @pytest.mark.parametrize("name", ["cuda_nccl_distributed", "cuda_sampled_rank0", "cuda_sampled_rank1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 from pathlib import Path
@@ -27,6 +28,7 @@ from steplens.advice.rules.loaders import (
     waiting_ns,
 )
 from steplens.advice.rules.tools.loading import TAKING_OVER_NS
+from steplens.advice.words import Words
 from steplens.readers.steplens_run import loaders as reader
 from steplens.trace.building.build import conform_to_schema
 from steplens.trace.health import HealthLog
@@ -279,6 +281,36 @@ def test_processor_time_of_a_loop_that_loads(tmp_path: Path, processors: int, sh
     assert finding.saving is not None
     loading = figures["loading_in_the_loop"]
     assert finding.saving.likely_ns == pytest.approx(1 * MS if short else loading - TAKING_OVER_NS)
+
+
+def test_the_function_that_collates_and_how_many_workers_are_enough(tmp_path: Path) -> None:
+    def collates(row: Row) -> Row:
+        return {**row, "collate_ns": row["start_ns"] + MS, "transform_ns": 0, "transforms": 0}
+
+    trace = trace_of(tmp_path, waits(9), workers=0, change=collates)
+    tables = {name: frame for name in SCHEMA if (frame := trace.table(name)) is not None}
+    loaders = tables["pipeline_loaders"]
+    tables["pipeline_loaders"] = loaders.with_columns(collate=pl.lit("main.<locals>.join", loaders.schema["collate"]))
+    finding = only(loader_without_workers.judge(Facts(Trace(tmp_path, tables))))
+    places = {item.what: item.places for item in finding.evidence}
+    assert places["loader_collate"][1:] == ("main.<locals>.join",) and "no_collate_line" in places
+    words = Words("en").of(finding).cause
+    loading, beside = (float(finding.values[name]) for name in ("loading", "beside"))
+    assert finding.values["workers"] == math.ceil(loading / beside) + 1
+    assert f"{finding.values['loading']} ms of loading (recording taken off) / {finding.values['beside']} ms" in words
+    # a function of the same name elsewhere is another one
+    (task, *_) = tables["pipeline_tasks"].drop_nulls("collate_ns").sort("collate_ns").iter_rows(named=True)
+    calls = [("train.py(7): join", task["collate_ns"] + 1, 10), ("posixpath.py(71): join", task["end_ns"] + 1, 10**9)]
+    tables["python"] = table(
+        "python",
+        [
+            {"id": number, "name": name, "start_ns": at, "end_ns": at + length, "pid": task["pid"], "tid": MAIN}
+            for number, (name, at, length) in enumerate(calls)
+        ],
+    )
+    finding = only(loader_without_workers.judge(Facts(Trace(tmp_path, tables))))
+    places = {item.what: item.places for item in finding.evidence}
+    assert places["loader_collate"][1:] == ("train.py(7): join",) and "no_collate_line" not in places
 
 
 @pytest.mark.slow

@@ -252,6 +252,8 @@ def test_a_storm_while_the_loop_loads_data() -> None:
     assert finding.saving is not None
     # no end of the range sells what recording took: at most it is what it costs at least
     gone = figures["storms"] - figures["storm_work"]
+    (storms, *_) = finding.evidence
+    assert sum(storms.places_ns) + storms.other_places_ns == pytest.approx(storms.value)
     assert finding.saving.high_ns == pytest.approx(gone - 600 * 1.9 * 200)
     assert finding.saving.likely_ns == pytest.approx(gone - 600 * 2.5 * 200)
     assert finding.saving.low_ns == pytest.approx(min(finding.saving.likely_ns / 2, gone - 600 * 4.5 * 200))

@@ -130,7 +130,7 @@ ON_GPU: dict[str, tuple[list[Part], list[Part], float, str]] = {
         [(GEMM, 100, 9500)],
         [],
         0.95,
-        "Compute bound: the GPU computes 95 % of the step; 100 % of the computing is matmul.",
+        "Compute bound: the GPU computes 95 % of the step; 100 % of the computing is matmul (9.5 ms a step).",
     ),
     COMMUNICATION: (
         [(GEMM, 100, 3000), (REDUCE, 2100, 7000)],
@@ -189,7 +189,7 @@ ON_CPU: dict[str, tuple[list[Part], float, str]] = {
     COMPUTE: (
         [("aten::mm", 100, 9200)],
         0.92,
-        "Compute bound: the CPU computes 92 % of the step; 100 % of the computing is matmul.",
+        "Compute bound: the CPU computes 92 % of the step; 100 % of the computing is matmul (9.2 ms a step).",
     ),
     INPUT: (
         [(LOADER, 0, 5000), ("aten::mm", 5000, 4900)],
@@ -212,6 +212,12 @@ def test_what_holds_a_cpu_up(kind: str, tmp_path: Path) -> None:
     assert (found.kind, found.of_device, found.device) == (kind, False, "CPU")
     assert found.share == pytest.approx(share, abs=0.02)
     assert found.sentence().startswith(sentence.replace(f"{100 * share:.0f} %", f"{100 * found.share:.0f} %"))
+
+
+def test_the_time_of_what_leads_the_computing_is_said_where_no_tasks_overlap(tmp_path: Path) -> None:
+    found = verdict([gpu(tmp_path, [(GEMM, 100, 9500), (GEMM, 200, 9000)])])
+    assert (found.kind, found.leading_ns) == (COMPUTE, 0.0)
+    assert "; 100 % of the computing is matmul." in found.sentence()
 
 
 def test_who_loads_is_said(tmp_path: Path) -> None:

@@ -162,6 +162,13 @@ class Facts:
         sums = rows.group_by("step").agg(pl.col(column).sum()).filter(pl.col("step").is_in(of.implode()))
         return _typical_per_step(sums[column].to_numpy(), of.len())
 
+    def typical_of_each(self, rows: pl.DataFrame, by: str, column: str, *, on_device: bool = False) -> dict[str, float]:
+        """Values of ``by`` -> ``typical_ns`` of their rows."""
+        of = (self.recorded if on_device else self.steps)["step"]
+        sums = rows.filter(pl.col("step").is_in(of.implode())).group_by(by, "step").agg(pl.col(column).sum())
+        lengths = sums.filter(pl.col(column) > 0).group_by(by).agg(pl.col(column).median() * pl.len() / of.len())
+        return dict(lengths.iter_rows())
+
     def usual_mean_ns(self, rows: pl.DataFrame, column: str = "duration_ns") -> float:
         """Mean of what a step has of ``column``, ns, of what comes in turns; see ``most_ns``."""
         sums = self.steps.select("step").join(rows.group_by("step").agg(pl.col(column).sum()), on="step", how="left")

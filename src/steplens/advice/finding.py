@@ -54,8 +54,9 @@ class Evidence:
         places_count: how often a step has each of them; empty where that is not said.
         stretches: the longest stretch of each of them; empty where they are no such stretches.
         whole_ns: what the shares of the places are of; the figure where it is 0.
-        other_places: how many places there are besides, and ``other_places_ns`` what these take per step: with them the places
-            add up to the figure.
+        other_places: how many places there are besides, and ``other_places_ns`` what these take per step where it is said:
+            with them the places add up to the figure.
+        other_most: the most that a single one of these has, in the unit of the figure; 0 where they are little of it together.
     """
 
     what: str
@@ -70,6 +71,7 @@ class Evidence:
     whole_ns: float = 0.0
     other_places: int = 0
     other_places_ns: float = 0.0
+    other_most: float = 0.0
 
 
 @dataclass(frozen=True)

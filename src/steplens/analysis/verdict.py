@@ -65,6 +65,8 @@ _CLOSE = 0.8
 _WIDE = 0.2
 #: one operation, or one category, that is most of what it belongs to
 _LEADS = 0.5
+#: tasks overlap that take together so much longer than a device computes
+_ADDS_UP = 0.01
 #: which table shows more, by kind
 _TABLES = {
     COMPUTE: "kernels", COMMUNICATION: "communication", COPY: "kernels", INPUT: "pipeline", HOST: "idle",
@@ -118,8 +120,11 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
         elif first in _CAUSES:
             judged = _with_cause(judged, traces, idle)
     elif busy is not None and busy >= _MOSTLY:
-        leading, leading_share = _leading_category(traces)
-        judged = replace(judged, kind=COMPUTE, share=busy, leading=leading, leading_share=leading_share)
+        leading, leading_share, leading_ns = _leading_category(traces)
+        # where it adds up to what the device is busy with, the table of operators shows the same time
+        if leading_ns > (1 + _ADDS_UP) * leading_share * summary.device["computing_ns"]:
+            leading_ns = 0.0
+        judged = replace(judged, kind=COMPUTE, share=busy, leading=leading, leading_share=leading_share, leading_ns=leading_ns)
     return _with_confidence(replace(judged, table=_TABLES[judged.kind]), traces)
 
 
@@ -216,14 +221,16 @@ def _leading_collective(traces: Sequence[Trace]) -> tuple[str, float]:
     return _largest_share(pl.concat(frames), _LEADS)
 
 
-def _leading_category(traces: Sequence[Trace]) -> tuple[str, float]:
-    """The category of operators with the most computing, and its share."""
+def _leading_category(traces: Sequence[Trace]) -> tuple[str, float, float]:
+    """The category of operators with the most computing, its share, and its time in a step."""
     category = pl.col("category").cast(pl.String).fill_null("")
     frames = []
     for trace in traces:
         tasks = _in_chosen(trace, "kernels").filter(pl.col("kind") == KIND_COMPUTE)
         frames.append(tasks.select(category.alias("name"), length="self_ns").collect())
-    return _largest_share(pl.concat(frames), 0.0)
+    rows, steps = pl.concat(frames), sum(len(chosen_steps(trace).steps) for trace in traces)
+    name, share = _largest_share(rows, 0.0)
+    return name, share, share * float(rows["length"].sum()) / max(steps, 1)
 
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")

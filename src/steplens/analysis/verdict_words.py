@@ -37,7 +37,8 @@ class Verdict:
         busy: share of the step in which the device computes; None where that was not recorded.
         device: "GPU", "NPU" or "CPU".
         leading: the collective, or the category of operators, that is most of it; empty where none is.
-        leading_share: its share of the communication or of the computing, 0 to 1.
+        leading_share: its share of the communication or of the computing, 0 to 1; ``leading_ns``: of computing that time of a
+            mean step, 0 where tasks overlap, since it may be longer than what the step computes then.
         cause: of idle time, the largest cause (``analysis.device.idle.CAUSES``) among those of the kind; empty elsewhere.
         cause_share: its share of the idle time that ``share`` counts.
         phase: where the host is late, the phase in which it is so the most (``analysis.steps.phases.PHASES``), and
@@ -65,6 +66,7 @@ class Verdict:
     busy: float | None = None
     leading: str = ""
     leading_share: float = 0.0
+    leading_ns: float = 0.0
     cause: str = ""
     cause_share: float = 0.0
     phase: str = ""
@@ -100,7 +102,8 @@ class Verdict:
 #: the parts of sentences in English; other languages have the same keys
 ENGLISH: Mapping[str, str] = {
     "compute": "Compute bound: the {device} computes {share} of the step{most}.",
-    "compute_most": "; {leading_share} of the computing is {leading}",
+    "compute_most": "; {leading_share} of the computing is {leading}{leading_time}",
+    "leading_time": " ({time} a step)",
     "communication": "Communication bound: {share} of the step is {subject}{untold}.",
     "communication_all": "exposed communication",
     "communication_leading": "exposed {leading}",
@@ -188,6 +191,10 @@ def whole_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def _rounded_time(ns: float) -> str:
+    return f"{ns / 1e9:.3g} s" if ns >= 0.9995e9 else f"{ns / 1e6:.3g} ms"
+
+
 def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
     template = words[_main_key(verdict)]
     leading = collective_name(verdict.leading) if verdict.kind == COMMUNICATION else verdict.leading
@@ -205,6 +212,7 @@ def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
         "phase_share": whole_percent(verdict.phase_share),
         "name_share": whole_percent(verdict.name_share),
     }
+    values["leading_time"] = words["leading_time"].format(time=_rounded_time(verdict.leading_ns)) if verdict.leading_ns else ""
     parts = dict.fromkeys(("most", "subject", "untold", "operators", "cause", "phase", "name"), "")
     if verdict.leading:
         parts["most"] = words["compute_most"].format(**values)

@@ -68,7 +68,8 @@ class EvidenceShown(BaseModel):
     """One measured fact; see ``advice.finding.Evidence``. ``words`` says in each language what it is.
 
     ``places_ns``: what each of ``places`` takes per step, ns, or empty, as ``places_count``, how often a step has each;
-    ``whole_ns``: what their shares are of. ``other_places``: how many there are besides, which take ``other_places_ns``.
+    ``whole_ns``: what their shares are of. ``other_places``: how many there are besides, which take ``other_places_ns``;
+    ``other_most``: the most that a single one of these has, in the unit of ``value``, where together they are much.
     ``events``: those of ``places`` that the timeline shows. Others are ranks, loaders, other findings.
     """
 
@@ -83,6 +84,7 @@ class EvidenceShown(BaseModel):
     whole_ns: float
     other_places: int
     other_places_ns: float
+    other_most: float
     events: list[EventPlace]
     words: dict[str, str]
 

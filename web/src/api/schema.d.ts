@@ -1184,6 +1184,7 @@ export interface components {
         };
         EvidenceShown: {
             events: components["schemas"]["EventPlace"][];
+            other_most: number;
             other_places: number;
             other_places_ns: number;
             per_step: boolean;

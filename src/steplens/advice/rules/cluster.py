@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import polars as pl
@@ -19,6 +20,7 @@ from steplens.advice.rules.tools.ranks import (
     several_ranks,
     traces_of,
 )
+from steplens.advice.rules.tools.tasks import most_of_others, named_places
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.cluster.cluster_steps import rank_means
 from steplens.analysis.cluster.links import link_means, links, slow_links
@@ -39,8 +41,6 @@ _PHASES = {
     "between_ns": "between",
     "python_ns": "python",
 }
-#: calls that are named
-_NAMED = 3
 #: rules that see the wait for a slow rank as time of something else
 _SYMPTOMS = ("slow_card", "data_parallel_communication")
 
@@ -67,9 +67,8 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     phase = max(more, key=lambda name: more[name])
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
     if more[phase] > slow.hold_up_ns / 3:
-        calls = _calls_between_phases(slow_parts, phase)
-        places = (*calls, f"rank {slow.rank}")
-        evidence.append(Evidence(f"more_{phase}", more[phase], "ns", places=places, places_ns=tuple(calls.values())))
+        more_evidence = Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}",))
+        evidence.append(_with_calls_between_phases(more_evidence, slow_parts) if phase == "between" else more_evidence)
     line = largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
     evidence += line
     values: dict[str, str | int] = {"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps}
@@ -112,15 +111,23 @@ def _phase_without_sync(part: Facts, column: str) -> float:
     return part.mean_ns(column) - waited
 
 
-def _calls_between_phases(facts: Sequence[Facts], phase: str) -> dict[str, float]:
-    """What a rank called most between the phases of its steps, and how long that takes in a step, mean, ns."""
-    if phase != "between":
-        return {}
+def _with_calls_between_phases(evidence: Evidence, facts: Sequence[Facts]) -> Evidence:
+    """Evidence about a rank with what all calls between the phases of its steps take, and those that take most of it."""
+    steps = sum(len(part.numbers) for part in facts)
     frames = [part.trace.once(host_phase_names).filter(pl.col("step").is_in(list(part.numbers))) for part in facts]
     between = pl.concat(frames).filter(pl.col("phase") == BETWEEN).group_by("name").agg(pl.col("time_ns").sum())
-    steps = sum(len(part.numbers) for part in facts)
-    longest = between.sort("time_ns", "name", descending=[True, False]).head(_NAMED)
-    return {name: time_ns / steps for name, time_ns in longest.select("name", "time_ns").iter_rows()}
+    between = between.sort("time_ns", "name", descending=[True, False])
+    lengths = [time_ns / max(steps, 1) for time_ns in between["time_ns"]]
+    total_ns = sum(lengths)
+    name_count = named_places(lengths, total_ns)
+    return replace(
+        evidence,
+        places=(*evidence.places, *map(str, between["name"][:name_count])),
+        places_ns=(total_ns, *lengths[:name_count]),
+        other_places=len(lengths) - name_count,
+        other_places_ns=sum(lengths[name_count:]),
+        other_most=most_of_others(lengths, total_ns, name_count),
+    )
 
 
 @run_rule(rests_on=(STEP_TIMES,), applies=several_ranks, explains=("slow_rank",))

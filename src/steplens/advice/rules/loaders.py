@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.loading import loading_in_loop
+from steplens.advice.rules.tools.loading import MOST_WORKERS, collate_function, loading_in_loop
 from steplens.analysis.data_loading.loaders import (
     COLLATE,
     LEAST_WAIT,
@@ -85,11 +85,15 @@ def enough_workers(verdict: LoaderVerdict, rest_ns: float) -> int:
     return max(math.ceil(verdict.made_ns / max(rest_ns, 1.0)), 1)
 
 
-def stage_evidence(verdict: LoaderVerdict) -> Iterator[Evidence]:
-    """The stage that holds up the loop, and how full queue and workers are."""
-    place = (name_of(verdict),)
+def stage_evidence(facts: Facts, verdict: LoaderVerdict) -> Iterator[Evidence]:
+    """The stage that holds up the loop, of collating with the function that does it, and how full queue and workers are."""
+    name, has_line = collate_function(facts, verdict.loader) if verdict.stage == COLLATE else ("", False)
+    places = (name_of(verdict), name) if name else (name_of(verdict),)
     if verdict.stage != LOOP:
-        yield Evidence(f"loader_{verdict.stage}", verdict.stage_ns, "ns", places=place, per_step=False)
+        yield Evidence(f"loader_{verdict.stage}", verdict.stage_ns, "ns", places=places, per_step=False)
+        # of workers no profiler records the calls
+        if name and not has_line and not verdict.workers and "python" not in facts.trace:
+            yield Evidence("no_collate_line", 0, "", per_step=False)
         yield Evidence("loader_stage_share", 100 * verdict.stage_share, "%", per_step=False)
     if verdict.usage is not None:
         yield Evidence("loader_queue", 100 * verdict.usage, "%", per_step=False)
@@ -146,7 +150,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     evidence = [Evidence("loading_in_the_loop", loading, "ns", facts.numbers, ("_SingleProcessDataLoaderIter.__next__",))]
     verdict = worst_loader(facts, lambda loader: not loader.workers)
     if verdict is not None:
-        evidence += [*stage_evidence(verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
+        evidence += [*stage_evidence(facts, verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
     if available is not None:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
         if work.is_short_of_processors:
@@ -155,7 +159,9 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     saving = work.worker_saving()
     is_worth = saving.likely_ns >= least_share * facts.step_ns
     case = FEW_PROCESSORS if work.is_short_of_processors else ""
+    loading_ns, beside_ns = (f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:.0f}" for ns in work.loading_beside_ns)
     values: dict[str, str | int | float] = {"workers": work.worker_count, "processors": available or 0, "case": case}
+    values |= {"loading": loading_ns, "beside": beside_ns, "most_workers": MOST_WORKERS}
     yield facts.make_finding(
         loader_without_workers.name,
         evidence,
@@ -212,7 +218,7 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     verdict = worst_loader(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
     values: dict[str, str | int | float] = {"faster": round(faster, 1)}
     if verdict is not None:
-        evidence += [*stage_evidence(verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
+        evidence += [*stage_evidence(facts, verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
         enough = enough_workers(verdict, facts.step_ns - waiting)
         if enough > verdict.workers:
             evidence += worker_evidence(facts, verdict, enough)
@@ -246,7 +252,10 @@ def loader_slow_collate(facts: Facts, *, least_share: float = 0.03) -> Iterator[
     saved = min(waiting, max(facts.step_ns - without, 0.0), verdict.stage_ns * batches / verdict.workers)
     if saved < least_share * facts.step_ns:
         return
-    evidence = [Evidence("waiting_for_workers", waiting, "ns", facts.numbers, (name_of(verdict),)), *stage_evidence(verdict)]
+    evidence = [
+        Evidence("waiting_for_workers", waiting, "ns", facts.numbers, (name_of(verdict),)),
+        *stage_evidence(facts, verdict),
+    ]
     yield facts.make_finding(
         loader_slow_collate.name, evidence, Saving(saved / 2, saved, saved), confidence=0.85, part="data_wait_ns"
     )
@@ -366,7 +375,7 @@ def loader_slow_pin(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     saving = Saving(0.0, likely, waiting)
     yield facts.make_finding(
         loader_slow_pin.name,
-        [Evidence("waiting_for_workers", waiting, "ns", facts.numbers), *stage_evidence(verdict)],
+        [Evidence("waiting_for_workers", waiting, "ns", facts.numbers), *stage_evidence(facts, verdict)],
         saving,
         confidence=0.7,
         part="data_wait_ns",

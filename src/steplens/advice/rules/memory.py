@@ -10,7 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule, run_rule
-from steplens.advice.rules.tools.tasks import growing_segments, steps_of
+from steplens.advice.rules.tools.tasks import counted_evidence, growing_segments, steps_of
 from steplens.analysis.device import idle
 from steplens.analysis.memory.memory import operator_memory
 from steplens.analysis.tools.groups import first_rows, number_groups
@@ -69,14 +69,8 @@ def large_blocks(facts: Facts, *, least_share: float = 0.1) -> Iterator[Finding]
     time = facts.typical_ns(blocks_of_operators.unique("op"))
     if 2 * len(steps) < facts.steps.height or time < least_share * facts.step_ns:
         return
-    by_size = (
-        blocks_of_operators.group_by(pl.col("called").cast(pl.String))
-        .agg(pl.col("bytes").sum())
-        .sort("bytes", "called", descending=[True, False])
-    )
-    places = tuple(by_size["called"].head(3).to_list())
     evidence = [
-        Evidence("large_blocks", blocks_of_operators.height / facts.steps.height, "count", steps, places),
+        counted_evidence("large_blocks", blocks_of_operators, "called", facts.steps.height, weight="bytes"),
         Evidence("bytes_of_large_blocks", float(blocks_of_operators["bytes"].sum()) / facts.steps.height, "bytes"),
         Evidence("operators_of_large_blocks", time, "ns"),
     ]
@@ -101,6 +95,8 @@ _WARM_UP = 1
 #: growth by this share of what is allocated within a hundred steps will end the job
 _HIGH_GROWTH = 0.5
 _CENTURY = 100
+#: operators or lines that never freed blocks, the largest, that are named
+_NAMED = 3
 
 
 @rule(rests_on=(MEMORY,))
@@ -121,8 +117,16 @@ def memory_growth(facts: Facts, *, least_steps: int = 5, least_bytes: int = 16 <
             continue
         level = float(at_end["allocated"][-1])
         name = f"{kind} {device}" if device is not None and device >= 0 else str(kind)
+        places = _never_freed(facts, kind, device)
         evidence = [
-            Evidence("growth", slope, "bytes", tuple(at_end["step"].to_list()), tuple(_never_freed(facts, kind, device))),
+            Evidence(
+                "growth",
+                slope,
+                "bytes",
+                tuple(at_end["step"].to_list()),
+                tuple(places[:_NAMED]),
+                other_places=len(places[_NAMED:]),
+            ),
             Evidence("allocated_at_the_end", level, "bytes", per_step=False),
         ]
         subject = name.lower().replace(" ", "")
@@ -167,7 +171,7 @@ def _never_freed(facts: Facts, kind: object, device: object) -> list[str]:
     line = pl.col("stack").str.split(";").list.first()
     place = pl.coalesce(pl.when(line.str.len_chars() > 0).then(line), "name")
     sums = with_operator.with_columns(place=place).drop_nulls("place").group_by("place").agg(pl.col("bytes").sum())
-    return sums.sort("bytes", "place", descending=[True, False])["place"].head(3).to_list()
+    return sums.sort("bytes", "place", descending=[True, False])["place"].to_list()
 
 
 #: growth from the first to the last window by this share of what is allocated then

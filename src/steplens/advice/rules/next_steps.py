@@ -15,7 +15,7 @@ from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.idle_places import BETWEEN, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
-from steplens.advice.rules.tools.tasks import short_name
+from steplens.advice.rules.tools.tasks import most_of_others, named_places, short_name
 from steplens.analysis.device.idle import LAUNCH, idle_of_step
 from steplens.analysis.device.idle_places import LaunchGaps, idle_in_each_step, idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import LAUNCHED_COPY, step_work
@@ -29,8 +29,6 @@ from steplens.trace.trace import Trace
 #: how sure it is that more of the same recording, or a usual cure, helps
 _CONFIDENCE = {SURE: 0.5, GUESS: 0.2}
 _LIKELY = 0.4
-#: what is worked on longest
-_NAMED = 3
 #: on what a saving rests where launching takes the time
 _LAUNCHES = "launches"
 #: the part of the step that each verdict is about
@@ -62,13 +60,15 @@ def _next_step(name: str, kind: str) -> Rule:
         held_ns = verdict.share * _whole_ns(summary, of_device=verdict.of_device)
         # of the median step, as all savings; what is held up is a mean, as the parts that the pages show
         most_ns = min(held_ns, verdict.share * (summary.step_time_ns or 0.0))
-        idle = _idle_evidence(kind, facts, summary)
+        gaps = _gaps_of(kind, facts)
+        places = None if gaps is None else idle_places(traces_of(facts), gaps, summary.device.get("idle_ns", 0.0))
+        idle = [] if places is None else _idle_evidence(kind, facts, summary, places)
         launches = analyse_once(_launch_gaps, facts, traces_of(facts)) if kind == HOST else None
         values: dict[str, str | int] = {"device": verdict.device}
         if verdict.rank is not None:
             values["slow"] = verdict.rank
         if kind == HOST:
-            values |= _place_values(idle, facts, summary)
+            values |= _place_values(idle, facts, gaps, places)
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
@@ -115,39 +115,46 @@ def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
     )
     if not work.height:
         return
-    longest, unnamed = work.head(_NAMED), work[_NAMED:]
+    lengths, work_ns = work["step_ns"].to_list(), float(work["step_ns"].sum())
+    name_count = named_places(lengths, work_ns)
+    longest, unnamed = work[:name_count], work[name_count:]
     yield Evidence(
         "longest_work",
-        float(work["step_ns"].sum()),
+        work_ns,
         "ns",
         places=tuple(short_name(str(name)) for name in longest["name"]),
         places_ns=tuple(longest["step_ns"]),
         other_places=unnamed.height,
         other_places_ns=float(unnamed["step_ns"].sum()),
+        other_most=most_of_others(lengths, work_ns, name_count),
     )
 
 
-def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary) -> list[Evidence]:
-    """Where the device idles for the host, of a verdict that is about that."""
-    if kind not in (HOST, SYNCHRONIZING):
-        return []
+def _gaps_of(kind: str, facts: Sequence[Facts]) -> pl.DataFrame | None:
+    """The gaps in which the device idles for the host, of a verdict that is about that; None of others."""
+    if kind == HOST:
+        return analyse_once(late_gaps, facts, traces_of(facts))
+    return late_gaps(traces_of(facts), synchronizing=True) if kind == SYNCHRONIZING else None
+
+
+def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary, places: pl.DataFrame) -> list[Evidence]:
+    """Where the device idles for the host."""
     traces, idle_ns = traces_of(facts), summary.device.get("idle_ns", 0.0)
-    gaps = late_gaps(traces, synchronizing=True) if kind == SYNCHRONIZING else analyse_once(late_gaps, facts, traces)
-    evidence = place_evidence(traces, idle_places(traces, gaps, idle_ns))
+    evidence = place_evidence(traces, places)
     if kind == HOST and (on_its_way_ns := idle_of_step(traces, idle_ns).get(LAUNCH, 0.0)):
         evidence.append(Evidence("idle_launch", on_its_way_ns, "ns"))
     return evidence
 
 
-def _place_values(idle: Sequence[Evidence], facts: Sequence[Facts], summary: StepSummary) -> dict[str, str | int]:
+def _place_values(
+    idle: Sequence[Evidence], facts: Sequence[Facts], gaps: pl.DataFrame | None, places: pl.DataFrame | None
+) -> dict[str, str | int]:
     """What the text says of the longest place; where there is none it says so."""
-    if not idle or not idle[0].places:
+    if gaps is None or places is None or not idle or not idle[0].places:
         return {"case": "nowhere"}
     share = 100 * idle[0].places_ns[0] / idle[0].whole_ns
     before, _, after = idle[0].places[0].partition(BETWEEN)
-    traces, gaps = traces_of(facts), analyse_once(late_gaps, facts, traces_of(facts))
-    places = idle_places(traces, gaps, summary.device.get("idle_ns", 0.0)).filter("is_inside")
-    by_step = idle_in_each_step(traces, gaps, places.row(0, named=True))
+    by_step = idle_in_each_step(traces_of(facts), gaps, places.filter("is_inside").row(0, named=True))
     values: dict[str, str | int] = {"before": before, "after": after, "percent": f"{share:.0f}"}
     return values | {"least": f"{min(by_step) / 1e6:.2g}", "most": f"{max(by_step) / 1e6:.2g}"}
 

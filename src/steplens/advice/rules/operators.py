@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
-from steplens.advice.rules.tools.tasks import costliest_lines, steps_of, timed_evidence
+from steplens.advice.rules.tools.tasks import costliest_lines, timed_evidence
 from steplens.analysis.operators.recording_cost import RecordingOfCall, cost_of_call, dispatch_ns
 from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
@@ -35,8 +35,6 @@ _REMAINING = 0.05
 IN_LOADING = "loading"
 #: phase of a storm -> the part of the step that a cure shortens
 _PART_OF_PHASE = {DATA: "data_wait_ns", FORWARD: "forward_ns", BACKWARD: "backward_ns"}
-#: longest storms whose operators are named
-_NAMED = 3
 _COLUMNS = ("id", "parent", "name", "scope", "pid", "tid", "step", "start_ns", "end_ns", "duration_ns", "stack")
 
 
@@ -84,10 +82,11 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     if total < least_share * facts.step_ns:
         return
     longest = storms.sort("length_ns", "storm", descending=[True, False])
-    common = [_most_common_name(members, storm, "name") for storm in longest["storm"].head(_NAMED).to_list()]
+    by_operator = timed_evidence(
+        facts, "storms", _with_common_names(storms, members), "operator", column="length_ns", on_device=False
+    )
     placed = longest.filter(pl.col("stacks") > 0)["storm"].head(1).to_list()
     line = _most_common_name(members, placed[0], "stack").partition(";")[0] if placed else ""
-    places = tuple(dict.fromkeys([*([line] if line else []), *common]))
     phase, work, recording = _parts_of_storms(facts, storms)
     part = _PART_OF_PHASE.get(phase, "")
     # as the figure of that part: it is no longer than the part that it lies in
@@ -99,8 +98,8 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     if likely < least_share * facts.step_ns:
         return
     evidence = [
-        Evidence("storms", total, "ns", steps_of(storms), places),
-        Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count"),
+        _scaled_lengths(by_operator, scale),
+        Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count", places=(line,) if line else ()),
     ]
     evidence += [Evidence("storm_work", min(work, total), "ns")] if work else []
     yield facts.make_finding(
@@ -110,7 +109,7 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         confidence=0.8,
         part=part,
         recording_ns=recording.likely_ns,
-        values={"operator": common[0], "case": IN_LOADING if phase == DATA else ""},
+        values={"operator": _most_common_name(members, longest["storm"][0], "name"), "case": IN_LOADING if phase == DATA else ""},
         calls=storms,
     )
 
@@ -134,6 +133,24 @@ def _most_common_name(members: pl.DataFrame, storm: int, column: str) -> str:
     """What most calls of a storm have in a column of names; of several the first by alphabet."""
     names = members.filter(pl.col("storm") == storm)[column].drop_nulls()
     return str(names.mode().cast(pl.String).sort()[0])
+
+
+def _with_common_names(storms: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Storms with the ``operator`` that most of the calls of each are of."""
+    counts = members.group_by("storm", operator=pl.col("name").cast(pl.String)).len()
+    most = counts.sort("len", "operator", descending=[True, False]).unique("storm", keep="first", maintain_order=True)
+    return storms.join(most.select("storm", "operator"), on="storm", how="left")
+
+
+def _scaled_lengths(evidence: Evidence, scale: float) -> Evidence:
+    """Evidence about lengths, each times the same factor."""
+    return replace(
+        evidence,
+        value=evidence.value * scale,
+        places_ns=tuple(length * scale for length in evidence.places_ns),
+        other_places_ns=evidence.other_places_ns * scale,
+        other_most=evidence.other_most * scale,
+    )
 
 
 def _outermost_calls(facts: Facts) -> pl.DataFrame:

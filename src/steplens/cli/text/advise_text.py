@@ -41,14 +41,16 @@ def show_advice(found: Advice, words: Words) -> None:
     out.print(plain(words.frame(key, count=str(len(found.findings))) + step, "bold"), soft_wrap=True)
     priced = sum(finding.saving is not None for finding in found.findings)
     if priced and found.step_ns > 0:
+        savings = [finding.saving for finding in found.findings if finding.saving is not None and not finding.at_stake]
+        at_most_ns = sum(saving.high_ns for saving in savings)
+        most, most_of_all = estimated_duration(found.together_ns), estimated_duration(at_most_ns)
         together = {
             "likely": estimated_duration(found.likely_together_ns),
             "likely_share": estimated_share(found.likely_together_ns, found.step_ns),
-            "time": estimated_duration(found.together_ns),
+            "time": most,
+            "sum": words.frame("less_than_sum", sum=most_of_all) if most != most_of_all else "",
             "share": estimated_share(found.together_ns, found.step_ns),
         }
-        savings = [finding.saving for finding in found.findings if finding.saving is not None and not finding.at_stake]
-        at_most_ns = sum(saving.high_ns for saving in savings)
         # where the bound is no more than their sum, it says nothing, but for what overlaps
         is_bounded = found.together_ns < 0.99 * at_most_ns or any(finding.after_ns for finding in found.findings)
         overlap = "together" if is_bounded else "overlap"
@@ -190,8 +192,12 @@ def _place_texts(item: Evidence, words: Words, titles: Mapping[str, str]) -> Ite
             text += f": {count:.3g}"
         yield text
     if item.other_places:
-        figure = duration(item.other_places_ns) if item.places_ns else f"{item.value - sum(item.places_count):.3g}"
-        yield f"{words.frame('other_places', count=str(item.other_places))}: {figure}"
+        rest_text = words.frame("other_places", count=str(item.other_places))
+        if item.places_ns or item.places_count:
+            figure = duration(item.other_places_ns) if item.places_ns else f"{item.value - sum(item.places_count):.3g}"
+            rest_text += f": {figure}"
+        most = duration(item.other_most) if item.places_ns else f"{item.other_most:.3g}"
+        yield rest_text + (words.frame("each_at_most", figure=most) if item.other_most else "")
 
 
 def _figure_text(item: Evidence) -> str:

@@ -63,6 +63,8 @@ function listNote(found: Found): string {
     likely: format.estimate(found.likely_together_ns),
     likely_share: shareOf(found.likely_together_ns),
     time: format.estimate(found.together_ns),
+    sum:
+      format.estimate(sum) === format.estimate(found.together_ns) ? "" : t("advice.together.sum", { sum: format.estimate(sum) }),
     share: shareOf(found.together_ns),
   };
   const shared = found.findings.some((one) => one.overlaps.length);
@@ -187,6 +189,16 @@ function takes(one: Evidence, number: number): Child {
   return [": ", h("b", null, format.time(ns)), ` ${t("per_step")}`, often];
 }
 
+/** What those of the places take that are not named, or how often a step has them, where that is said of places. */
+function othersTake(one: Evidence): Child {
+  const figure = one.places_ns.length
+    ? format.time(one.other_places_ns)
+    : one.places_count.length
+      ? format.plain((one.value ?? 0) - one.places_count.reduce((sum, count) => sum + count, 0))
+      : null;
+  return figure === null ? null : [": ", h("b", null, figure), ` ${t("per_step")}`];
+}
+
 /** Margin around a stretch on the timeline, of its length. */
 const AROUND = 0.25;
 
@@ -238,7 +250,7 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
           one.places.slice(0, MOST_PLACES).map((place, number) => {
             const other = all.find((finding) => finding.id === place);
             if (other) return h("li", null, titleLink(context, other));
-            if (RANKS.test(place)) return h("li", null, rankText(place));
+            if (RANKS.test(place)) return h("li", null, rankText(place), takes(one, number));
             const event = one.events.find((candidate) => candidate.place === place);
             return h(
               "li",
@@ -254,15 +266,12 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
                 "li",
                 null,
                 t("advice.others", { count: format.count(one.other_places) }),
-                ": ",
-                h(
-                  "b",
-                  null,
-                  one.places_ns.length
-                    ? format.time(one.other_places_ns)
-                    : format.plain((one.value ?? 0) - one.places_count.reduce((sum, count) => sum + count, 0)),
-                ),
-                ` ${t("per_step")}`,
+                othersTake(one),
+                one.other_most
+                  ? t("advice.others.most", {
+                      figure: one.places_ns.length ? format.time(one.other_most) : format.plain(one.other_most),
+                    })
+                  : null,
               )
             : null,
         )

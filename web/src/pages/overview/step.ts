@@ -146,6 +146,8 @@ function figureOf(context: Context, found: Overview, sources: readonly Source[],
   const figures = sources[0]!.figures;
   // what reads the same is the same
   const alike = !alone && sources.length === 1 && new Set(bases.map(format.time)).size === 1;
+  // the share that the verdict names is of one of these bars; of a rank that is waited for it is of the step time
+  const ofDevice = !alone && sources.length === 1 && found.verdict.of_device && found.verdict.kind !== "rank";
   return [
     stepScale(bars, whole, context.signal),
     h(
@@ -156,7 +158,10 @@ function figureOf(context: Context, found: Overview, sources: readonly Source[],
       alike
         ? t(isSingle(figures) ? "overview.base" : "overview.base.mean", { time: format.time(bases.at(-1)!) })
             + meanAndMedian(bases.at(-1)!, figures.step_time_ns)
-        : t("overview.base.each", { bases: lengthsOf(bars, bases, medians, names) }),
+        : t(ofDevice ? "overview.base.each.device" : "overview.base.each", {
+            bases: lengthsOf(bars, bases, medians, names),
+            device: found.verdict.device,
+          }),
       bars.some((bar) => bar.parts.some((part) => part.exposed)) ? ` ${t("overview.hatched")}` : "",
       found.verdict.of_device || bars.length < 2 ? "" : ` ${t("overview.base.cpu")}`,
     ),

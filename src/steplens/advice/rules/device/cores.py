@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,14 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import SHORT_NS, per_step, source_lines, timed_evidence, top_values
+from steplens.advice.rules.tools.tasks import (
+    SHORT_NS,
+    counted_evidence,
+    per_step,
+    timed_evidence,
+    top_values,
+    with_source_lines,
+)
 from steplens.analysis.device.core_utilization import task_metrics
 from steplens.analysis.tools.overlap import merged, subtract
 from steplens.trace.building.devices import NPU
@@ -36,10 +44,9 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
     other_tasks = tasks.filter(~pl.col("core").is_in(_AI_CPU))
     alone = subtract(merged(slow), merged(other_tasks))
     steps = max(facts.steps.height, 1)
-    lines = source_lines(facts, slow)
     evidence = [
         timed_evidence(facts, "on_aicpu", slow, "type"),
-        Evidence("aicpu_tasks", slow.height / steps, "count", places=lines),
+        replace(counted_evidence("aicpu_tasks", with_source_lines(facts, slow), "line", steps), steps=()),
     ]
     wide = slow.filter(pl.col("input_types").cast(pl.String).str.contains(_WIDE_TYPES))
     if wide.height:

@@ -110,7 +110,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     by_operator = _with_operators(facts, tasks)
     kernels = timed_evidence(facts, "float32_kernels", tasks, "name")
     evidence = [
-        timed_evidence(facts, "in_float32_arithmetic", by_operator, "operator", count=_NAMED_OPERATORS),
+        timed_evidence(facts, "in_float32_arithmetic", by_operator, "operator", least=_NAMED_OPERATORS),
         replace(kernels, value=tasks.height / facts.steps.height, unit="count", steps=()),
     ]
     if per_step(facts, beside):
@@ -122,7 +122,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
     values = {
         "change": change,
         "type": "TF32" if takes_float32 else "float16",
-        "operators": ", ".join(evidence[0].places or categories),
+        "operators": ", ".join(evidence[0].places[:_NAMED_OPERATORS] or categories),
         "least_times": f"{_LEAST_SPEEDUP:g}",
         "times": f"{_LIKELY_SPEEDUP:g}",
         "most_times": f"{most_speedup:.2g}",

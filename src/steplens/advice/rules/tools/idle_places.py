@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.advice.finding import Evidence, Stretch
-from steplens.advice.rules.tools.tasks import short_name
+from steplens.advice.rules.tools.tasks import most_of_others, named_places, short_name
 from steplens.trace.trace import Trace
 
 #: between the operators of a pair
 BETWEEN = " → "
-#: places that are named
+#: places that are named at least
 _NAMED = 6
 
 
@@ -26,12 +26,14 @@ def place_evidence(traces: Sequence[Trace], places: pl.DataFrame) -> list[Eviden
     in_step, between = places.filter("is_inside"), places.filter(~pl.col("is_inside"))
     evidence = []
     if in_step.height:
-        rows, unnamed = in_step.head(_NAMED), in_step[_NAMED:]
+        lengths, idle_ns = in_step["idle_ns"].to_list(), float(in_step["idle_ns"].sum())
+        name_count = named_places(lengths, idle_ns, _NAMED)
+        rows, unnamed = in_step[:name_count], in_step[name_count:]
         stretches = rows.select("trace", "step", "start_ns", "end_ns").iter_rows()
         evidence.append(
             Evidence(
                 "idle_in_step",
-                float(in_step["idle_ns"].sum()),
+                idle_ns,
                 "ns",
                 places=tuple(BETWEEN.join(map(short_name, pair)) for pair in rows.select("before", "after").iter_rows()),
                 places_ns=tuple(rows["idle_ns"]),
@@ -40,6 +42,7 @@ def place_evidence(traces: Sequence[Trace], places: pl.DataFrame) -> list[Eviden
                 whole_ns=float(places["idle_ns"].sum()),
                 other_places=unnamed.height,
                 other_places_ns=float(unnamed["idle_ns"].sum()),
+                other_most=most_of_others(lengths, idle_ns, name_count),
             )
         )
     if between.height:

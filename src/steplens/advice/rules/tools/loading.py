@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Saving
 from steplens.advice.recording import recording_of_part
+from steplens.advice.rules.tools.tasks import top_values
 from steplens.analysis.data_loading.data_wait import operators_of_loading
 from steplens.trace.schema import CORE_CPU
 
@@ -18,7 +20,7 @@ TAKING_OVER_NS = 200_000
 #: what each processor but the first does for the operators of a training on a CPU, measured on convolutions
 _FURTHER_PROCESSORS = 0.7
 #: more workers than this are rarely possible, and rarely help
-_MOST_WORKERS = 16
+MOST_WORKERS = 16
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,17 @@ class LoadingInLoop:
         return max(self.step_ns - self.loading_ns, 0.0)
 
     @property
+    def loading_beside_ns(self) -> tuple[float, float]:
+        """What workers have to load for a step, and what the step takes meanwhile: the rest of it, or the shared processors."""
+        shared_ns = self._shared_ns(self.used_ns[1], self.recording_ns[1])
+        return self._pure_loading_ns(self.recording_ns[1]), max(self.rest_ns, shared_ns, 1.0)
+
+    @property
     def worker_count(self) -> int:
         """The least number that hides all loading, and one to spare where there are processors for it."""
-        shared_ns = self._shared_ns(self.used_ns[1], self.recording_ns[1])
-        enough = math.ceil(self._pure_loading_ns(self.recording_ns[1]) / max(self.rest_ns, shared_ns, 1.0))
-        return min(max(enough, 1) + (0 if self.is_short_of_processors else 1), _MOST_WORKERS)
+        loading_ns, beside_ns = self.loading_beside_ns
+        enough = math.ceil(loading_ns / beside_ns)
+        return min(max(enough, 1) + (0 if self.is_short_of_processors else 1), MOST_WORKERS)
 
     @property
     def is_short_of_processors(self) -> bool:
@@ -88,6 +96,29 @@ class LoadingInLoop:
         shared_ns = self._shared_ns(used_ns, recording_ns)
         beside_ns = max(self.rest_ns + taking_over_ns, loading_ns / self.worker_count, shared_ns)
         return min(max(self.rest_ns + loading_ns - beside_ns, 0.0), loading_ns)
+
+
+def collate_function(facts: Facts, loader: int) -> tuple[str, bool]:
+    """The function that collates the batches of a loader, and whether its line was recorded.
+
+    As ``file(line): name`` where Python calls were, else the name that the loader has it by; empty where nothing tells.
+    """
+    loaders = facts.trace.required("pipeline_loaders").filter(pl.col("loader") == loader)
+    name = next(iter(loaders.select(pl.col("collate").cast(pl.String)).collect()["collate"].drop_nulls()), "")
+    tasks = facts.trace.required("pipeline_tasks").filter((pl.col("loader") == loader) & pl.col("worker").is_null())
+    times = tasks.select("collate_ns", "end_ns", "pid").drop_nulls().sort("collate_ns").collect()
+    if not name or times.is_empty() or "python" not in facts.trace:
+        return name, False
+    frames = facts.trace.required("python")
+    names = frames.select(pl.col("name").unique()).collect()["name"].drop_nulls()
+    same = names.filter(names.cast(pl.String).str.ends_with(f": {name.rpartition('.')[2]}"))
+    of_name = frames.filter(pl.col("name").is_in(same.implode()) & pl.col("pid").is_in(times["pid"].unique().implode()))
+    length = pl.col("end_ns") - pl.col("start_ns")
+    calls = of_name.select("start_ns", line="name", duration_ns=length).drop_nulls().collect()
+    before = np.searchsorted(times["collate_ns"].to_numpy(), calls["start_ns"].to_numpy(), side="right") - 1
+    is_inside = (before >= 0) & (calls["start_ns"].to_numpy() < times["end_ns"].to_numpy()[np.maximum(before, 0)])
+    lines = top_values(calls.filter(pl.Series(is_inside)), "line", count=1)
+    return (lines[0], True) if lines else (name, False)
 
 
 def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> LoadingInLoop:

@@ -20,8 +20,8 @@ from steplens.trace.schema import CORE_CUDA, CORE_ROCM
 SHORT_NS = 20_000
 _LEAST_SHARE = 0.01
 _LONGEST = 60
-#: values of a column that evidence names
-_NAMED = 3
+#: values of a column that evidence names: so many at least, and more until the others are less than this share
+_NAMED, _MOST_NAMED, _OTHERS_SHARE = 3, 8, 1 / 3
 _FUNCTOR = re.compile(r"(\w*[Ff]unctor\w*|\w+_kernel_impl\w*)")
 #: variable with the settings of PyTorch's allocator of device memory
 _SETTINGS = {NPU: "PYTORCH_NPU_ALLOC_CONF", CORE_CUDA: "PYTORCH_CUDA_ALLOC_CONF", CORE_ROCM: "PYTORCH_HIP_ALLOC_CONF"}
@@ -53,6 +53,26 @@ def top_values(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: 
     return tuple(dict.fromkeys(map(short_name, values))) if by == "name" else tuple(values)
 
 
+def named_places(figures: Sequence[float], total: float, least: int = _NAMED) -> int:
+    """How many of the places that a figure goes to are named.
+
+    Args:
+        figures: of each, most important first.
+        total: the figure.
+        least: so many at least; more until the others are less than a third of the figure, but no more than eight.
+    """
+    count = min(least, len(figures))
+    while count < min(len(figures), _MOST_NAMED) and total - sum(figures[:count]) >= _OTHERS_SHARE * total:
+        count += 1
+    return count
+
+
+def most_of_others(figures: Sequence[float], total: float, name_count: int) -> float:
+    """``Evidence.other_most`` where ``name_count`` of the places are named."""
+    left = total - sum(figures[:name_count])
+    return min(max(figures[name_count:]), left) if len(figures) > name_count + 1 and left >= _OTHERS_SHARE * total else 0.0
+
+
 def timed_evidence(
     facts: Facts,
     what: str,
@@ -62,7 +82,7 @@ def timed_evidence(
     column: str = "duration_ns",
     weight: str = "",
     on_device: bool = True,
-    count: int = 3,
+    least: int = _NAMED,
 ) -> Evidence:
     """What a step has of ``column`` of some rows, with the values of ``by`` that it goes to, and how many others there are.
 
@@ -74,33 +94,40 @@ def timed_evidence(
         column: a length, ns.
         weight: what tells which values are named; ``column`` where it is empty.
         on_device: as in ``Facts.typical_ns``.
-        count: how many are named.
+        least: how many are named at least, see ``named_places``.
     """
     with_place = rows.with_columns(place=_place_names(rows, by)).drop_nulls("place")
     sums = with_place.group_by("place").agg(pl.col(weight or column).sum())
     longest = sums.sort(weight or column, "place", descending=[True, False])["place"].to_list()
     total_ns = facts.typical_ns(rows, column, on_device=on_device)
-    length_by_place = {
-        place: facts.typical_ns(with_place.filter(pl.col("place") == place), column, on_device=on_device)
-        for place in longest[:count]
-    }
-    # of sums that are nearly equal the typical ones may be the other way around
-    places = tuple(length_by_place if weight else sorted(length_by_place, key=lambda place: -length_by_place[place]))
-    lengths = tuple(length_by_place[place] for place in places)
-    evidence = Evidence(what, total_ns, "ns", steps_of(rows), places, places_ns=lengths)
-    if not longest[count:]:
+    length_by_place = facts.typical_of_each(with_place, "place", column, on_device=on_device)
+    if not weight:
+        # of sums that are nearly equal the typical ones may be the other way around
+        longest.sort(key=lambda place: -length_by_place.get(place, 0.0))
+    lengths = [length_by_place.get(place, 0.0) for place in longest]
+    name_count = named_places(lengths, total_ns, least)
+    places, places_ns = tuple(longest[:name_count]), tuple(lengths[:name_count])
+    evidence = Evidence(what, total_ns, "ns", steps_of(rows), places, places_ns=places_ns)
+    if not longest[name_count:]:
         return evidence
-    return replace(evidence, other_places=len(longest) - count, other_places_ns=max(total_ns - sum(lengths), 0.0))
+    return replace(
+        evidence,
+        other_places=len(longest) - name_count,
+        other_places_ns=max(total_ns - sum(places_ns), 0.0),
+        other_most=most_of_others(lengths, total_ns, name_count),
+    )
 
 
 def counted_evidence(what: str, rows: pl.DataFrame, by: str, steps: int, *, weight: str = "duration_ns") -> Evidence:
     """How many of some rows a step has, with the values of ``by`` that most of ``weight`` goes to; see ``timed_evidence``."""
     with_place = rows.with_columns(place=_place_names(rows, by)).drop_nulls("place")
     sums = with_place.group_by("place").agg(pl.col(weight).sum(), rows=pl.len()).sort(weight, "place", descending=[True, False])
-    longest = sums.head(_NAMED)
-    counts = tuple(number / max(steps, 1) for number in longest["rows"])
-    evidence = Evidence(what, rows.height / max(steps, 1), "count", steps_of(rows), tuple(longest["place"]))
-    return replace(evidence, places_count=counts, other_places=max(sums.height - _NAMED, 0))
+    counts, total = [number / max(steps, 1) for number in sums["rows"]], rows.height / max(steps, 1)
+    name_count = named_places(counts, total)
+    evidence = Evidence(
+        what, total, "count", steps_of(rows), tuple(sums["place"][:name_count]), places_count=tuple(counts[:name_count])
+    )
+    return replace(evidence, other_places=sums.height - name_count, other_most=most_of_others(counts, total, name_count))
 
 
 def _place_names(rows: pl.DataFrame, by: str) -> pl.Expr:
@@ -152,8 +179,14 @@ def is_significant(facts: Facts, length_ns: float) -> bool:
 
 def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
     """The innermost source lines of the operators that launched most of these tasks; none where no stacks were recorded."""
-    ops = facts.trace.required("ops").select(op="id", stack="stack").drop_nulls("stack").collect()
-    return costliest_lines(rows.select("op", "duration_ns").join(ops, on="op"), count)
+    return top_values(with_source_lines(facts, rows.select("op", "duration_ns")), "line", count=count)
+
+
+def with_source_lines(facts: Facts, rows: pl.DataFrame) -> pl.DataFrame:
+    """Tasks with the innermost source ``line`` of the operators that launched them; null where no stack was recorded."""
+    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
+    lines = facts.trace.required("ops").select(op="id", line=line).filter(pl.col("line").str.len_chars() > 0).collect()
+    return rows.join(lines, on="op", how="left")
 
 
 def costliest_lines(rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
