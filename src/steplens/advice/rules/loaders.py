@@ -156,6 +156,10 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     is_worth = saving.likely_ns >= least_share * facts.step_ns
     case = FEW_PROCESSORS if work.is_short_of_processors else ""
     values: dict[str, str | int | float] = {"workers": work.worker_count, "processors": available or 0, "case": case}
+    basis = ""
+    if work.recording_ns[2]:
+        values["recording_least"] = f"{work.recording_ns[0] / 1e6:.2g}"
+        basis = "few_processors_recorded" if work.is_short_of_processors else "workers_recorded"
     yield facts.make_finding(
         loader_without_workers.name,
         evidence,
@@ -165,6 +169,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
         values=values,
         urgency=MEDIUM,
         recording_ns=work.recording_ns[1],
+        basis=basis,
     )
 
 
