@@ -243,6 +243,7 @@ class Overview(BaseModel):
             of PyTorch the number of a loader as id and its stage as type.
         advice: the first findings.
         findings: how many findings there are.
+        together_ns: what all of them save together at most; likely_together_ns: probably.
         judged: whether the advice was there in time; if not, ask ``advice``, which waits for it.
         health: severity -> how many findings about the data.
     """
@@ -263,6 +264,8 @@ class Overview(BaseModel):
     pipeline: list[dict[str, Any]]
     advice: list[FindingShown]
     findings: int
+    together_ns: float
+    likely_together_ns: float
     judged: bool
     health: dict[str, int]
 
@@ -307,6 +310,8 @@ def overview(chosen: Chosen) -> Overview:
         pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline_bottlenecks(chosen, number)],
         advice=[advice.finding_shown(finding) for finding in findings[:_ADVICE]],
         findings=len(findings),
+        together_ns=judged.together_ns if judged is not None else 0.0,
+        likely_together_ns=judged.likely_together_ns if judged is not None else 0.0,
         judged=judged is not None,
         health=dict(health.group_by("severity").agg(pl.len()).sort("severity").iter_rows()),
     )

@@ -1539,6 +1539,7 @@ export interface components {
             };
             job_ranks: number;
             judged: boolean;
+            likely_together_ns: number;
             parts: {
                 [key: string]: number;
             };
@@ -1549,6 +1550,7 @@ export interface components {
             recorded_ranks: number;
             step_ns: number | null;
             steps: number;
+            together_ns: number;
             verdict: components["schemas"]["VerdictShown"];
             work: components["schemas"]["WorkShown"][];
             work_steps: number;

@@ -1,6 +1,6 @@
 /** Parts that several pages are made of. */
 
-import type { Finding, Rank, TraceState } from "../api/types";
+import type { Advice, Finding, Rank, TraceState } from "../api/types";
 import { numberOf } from "../browser/route";
 import { PARTS } from "../browser/theme";
 import * as format from "../words/format";
@@ -254,6 +254,23 @@ export function savingText(finding: Finding): string {
   if (!ranks.length) return saves;
   const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
   return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });
+}
+
+/** What findings save together, where that is less than the sum of what each saves; empty elsewhere. */
+export function togetherWords(found: Pick<Advice, "findings" | "step_ns" | "together_ns" | "likely_together_ns">): string {
+  const priced = found.findings.filter((one) => one.saving);
+  if (priced.length < 2) return "";
+  const sum = priced.reduce((total, one) => total + (one.at_stake ? 0 : one.saving!.high_ns), 0);
+  // where the bound is no more than their sum, it says nothing, but for what overlaps
+  const bounded = found.together_ns < 0.99 * sum || priced.some((one) => Object.keys(one.after_ns).length);
+  if (!bounded) return priced.some((one) => one.overlaps.length) ? t("advice.overlap") : "";
+  const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
+  return t("advice.together", {
+    likely: format.estimate(found.likely_together_ns),
+    likely_share: shareOf(found.likely_together_ns),
+    time: format.estimate(found.together_ns),
+    share: shareOf(found.together_ns),
+  });
 }
 
 export function level(name: string): HTMLElement {
