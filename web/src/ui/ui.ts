@@ -232,6 +232,16 @@ export function firstOnes(finding: Finding, all: readonly Finding[], link: (one:
     : null;
 }
 
+const inMicroseconds = (text: string): string => text.replace(/(\d) us\b/g, "$1 µs");
+
+/** Whether the likely saving is the most there can be: then what each end rests on says more than a range. */
+export function saidByEnds({ saving, at_stake, texts }: Finding): boolean {
+  if (!saving || at_stake || saving.likely_ns <= 0) return false;
+  const [low, likely, high] = [saving.low_ns, saving.likely_ns, saving.high_ns].map(format.estimate);
+  const text = inLanguage(texts);
+  return low !== high && likely === high && Boolean(text?.low && text.high);
+}
+
 /** What a finding saves: its range, with what is likely, which level and order follow from, and on what that rests. */
 export function savingText(finding: Finding): string {
   const { saving, ranks } = finding;
@@ -249,8 +259,9 @@ export function savingText(finding: Finding): string {
         : t("saves.up_to", { low: "0", high, share: most })
       : low === high
         ? t("saves", { time, share })
-        : t("saves.likely", { low, high, time, share })
-          + (basis ? t("saves.basis", { basis: basis.replace(/(\d) us\b/g, "$1 µs") }) : "");
+        : saidByEnds(finding)
+          ? inMicroseconds(t("saves.ends", { low, low_basis: text!.low, high, share, high_basis: text!.high }))
+          : t("saves.likely", { low, high, time, share }) + (basis ? t("saves.basis", { basis: inMicroseconds(basis) }) : "");
   if (!ranks.length) return saves;
   const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
   return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });

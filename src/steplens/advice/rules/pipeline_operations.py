@@ -10,11 +10,11 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule, rule
 from steplens.advice.rules.tools.pressure import (
-    PIPELINE_WAIT,
     WAITING,
     at_most,
     mindspore_operations,
     names_of,
+    pipeline_basis,
     pipeline_pressure,
     pipeline_saving,
     wait_evidence,
@@ -62,7 +62,7 @@ def _queue_rule(name: str, kind: str) -> Rule:
             [*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)],
             pipeline_saving(facts),
             part=WAITING,
-            basis=PIPELINE_WAIT,
+            basis=pipeline_basis(facts),
             confidence=0.7,
             subject="/".join(names),
             values=values,

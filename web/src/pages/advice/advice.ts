@@ -5,7 +5,17 @@ import { numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import { conclusion } from "../../ui/health_words";
 import type { Context, Page } from "../../ui/page";
-import { card, findingLevel, firstOnes, nothing, rankChoice, savingText, smallTable, togetherWords } from "../../ui/ui";
+import {
+  card,
+  findingLevel,
+  firstOnes,
+  nothing,
+  rankChoice,
+  saidByEnds,
+  savingText,
+  smallTable,
+  togetherWords,
+} from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -146,8 +156,8 @@ function rangeLine(finding: Finding): Child {
       [saving.high_ns, text.high],
     ] as [number, string][]
   ).filter(([, basis]) => basis);
-  // where no saving is likely, the line above says both
-  if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2)) return null;
+  // where no saving is likely, or all of it, the line above says both
+  if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2) || saidByEnds(finding)) return null;
   return h(
     "li",
     null,

@@ -38,8 +38,8 @@ def pipeline_pressure(facts: Facts) -> str:
     return LOW if queue is not None and queue.empty <= MOST_EMPTY * queue.batches else MEDIUM
 
 
-#: on what these savings rest
-PIPELINE_WAIT = "pipeline_wait"
+#: on what these savings rest: where the load of the processors is not known, where it leaves room for all, and for a part of it
+PIPELINE_WAIT, _IDLE_PROCESSORS, _BUSY_PROCESSORS = "pipeline_wait", "pipeline_wait_idle", "pipeline_wait_busy"
 
 
 def pipeline_saving(facts: Facts) -> Saving | None:
@@ -56,6 +56,14 @@ def pipeline_saving(facts: Facts) -> Saving | None:
         return Saving.up_to(waiting)
     likely = min(waiting, max(1 - busy, 0.0) * facts.step_ns)
     return Saving(likely / 2, likely, waiting)
+
+
+def pipeline_basis(facts: Facts) -> str:
+    """On what ``pipeline_saving`` rests."""
+    saving = pipeline_saving(facts)
+    if saving is None or _busy_share_of_process(facts) is None:
+        return PIPELINE_WAIT
+    return _IDLE_PROCESSORS if saving.likely_ns >= saving.high_ns else _BUSY_PROCESSORS
 
 
 def _busy_share_of_process(facts: Facts) -> float | None:
