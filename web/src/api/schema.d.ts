@@ -1717,6 +1717,7 @@ export interface components {
                 [key: string]: number;
             };
             trace: number;
+            waiting: components["schemas"]["WaitingStepsShown"] | null;
         };
         RankDifferences: {
             matching: number;
@@ -2138,6 +2139,13 @@ export interface components {
             share: number;
             table: string;
         };
+        WaitingStepsShown: {
+            of: number;
+            ready_ns: number;
+            since: number | null;
+            steps: number[];
+            wait_ns: number;
+        };
         Wanted: {
             /** @default true */
             analyse: boolean;
@@ -2287,6 +2295,7 @@ export type TypeSeries = components['schemas']['TypeSeries'];
 export type TypeShown = components['schemas']['TypeShown'];
 export type Units = components['schemas']['Units'];
 export type VerdictShown = components['schemas']['VerdictShown'];
+export type WaitingStepsShown = components['schemas']['WaitingStepsShown'];
 export type Wanted = components['schemas']['Wanted'];
 export type Work = components['schemas']['Work'];
 export type WorkShown = components['schemas']['WorkShown'];

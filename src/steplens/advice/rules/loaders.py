@@ -11,6 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.tools.loading import loading_in_loop
+from steplens.advice.rules.tools.pressure import waiting_values
 from steplens.analysis.data_loading.loaders import (
     COLLATE,
     LEAST_WAIT,
@@ -210,7 +211,7 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
         return
     evidence = [Evidence("waiting_for_workers", waiting, "ns", facts.numbers, ("_MultiProcessingDataLoaderIter.__next__",))]
     verdict = worst_loader(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
-    values: dict[str, str | int | float] = {"faster": round(faster, 1)}
+    values: dict[str, str | int | float] = {"faster": round(faster, 1), **waiting_values(facts)}
     if verdict is not None:
         evidence += [*stage_evidence(verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
         enough = enough_workers(verdict, facts.step_ns - waiting)

@@ -19,6 +19,7 @@ from steplens.advice.rules.tools.pressure import (
     pipeline_saving,
     trains_on_cpu,
     wait_evidence,
+    waiting_values,
 )
 from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
@@ -106,6 +107,7 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
         None if hidden else pipeline_saving(facts),
         part=WAITING,
         basis=pipeline_basis(facts),
+        values=waiting_values(facts),
         confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6,
         urgency=urgency,
     )

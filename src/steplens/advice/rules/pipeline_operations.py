@@ -18,6 +18,7 @@ from steplens.advice.rules.tools.pressure import (
     pipeline_pressure,
     pipeline_saving,
     wait_evidence,
+    waiting_values,
 )
 from steplens.analysis.data_loading import pipeline_queues as queues
 from steplens.analysis.data_loading.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
@@ -65,7 +66,7 @@ def _queue_rule(name: str, kind: str) -> Rule:
             basis=pipeline_basis(facts),
             confidence=0.7,
             subject="/".join(names),
-            values=values,
+            values=values | waiting_values(facts),
             urgency=pipeline_pressure(facts),
         )
 

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Saving
 from steplens.analysis.data_loading.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
-from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
+from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch, waiting_steps
 from steplens.analysis.data_loading.pipeline_cpu import PROCESS, cpu_means, cpu_samples
 from steplens.analysis.data_loading.pipeline_queues import operation_name
 from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
@@ -101,6 +101,16 @@ def wait_evidence(facts: Facts) -> Iterable[Evidence]:
         steps = tuple(waited.steps.filter(pl.col("wait_ns") >= MATTERS * pl.col("total_ns"))["step"].to_list())
         # where the loop's own clock tells, it is the figure of the verdict and of the price
         yield Evidence("wait_for_data", facts.most_ns(WAITING) or waited.wait_ns, "ns", steps)
+
+
+def waiting_values(facts: Facts) -> dict[str, str | int | float]:
+    """What the text says of steps of which some wait and the others find their batch ready (``words.Words``)."""
+    waiting = waiting_steps(facts.trace)
+    if waiting is None:
+        return {}
+    values: dict[str, str | int | float] = {"waiting": len(waiting.steps), "waiting_of": waiting.of}
+    values["waiting_ms"] = f"{waiting.wait_ns / 1e6:.2g}"
+    return values | ({"waiting_since": waiting.since} if waiting.since is not None else {})
 
 
 def names_of(table: pl.DataFrame, numbers: Sequence[int]) -> tuple[str, ...]:
