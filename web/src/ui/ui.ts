@@ -211,9 +211,9 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
   );
 }
 
-/** How much a finding matters; nothing where no saving is likely, since nothing tells then. */
+/** How much a finding matters, by what it saves; nothing where no saving is estimated, or likely, since nothing tells then. */
 export const findingLevel = (finding: Finding): HTMLElement | null =>
-  finding.saving?.likely_ns === 0 && !finding.at_stake ? null : level(finding.level);
+  !finding.saving || (finding.saving.likely_ns === 0 && !finding.at_stake) ? null : level(finding.level);
 
 const MOST_RANKS = 8;
 
