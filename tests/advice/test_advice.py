@@ -63,6 +63,17 @@ def test_an_end_of_a_range_is_only_explained_where_something_is_known() -> None:
     assert (unknown.likely, unknown.low, unknown.high) == ("", "", "")
 
 
+def test_where_all_of_a_saving_is_likely_both_ends_say_on_what_they_rest() -> None:
+    finding = Finding("loader_too_slow", 0.9, (), Saving(18e6, 36e6, 36e6), 60e6, values={"case": "more_workers", "workers": 3})
+    ends = "saves 36 ms of a step (60 %) if 3 workers have every batch ready in time, 18 ms if half of the waits stay"
+    assert finding_headline(finding, Words("en")).endswith(ends)
+    waiting = {**finding.values, "waiting": 6, "waiting_of": 9, "waiting_ms": "61"}
+    cause = Words("en").of(replace(finding, values=waiting)).cause
+    assert cause.endswith(" 6 of 9 steps wait, 61 ms on average; the others find their batch ready.")
+    cause = Words("en").of(replace(finding, values={**waiting, "waiting_since": 5})).cause
+    assert cause.endswith(" From step 5 on every step waits, 61 ms on average; before, batches were ready.")
+
+
 def rule(name: str, *findings: Finding, rests_on: tuple[str, ...] = ()) -> Rule:
     return Rule(name, lambda facts: findings, rests_on)
 

@@ -281,6 +281,9 @@ def test_a_storm_while_the_loop_loads_data() -> None:
             assert after_ns + savings[beside] == pytest.approx(both_ns)
             assert both_ns <= length_ns - cost_ns
     assert advice.likely_together_ns == pytest.approx(both_ns)
+    # of both the larger saving is the better beginning, also where processors are short
+    weights = [each.weight_ns for each in advice.findings if each.rule in ("loader_without_workers", "tiny_operators")]
+    assert weights == sorted(weights, reverse=True)
     # 0.3 ms of a step of 10 ms are not worth a word
     assert find_recording_cost(trace) == ()
     (cost,) = find_recording_cost(training([[*loop, *(op("aten::as_strided", 9000 + n, 9000.4 + n) for n in range(900))]] * 6))

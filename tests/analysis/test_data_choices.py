@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
-from steplens.analysis.data_loading.data_wait import data_wait
+from steplens.analysis.data_loading.data_wait import WaitingSteps, data_wait, tell_waiting_apart
 from steplens.analysis.data_loading.pipeline_cpu import cpu_means, cpu_samples, host_idle, operation_load
 from steplens.analysis.data_loading.pipeline_queues import pipeline_operation
 from steplens.analysis.operators.dynamic_shape import KERNEL, runs, series, sums, types_of
@@ -77,3 +78,19 @@ def test_work_that_follows_from_shapes() -> None:
     assert (row["flops"], row["source"], row["normalized"]) == (2 * 32 * 16 * 8, "operator shapes", 1)
     assert row["flops_per_s"] == pytest.approx(2 * 32 * 16 * 8 / 99e-6)
     assert work([build(meta={"rank": 0})]).is_empty()
+
+
+def test_steps_that_wait_are_told_from_those_whose_batch_was_ready() -> None:
+    def apart(*waits_ms: int | None) -> WaitingSteps | None:
+        waits = pl.Series("data_wait_ns", waits_ms, pl.Int64) * 1_000_000
+        return tell_waiting_apart(
+            pl.DataFrame({"step": range(1, len(waits) + 1), "duration_ns": 100_000_000, "data_wait_ns": waits})
+        )
+
+    # a queue that was filled before feeds the first ones
+    assert apart(1, 40, 60, 50) == WaitingSteps((2, 3, 4), 4, 50e6, 1e6, 2)
+    # in turn, and too few in a row
+    assert apart(40, 1, 60, 50) == WaitingSteps((1, 3, 4), 4, 50e6, 1e6, None)
+    assert apart(1, 3, 40, 60) == WaitingSteps((3, 4), 4, 50e6, 2e6, None)
+    # all alike, and nothing recorded
+    assert [apart(40, 60), apart(1, 1), apart(None, None)] == [None, None, None]

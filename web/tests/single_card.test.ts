@@ -92,16 +92,12 @@ describe("the way of a batch", () => {
   });
 
   test("tells steps that waited from those whose batch was ready", () => {
-    const step = (wait: number): { wait_ns: number; length_ns: number } => ({
-      wait_ns: wait * 1e6,
-      length_ns: 12e6 + wait * 1e6,
-    });
-    expect(waitedWords([0.2, 0.1, 42, 79, 71].map(step))).toMatch(
-      /^3 of these 5 steps wait, .*: 64 ms on average.* \(150 .s on average/,
-    );
-    expect(waitedWords([0.2, 0.1, 42].map(step))).toMatch(/^1 of these 3 steps waits, .*: 42 ms\./);
+    const waiting = { steps: [3, 5, 6], of: 5, wait_ns: 64e6, ready_ns: 150e3, since: null };
+    expect(waitedWords(waiting)).toMatch(/^3 of these 5 steps wait, .*: 64 ms on average.* \(150 .s on average/);
+    expect(waitedWords({ ...waiting, steps: [3] })).toMatch(/^1 of these 5 steps waits, .*: 64 ms\./);
+    expect(waitedWords({ ...waiting, since: 3 })).toMatch(/^From step 3 on every step waits: 64 ms on average/);
     // all alike: the mean of all says it
-    expect([waitedWords([42, 79].map(step)), waitedWords([0.1, 0.2].map(step)), waitedWords([])]).toEqual(["", "", ""]);
+    expect(waitedWords(null)).toBe("");
   });
 
   test("calls a queue whose sizes are unknown neither empty nor full", () => {

@@ -100,7 +100,7 @@ class Finding:
         basis: key of the words for what the range rests on (``texts.Catalogue.bases``), where it is not the rule's.
         after_ns: id of one of ``overlaps`` -> what this finding is still likely to save, ns, once that one is cured; of those of
             which it can be told.
-        first: ids of the findings that should be cured before this one.
+        first: ids of the findings that should be cured before this one, which save more by themselves.
     """
 
     rule: str

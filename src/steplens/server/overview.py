@@ -12,7 +12,7 @@ from typing_extensions import NotRequired, TypedDict
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
-from steplens.analysis.data_loading.data_wait import loads_in_loop
+from steplens.analysis.data_loading.data_wait import loads_in_loop, waiting_steps
 from steplens.analysis.data_loading.loaders import LOOP, verdicts
 from steplens.analysis.device.idle import idle_of_step
 from steplens.analysis.device.step_work import step_work
@@ -126,6 +126,16 @@ class VerdictShown(BaseModel):
     sentences: dict[str, str]
 
 
+class WaitingStepsShown(BaseModel):
+    """Usual steps of which some wait for their batch; see ``analysis.data_loading.data_wait.WaitingSteps``."""
+
+    steps: list[int]
+    of: int
+    wait_ns: float
+    ready_ns: float
+    since: int | None
+
+
 class Rank(BaseModel):
     """One trace of the run.
 
@@ -148,6 +158,7 @@ class Rank(BaseModel):
         figures: of a step over its chosen steps.
         peak_bytes: most memory allocated on one device; None where memory was not recorded.
         loads_itself: whether its training loop loads the data itself, and so waits for nobody.
+        waiting: which of its usual steps wait for data; None where all do or none does.
     """
 
     trace: int
@@ -167,6 +178,7 @@ class Rank(BaseModel):
     figures: StepFigures
     peak_bytes: int | None
     loads_itself: bool
+    waiting: WaitingStepsShown | None
 
 
 @with_config(documented.MORE_COLUMNS)
@@ -243,6 +255,7 @@ class Overview(BaseModel):
             of PyTorch the number of a loader as id and its stage as type.
         advice: the first findings.
         findings: how many findings there are.
+        together_ns: what all of them save together at most; likely_together_ns: probably.
         judged: whether the advice was there in time; if not, ask ``advice``, which waits for it.
         health: severity -> how many findings about the data.
     """
@@ -263,6 +276,8 @@ class Overview(BaseModel):
     pipeline: list[dict[str, Any]]
     advice: list[FindingShown]
     findings: int
+    together_ns: float
+    likely_together_ns: float
     judged: bool
     health: dict[str, int]
 
@@ -307,6 +322,8 @@ def overview(chosen: Chosen) -> Overview:
         pipeline=[row for number in range(len(chosen.run.traces)) for row in _pipeline_bottlenecks(chosen, number)],
         advice=[advice.finding_shown(finding) for finding in findings[:_ADVICE]],
         findings=len(findings),
+        together_ns=judged.together_ns if judged is not None else 0.0,
+        likely_together_ns=judged.likely_together_ns if judged is not None else 0.0,
         judged=judged is not None,
         health=dict(health.group_by("severity").agg(pl.len()).sort("severity").iter_rows()),
     )
@@ -393,6 +410,7 @@ def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
         figures=step_figures(summary),
         peak_bytes=peak if isinstance(peak, int) else None,
         loads_itself=bool(summary.host.get("data_wait_ns")) and loads_in_loop(trace),
+        waiting=WaitingStepsShown(**vars(waiting)) if (waiting := waiting_steps(trace)) is not None else None,
     )
 
 

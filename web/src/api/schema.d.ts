@@ -1540,6 +1540,7 @@ export interface components {
             };
             job_ranks: number;
             judged: boolean;
+            likely_together_ns: number;
             parts: {
                 [key: string]: number;
             };
@@ -1550,6 +1551,7 @@ export interface components {
             recorded_ranks: number;
             step_ns: number | null;
             steps: number;
+            together_ns: number;
             verdict: components["schemas"]["VerdictShown"];
             work: components["schemas"]["WorkShown"][];
             work_steps: number;
@@ -1716,6 +1718,7 @@ export interface components {
                 [key: string]: number;
             };
             trace: number;
+            waiting: components["schemas"]["WaitingStepsShown"] | null;
         };
         RankDifferences: {
             matching: number;
@@ -2137,6 +2140,13 @@ export interface components {
             share: number;
             table: string;
         };
+        WaitingStepsShown: {
+            of: number;
+            ready_ns: number;
+            since: number | null;
+            steps: number[];
+            wait_ns: number;
+        };
         Wanted: {
             /** @default true */
             analyse: boolean;
@@ -2286,6 +2296,7 @@ export type TypeSeries = components['schemas']['TypeSeries'];
 export type TypeShown = components['schemas']['TypeShown'];
 export type Units = components['schemas']['Units'];
 export type VerdictShown = components['schemas']['VerdictShown'];
+export type WaitingStepsShown = components['schemas']['WaitingStepsShown'];
 export type Wanted = components['schemas']['Wanted'];
 export type Work = components['schemas']['Work'];
 export type WorkShown = components['schemas']['WorkShown'];

@@ -1,6 +1,6 @@
 /** The way of a batch: data processing, the host's queue, the transfer, the device's queue, get_next. */
 
-import type { Place } from "../api/types";
+import type { Place, Rank } from "../api/types";
 import { h, type Child } from "../ui/dom";
 import * as format from "../words/format";
 import { t } from "../words/i18n";
@@ -87,15 +87,13 @@ export function rangeNote(places: readonly Place[], wait_ns: number): Child {
   return h("p", { class: "note" }, t("pipeline.range", { time: format.time(total), rest: format.time(wait_ns - total) }));
 }
 
-/** How many of some steps waited, and for how long on average: with those whose batch was ready a mean is of neither. */
-export function waitedWords(steps: readonly { wait_ns: number; length_ns: number }[]): string {
-  const mean = (some: readonly { wait_ns: number }[]): string =>
-    format.time(some.reduce((sum, one) => sum + one.wait_ns, 0) / some.length);
-  const waiting = steps.filter((one) => one.wait_ns >= WAITS * one.length_ns);
-  const ready = steps.filter((one) => one.wait_ns < WAITS * one.length_ns);
-  if (!waiting.length || !ready.length) return "";
-  const values = { count: waiting.length, of: steps.length, share: format.share(WAITS) };
-  return t("pipeline.waited", { ...values, time: mean(waiting), rest: mean(ready) });
+/** Which steps waited, and for how long on average: with those whose batch was ready a mean is of neither. */
+export function waitedWords(waiting: Rank["waiting"]): string {
+  if (!waiting) return "";
+  const [time, rest] = [format.time(waiting.wait_ns), format.time(waiting.ready_ns)];
+  return waiting.since === null
+    ? t("pipeline.waited", { count: waiting.steps.length, of: waiting.of, share: format.share(WAITS), time, rest })
+    : t("pipeline.waited.since", { step: String(waiting.since), time, rest });
 }
 
 /** Whether the loop loads its batches itself: a DataLoader without workers has no queue, and so never waits for one. */

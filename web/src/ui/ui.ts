@@ -1,6 +1,6 @@
 /** Parts that several pages are made of. */
 
-import type { Finding, Rank, TraceState } from "../api/types";
+import type { Advice, Finding, Rank, TraceState } from "../api/types";
 import { numberOf } from "../browser/route";
 import { PARTS } from "../browser/theme";
 import * as format from "../words/format";
@@ -211,9 +211,9 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
   );
 }
 
-/** How much a finding matters; nothing where no saving is likely, since nothing tells then. */
+/** How much a finding matters, by what it saves; nothing where no saving is estimated, or likely, since nothing tells then. */
 export const findingLevel = (finding: Finding): HTMLElement | null =>
-  finding.saving?.likely_ns === 0 && !finding.at_stake ? null : level(finding.level);
+  !finding.saving || (finding.saving.likely_ns === 0 && !finding.at_stake) ? null : level(finding.level);
 
 const MOST_RANKS = 8;
 
@@ -230,6 +230,16 @@ export function firstOnes(finding: Finding, all: readonly Finding[], link: (one:
         t("advice.stop"),
       )
     : null;
+}
+
+const inMicroseconds = (text: string): string => text.replace(/(\d) us\b/g, "$1 µs");
+
+/** Whether the likely saving is the most there can be: then what each end rests on says more than a range. */
+export function saidByEnds({ saving, at_stake, texts }: Finding): boolean {
+  if (!saving || at_stake || saving.likely_ns <= 0) return false;
+  const [low, likely, high] = [saving.low_ns, saving.likely_ns, saving.high_ns].map(format.estimate);
+  const text = inLanguage(texts);
+  return low !== high && likely === high && Boolean(text?.low && text.high);
 }
 
 /** What a finding saves: its range, with what is likely, which level and order follow from, and on what that rests. */
@@ -249,11 +259,31 @@ export function savingText(finding: Finding): string {
         : t("saves.up_to", { low: "0", high, share: most })
       : low === high
         ? t("saves", { time, share })
-        : t("saves.likely", { low, high, time, share })
-          + (basis ? t("saves.basis", { basis: basis.replace(/(\d) us\b/g, "$1 µs") }) : "");
+        : saidByEnds(finding)
+          ? inMicroseconds(t("saves.ends", { low, low_basis: text!.low, high, share, high_basis: text!.high }))
+          : t("saves.likely", { low, high, time, share }) + (basis ? t("saves.basis", { basis: inMicroseconds(basis) }) : "");
   if (!ranks.length) return saves;
   const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
   return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });
+}
+
+/** What findings save together, where that is less than the sum of what each saves; empty elsewhere. */
+export function togetherWords(found: Pick<Advice, "findings" | "step_ns" | "together_ns" | "likely_together_ns">): string {
+  const priced = found.findings.filter((one) => one.saving);
+  if (priced.length < 2) return "";
+  const sum = priced.reduce((total, one) => total + (one.at_stake ? 0 : one.saving!.high_ns), 0);
+  // where the bound is no more than their sum, it says nothing, but for what overlaps
+  const bounded = found.together_ns < 0.99 * sum || priced.some((one) => Object.keys(one.after_ns).length);
+  if (!bounded) return priced.some((one) => one.overlaps.length) ? t("advice.overlap") : "";
+  const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
+  return t("advice.together", {
+    likely: format.estimate(found.likely_together_ns),
+    likely_share: shareOf(found.likely_together_ns),
+    time: format.estimate(found.together_ns),
+    share: shareOf(found.together_ns),
+    sum:
+      format.estimate(sum) === format.estimate(found.together_ns) ? "" : t("advice.together.sum", { sum: format.estimate(sum) }),
+  });
 }
 
 export function level(name: string): HTMLElement {

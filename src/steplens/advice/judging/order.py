@@ -106,10 +106,13 @@ _COMES_AFTER = frozenset({"few_processors"})
 
 
 def _with_first(finding: Finding, beside: Sequence[Finding]) -> Finding:
-    """A finding that something else comes before, with those of the overlapping ones that shorten the same part otherwise."""
+    """A finding that something else comes before, with those of the overlapping ones that shorten the same part otherwise.
+
+    What saves less by itself comes later, as everywhere: of both the larger saving is the better beginning.
+    """
     if finding.values.get("case") not in _COMES_AFTER or not finding.part:
         return finding
-    first = tuple(second.id for second in beside if second.part == finding.part and second.weight_ns > 0)
+    first = tuple(second.id for second in beside if second.part == finding.part and second.weight_ns > finding.weight_ns)
     return dataclasses.replace(finding, first=first)
 
 

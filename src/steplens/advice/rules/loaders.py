@@ -11,6 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.tools.loading import MOST_WORKERS, collate_function, loading_in_loop
+from steplens.advice.rules.tools.pressure import waiting_values
 from steplens.analysis.data_loading.loaders import (
     COLLATE,
     LEAST_WAIT,
@@ -162,6 +163,10 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     loading_ns, beside_ns = (f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:.0f}" for ns in work.loading_beside_ns)
     values: dict[str, str | int | float] = {"workers": work.worker_count, "processors": available or 0, "case": case}
     values |= {"loading": loading_ns, "beside": beside_ns, "most_workers": MOST_WORKERS}
+    basis = ""
+    if work.recording_ns[2]:
+        values["recording_least"] = f"{work.recording_ns[0] / 1e6:.2g}"
+        basis = "few_processors_recorded" if work.is_short_of_processors else "workers_recorded"
     yield facts.make_finding(
         loader_without_workers.name,
         evidence,
@@ -171,6 +176,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
         values=values,
         urgency=MEDIUM,
         recording_ns=work.recording_ns[1],
+        basis=basis,
     )
 
 
@@ -216,7 +222,7 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     if mean_ns > _DIFFERS * waiting:
         evidence.append(Evidence("loading_in_mean_step", mean_ns, "ns"))
     verdict = worst_loader(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
-    values: dict[str, str | int | float] = {"faster": round(faster, 1)}
+    values: dict[str, str | int | float] = {"faster": round(faster, 1), **waiting_values(facts)}
     if verdict is not None:
         evidence += [*stage_evidence(facts, verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
         enough = enough_workers(verdict, facts.step_ns - waiting)

@@ -102,6 +102,11 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         Evidence("storm_calls", float(storms["calls"].sum()) / facts.steps.height, "count", places=(line,) if line else ()),
     ]
     evidence += [Evidence("storm_work", min(work, total), "ns")] if work else []
+    values = {"operator": _most_common_name(members, longest["storm"][0], "name"), "case": IN_LOADING if phase == DATA else ""}
+    basis = ""
+    if recording.most_ns:
+        values |= {"recording_least": f"{recording.least_ns / 1e6:.2g}", "recording_most": f"{recording.most_ns / 1e6:.2g}"}
+        basis = "tiny_recorded" if likely / 2 <= gone - recording.most_ns else "tiny_recorded_most"
     yield facts.make_finding(
         tiny_operators.name,
         evidence,
@@ -109,8 +114,9 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
         confidence=0.8,
         part=part,
         recording_ns=recording.likely_ns,
-        values={"operator": _most_common_name(members, longest["storm"][0], "name"), "case": IN_LOADING if phase == DATA else ""},
+        values=values,
         calls=storms,
+        basis=basis,
     )
 
 

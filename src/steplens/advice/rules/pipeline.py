@@ -11,14 +11,15 @@ from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.tools.pressure import (
     MATTERS_MUCH,
-    PIPELINE_WAIT,
     WAITING,
     at_most,
     mindspore_operations,
+    pipeline_basis,
     pipeline_pressure,
     pipeline_saving,
     trains_on_cpu,
     wait_evidence,
+    waiting_values,
 )
 from steplens.analysis.data_loading.data_pipeline import host_queue, queue_summary
 from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
@@ -61,7 +62,7 @@ def iteration_interval(facts: Facts, *, least_ns: float = LEAST_NS) -> Iterator[
         saving=by_loop or Saving((waited.wait_ns - least_ns) / 2, waited.wait_ns - least_ns, waited.wait_ns),
         step_ns=waited.step_ns,
         part=WAITING if by_loop else "",
-        basis=PIPELINE_WAIT if by_loop else "",
+        basis=pipeline_basis(facts) if by_loop else "",
         values={"threshold": f"{least_ns / 1e6:g}", "case": _ON_CPU if trains_on_cpu(facts) else ""},
     )
 
@@ -105,7 +106,8 @@ def data_processing(facts: Facts, *, most_empty: float = MOST_EMPTY) -> Iterator
         evidence,
         None if hidden else pipeline_saving(facts),
         part=WAITING,
-        basis=PIPELINE_WAIT,
+        basis=pipeline_basis(facts),
+        values=waiting_values(facts),
         confidence=0.9 if queue.batches >= _SURE_BATCHES else 0.6,
         urgency=urgency,
     )

@@ -10,14 +10,15 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding
 from steplens.advice.rule import Rule, rule
 from steplens.advice.rules.tools.pressure import (
-    PIPELINE_WAIT,
     WAITING,
     at_most,
     mindspore_operations,
     names_of,
+    pipeline_basis,
     pipeline_pressure,
     pipeline_saving,
     wait_evidence,
+    waiting_values,
 )
 from steplens.analysis.data_loading import pipeline_queues as queues
 from steplens.analysis.data_loading.data_pipeline import HIGH_USAGE, LOW_USAGE, bottlenecks
@@ -62,10 +63,10 @@ def _queue_rule(name: str, kind: str) -> Rule:
             [*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)],
             pipeline_saving(facts),
             part=WAITING,
-            basis=PIPELINE_WAIT,
+            basis=pipeline_basis(facts),
             confidence=0.7,
             subject="/".join(names),
-            values=values,
+            values=values | waiting_values(facts),
             urgency=pipeline_pressure(facts),
         )
 

@@ -42,7 +42,8 @@ class Words:
         else:
             text = texts.get(self.language, texts[ENGLISH])
         basis = self._basis_of(finding, text)
-        parts = (text.title, text.cause, text.remedy, text.patch, basis.likely, basis.low, basis.high)
+        cause = text.cause + self._waiting_steps(finding)
+        parts = (text.title, cause, text.remedy, text.patch, basis.likely, basis.low, basis.high)
         return Text(*(_fill_placeholders(part, finding.values) for part in parts))
 
     def _basis_of(self, finding: Finding, text: Text) -> Basis:
@@ -58,6 +59,11 @@ class Words:
         # of a guess at how much of the time goes the guess is the basis; that none or all of it goes says nothing of the ends
         share = self.frame("share_goes", part=self._share_in_words(saving.likely_ns / saving.high_ns))
         return Basis(basis.likely or share, basis.low, basis.high)
+
+    def _waiting_steps(self, finding: Finding) -> str:
+        """Which steps wait for data, where others find their batch ready; to stand behind the cause."""
+        key = "waiting_since" if "waiting_since" in finding.values else "waiting_some" if "waiting" in finding.values else ""
+        return CATALOGUES[self.language].frame[key] if key else ""
 
     def _share_in_words(self, share: float) -> str:
         key = {0: "share_none", 50: "share_half", 100: "share_all"}.get(round(100 * share), "share_part")

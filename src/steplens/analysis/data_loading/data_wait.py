@@ -9,8 +9,10 @@ import polars as pl
 from steplens.analysis.step_trace.step_trace import step_trace
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.phases import DATA, phase_of_calls
+from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.names import of_calls, with_prefix
+from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.schema import DATALOADER_PREFIX, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
@@ -18,6 +20,10 @@ from steplens.trace.trace import Trace
 PYTORCH_LOADER = f"{DATALOADER_PREFIX}_"
 #: of them that without workers, and that with some
 _IN_LOOP, _OF_WORKERS = f"{PYTORCH_LOADER}SingleProcess", f"{PYTORCH_LOADER}MultiProcess"
+#: a step waits for its batch from this share of its time on; else the batch was ready
+_WAITS = 0.05
+#: of fewer steps in a row that wait nobody knows whether the next one does
+_IN_A_ROW = 3
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,47 @@ def data_wait(trace: Trace) -> DataWait | None:
     if times is None or not times.height:
         return None
     return DataWait(times.select("step", total_ns="duration_ns", wait_ns="data_wait_ns"), False)
+
+
+@dataclass(frozen=True)
+class WaitingSteps:
+    """Usual steps of which some wait for their batch and the others find it ready: a mean over all is of neither.
+
+    Attributes:
+        steps: the numbers of those that wait; ``of`` is how many there are in all.
+        wait_ns: what these wait on average; ``ready_ns``: the others.
+        since: the step from which on every one waits and none before; None where they alternate, or too few wait.
+    """
+
+    steps: tuple[int, ...]
+    of: int
+    wait_ns: float
+    ready_ns: float
+    since: int | None
+
+
+@once_per_trace
+def waiting_steps(trace: Trace) -> WaitingSteps | None:
+    """Which of the usual steps wait for data, by the loop's own clock.
+
+    None where all do or none does, and where nobody makes batches ahead. A queue that was filled before the first step feeds some
+    steps, however slow the loader is.
+    """
+    return None if loads_in_loop(trace) else tell_waiting_apart(usual_step_times(trace))
+
+
+def tell_waiting_apart(steps: pl.DataFrame) -> WaitingSteps | None:
+    """The same of some steps (step, duration_ns, data_wait_ns)."""
+    times = steps.drop_nulls(["data_wait_ns", "duration_ns"]).sort("step")
+    is_waiting = times["data_wait_ns"] >= _WAITS * times["duration_ns"]
+    waiting, ready = times.filter(is_waiting), times.filter(~is_waiting)
+    if not waiting.height or not ready.height:
+        return None
+    numbers = tuple(waiting["step"].to_list())
+    is_since = len(numbers) >= _IN_A_ROW and numbers[0] > max(ready["step"].to_list())
+    since = numbers[0] if is_since else None
+    wait_ns, ready_ns = (float(part["data_wait_ns"].sum()) / part.height for part in (waiting, ready))
+    return WaitingSteps(numbers, times.height, wait_ns, ready_ns, since)
 
 
 def loads_with_pytorch(trace: Trace) -> bool:

@@ -152,7 +152,11 @@ def _saving_key(finding: Finding, basis: AdviceText) -> tuple[str, str]:
     if finding.at_stake:
         return "at_stake", "high"
     if saving is not None and saving.likely_ns > 0:
-        return ("saves" if estimated_duration(saving.low_ns) != estimated_duration(saving.high_ns) else "saves_about"), "likely"
+        low, likely, high = map(estimated_duration, (saving.low_ns, saving.likely_ns, saving.high_ns))
+        # a likely saving that is the most there can be is no estimate of its own: what each end rests on says more
+        if low != high == likely and basis.low and basis.high:
+            return "saves_ends", "likely"
+        return ("saves" if low != high else "saves_about"), "likely"
     return ("saves_nothing" if basis.low and basis.high else "saves_up_to"), "high"
 
 
@@ -161,7 +165,7 @@ def _range_text(finding: Finding, words: Words) -> str:
     saving, text = finding.saving, words.of(finding)
     if saving is None or saving.high_ns <= saving.low_ns or finding.at_stake:
         return ""
-    if _saving_key(finding, text)[0] == "saves_nothing":
+    if _saving_key(finding, text)[0] in ("saves_nothing", "saves_ends"):
         return ""
     colon, comma = ("：", "；") if words.language == CHINESE else (": ", "; ")
     ends = ((saving.low_ns, text.low), (saving.high_ns, text.high))

@@ -5,7 +5,17 @@ import { numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import { conclusion } from "../../ui/health_words";
 import type { Context, Page } from "../../ui/page";
-import { card, findingLevel, firstOnes, nothing, rankChoice, savingText, smallTable } from "../../ui/ui";
+import {
+  card,
+  findingLevel,
+  firstOnes,
+  nothing,
+  rankChoice,
+  saidByEnds,
+  savingText,
+  smallTable,
+  togetherWords,
+} from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -54,24 +64,10 @@ export const advice: Page = {
 
 /** In which order findings are, what they save together, and what confidence means: once, above all of them. */
 function listNote(found: Found): string {
-  const priced = found.findings.filter((one) => one.saving).length;
-  const sum = found.findings.reduce((total, one) => total + (one.at_stake ? 0 : (one.saving?.high_ns ?? 0)), 0);
-  // where the bound is no more than their sum, it says nothing, but for what overlaps
-  const bounded = found.together_ns < 0.99 * sum || found.findings.some((one) => Object.keys(one.after_ns).length);
-  const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
-  const bound = {
-    likely: format.estimate(found.likely_together_ns),
-    likely_share: shareOf(found.likely_together_ns),
-    time: format.estimate(found.together_ns),
-    sum:
-      format.estimate(sum) === format.estimate(found.together_ns) ? "" : t("advice.together.sum", { sum: format.estimate(sum) }),
-    share: shareOf(found.together_ns),
-  };
-  const shared = found.findings.some((one) => one.overlaps.length);
   return [
     t("advice.order", { time: format.time(found.step_ns) }),
-    priced > 1 && bounded ? t("advice.together", bound) : priced > 1 && shared ? t("advice.overlap") : "",
-    priced ? t("advice.confidence.what") : "",
+    togetherWords(found),
+    found.findings.some((one) => one.saving) ? t("advice.confidence.what") : "",
   ].join(" ");
 }
 
@@ -160,8 +156,8 @@ function rangeLine(finding: Finding): Child {
       [saving.high_ns, text.high],
     ] as [number, string][]
   ).filter(([, basis]) => basis);
-  // where no saving is likely, the line above says both
-  if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2)) return null;
+  // where no saving is likely, or all of it, the line above says both
+  if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2) || saidByEnds(finding)) return null;
   return h(
     "li",
     null,

@@ -3,7 +3,7 @@
 import type { Finding, Overview } from "../../api/types";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
-import { card, findingLevel, firstOnes, savingText } from "../../ui/ui";
+import { card, findingLevel, firstOnes, savingText, togetherWords } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
 
@@ -16,21 +16,20 @@ export function adviceCard(context: Context, found: Overview): HTMLElement {
     context.pending.push(
       context.api
         .get("advice")
-        .then((all) => replace(place, listed(context, { ...found, judged: true }, all.findings)))
+        .then((all) =>
+          replace(place, listed(context, { ...found, ...all, findings: all.findings.length, judged: true }, all.findings)),
+        )
         .catch(() => undefined),
     );
-  return card(t("overview.change"), place, {
-    more: context.to("advice"),
-    note:
-      found.step_ns !== null && found.advice.some((one) => one.saving)
-        ? [
-            t("overview.change.what", { time: format.time(found.step_ns) }),
-            found.advice.slice(0, MOST).some((one) => one.saving && one.overlaps.length) ? t("advice.overlap") : "",
-          ]
-            .filter(Boolean)
-            .join(" ")
-        : null,
-  });
+  return card(t("overview.change"), place, { more: context.to("advice") });
+}
+
+/** Of what savings are shares, and what the findings save together. */
+function note(found: Overview, findings: readonly Finding[]): Child {
+  if (found.step_ns === null || !findings.some((one) => one.saving)) return null;
+  const { step_ns, together_ns, likely_together_ns } = found;
+  const together = togetherWords({ findings: [...findings], step_ns, together_ns, likely_together_ns });
+  return h("p", { class: "note" }, [t("overview.change.what", { time: format.time(step_ns) }), together].join(" ").trim());
 }
 
 function listed(context: Context, found: Overview, findings: readonly Finding[]): Child {
@@ -42,6 +41,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
     );
   const count = Math.max(found.findings, findings.length);
   return [
+    note(found, findings),
     h(
       "ol",
       { class: "changes" },

@@ -1,6 +1,7 @@
 /** How long a step loads its data, in words. */
 
 import type { Overview } from "../../api/types";
+import { waitedWords } from "../../charts/pipeline_flow";
 import { hostBase } from "../../ui/step_means";
 import { rankName } from "../../ui/ui";
 import * as format from "../../words/format";
@@ -11,6 +12,8 @@ export interface Loading {
   ns: number;
   step_ns: number;
   itself: boolean;
+  /** which steps wait, in words; empty where all do or none does */
+  waited?: string;
 }
 
 /** How long a step of each rank loads data, the longest first: a mean over ranks is a wait that none of them has. */
@@ -20,7 +23,15 @@ export function loadingOfRanks(found: Pick<Overview, "ranks">): Loading[] {
       const ns = one.parts["data_wait_ns"];
       return ns === undefined || !one.step_ns
         ? []
-        : [{ name: rankName(one, found.ranks), ns, step_ns: hostBase(one.figures), itself: one.loads_itself }];
+        : [
+            {
+              name: rankName(one, found.ranks),
+              ns,
+              step_ns: hostBase(one.figures),
+              itself: one.loads_itself,
+              waited: waitedWords(one.waiting),
+            },
+          ];
     })
     .sort((one, other) => other.ns - one.ns);
 }

@@ -145,6 +145,7 @@ function pipelineCard(context: Context, found: Overview): Child {
     t("page.pipeline"),
     [
       waits.length ? h("p", null, loadingWords(waits)) : null,
+      waits[0]?.waited ? h("p", null, waits[0].waited) : null,
       h("ul", null, rows, others > 0 ? h("li", { class: "note" }, t("rest", { count: format.count(others) })) : null),
     ],
     { narrow: true, more: context.to("pipeline") },

@@ -41,8 +41,9 @@ export async function intervalCards(
   const name = t(itself ? "pipeline.loading" : "pipeline.data_wait");
   const title = t(itself ? "pipeline.loadings" : "pipeline.waits");
   const toDevice = found.places.some((one) => one.kind !== "iterate");
-  const cards = charts(context, every);
+  const cards = charts(context, every, rank?.framework ?? "");
   const usual = rank?.figures.usual ?? [];
+  const waited = waitedWords(rank?.waiting ?? null);
   const share = wait === null || !rank ? null : shareOfSteps(rank.figures, wait);
   return [
     wait === null ? null : figures(figure(name, format.time(wait), t("per_step"), context.to("steps", { rank: trace }))),
@@ -62,7 +63,7 @@ export async function intervalCards(
             [
               stepCurves(context, steps, ["data_wait"], 210, title),
               meanNote(steps, usual),
-              itself ? null : waitedNote(steps, usual),
+              waited ? h("p", { class: "note" }, waited) : null,
             ],
             {
               wide: true,
@@ -83,19 +84,7 @@ function meanNote(steps: readonly Step[], usual: readonly number[]): Child {
   return h("p", { class: "note" }, t("parts.mean", { steps: numberRanges(usual), time: format.time(mean) }));
 }
 
-/** How many of these steps waited, where others found their batch ready. */
-function waitedNote(steps: readonly Step[], usual: readonly number[]): Child {
-  const waits = steps
-    .filter((one) => one.step !== null && usual.includes(one.step))
-    .map((one) => ({
-      wait_ns: Number(one["data_wait_ns"] ?? 0),
-      length_ns: Number(one.duration_ns ?? one["step_time_ns"] ?? 0),
-    }));
-  const words = waitedWords(waits);
-  return words ? h("p", { class: "note" }, words) : null;
-}
-
-function charts(context: Context, every: readonly BatchCurves[]): Map<string, HTMLElement> {
+function charts(context: Context, every: readonly BatchCurves[], framework: string): Map<string, HTMLElement> {
   const of = (kind: string, names: readonly string[]): Bucketed[] =>
     (every.find((one) => one.kind === kind)?.curves ?? []).filter((one) => names.includes(one.name)).map((one) => bucketed(one));
   const host = every.some((one) => one.kind === "send") ? "send" : "iterate";
@@ -121,6 +110,8 @@ function charts(context: Context, every: readonly BatchCurves[]): Map<string, HT
       .map(([id, title, curves]) => {
         const means = curves.map((one) => `${one.name}: ${t("mean")} ${format.value(one.mean, one.unit)}`);
         const kind = id === "device" || (id === "get_next" && received.length) ? "receive" : host;
+        // MindSpore's iterator looks at its queue when it has its batch
+        if (id === "host" && host === "iterate" && framework.startsWith("MindSpore")) means.push(t("pipeline.queue.after"));
         means.push(t("pipeline.batches.all", { count: format.count(every.find((one) => one.kind === kind)?.batches ?? 0) }));
         const made = card(title, [
           bucketChart(context, title, t("pipeline.batch"), curves),

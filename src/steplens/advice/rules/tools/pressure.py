@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Saving
 from steplens.analysis.data_loading.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
-from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch
+from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch, waiting_steps
 from steplens.analysis.data_loading.pipeline_cpu import PROCESS, cpu_means, cpu_samples
 from steplens.analysis.data_loading.pipeline_queues import operation_name
 from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
@@ -38,8 +38,8 @@ def pipeline_pressure(facts: Facts) -> str:
     return LOW if queue is not None and queue.empty <= MOST_EMPTY * queue.batches else MEDIUM
 
 
-#: on what these savings rest
-PIPELINE_WAIT = "pipeline_wait"
+#: on what these savings rest: where the load of the processors is not known, where it leaves room for all, and for a part of it
+PIPELINE_WAIT, _IDLE_PROCESSORS, _BUSY_PROCESSORS = "pipeline_wait", "pipeline_wait_idle", "pipeline_wait_busy"
 
 
 def pipeline_saving(facts: Facts) -> Saving | None:
@@ -56,6 +56,14 @@ def pipeline_saving(facts: Facts) -> Saving | None:
         return Saving.up_to(waiting)
     likely = min(waiting, max(1 - busy, 0.0) * facts.step_ns)
     return Saving(likely / 2, likely, waiting)
+
+
+def pipeline_basis(facts: Facts) -> str:
+    """On what ``pipeline_saving`` rests."""
+    saving = pipeline_saving(facts)
+    if saving is None or _busy_share_of_process(facts) is None:
+        return PIPELINE_WAIT
+    return _IDLE_PROCESSORS if saving.likely_ns >= saving.high_ns else _BUSY_PROCESSORS
 
 
 def _busy_share_of_process(facts: Facts) -> float | None:
@@ -93,6 +101,16 @@ def wait_evidence(facts: Facts) -> Iterable[Evidence]:
         steps = tuple(waited.steps.filter(pl.col("wait_ns") >= MATTERS * pl.col("total_ns"))["step"].to_list())
         # where the loop's own clock tells, it is the figure of the verdict and of the price
         yield Evidence("wait_for_data", facts.most_ns(WAITING) or waited.wait_ns, "ns", steps)
+
+
+def waiting_values(facts: Facts) -> dict[str, str | int | float]:
+    """What the text says of steps of which some wait and the others find their batch ready (``words.Words``)."""
+    waiting = waiting_steps(facts.trace)
+    if waiting is None:
+        return {}
+    values: dict[str, str | int | float] = {"waiting": len(waiting.steps), "waiting_of": waiting.of}
+    values["waiting_ms"] = f"{waiting.wait_ns / 1e6:.2g}"
+    return values | ({"waiting_since": waiting.since} if waiting.since is not None else {})
 
 
 def names_of(table: pl.DataFrame, numbers: Sequence[int]) -> tuple[str, ...]:
