@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.memory.memory_overview import memory_overview
 from steplens.analysis.memory.memory_peak import ALLOCATED, memory_peak
+from steplens.analysis.steps.summary import usual_device_steps, usual_step_times
 from steplens.analysis.steps.times import step_times
 from steplens.server.http.routing import create_router
 from steplens.server.memory.curves import reduce_series
@@ -81,6 +82,10 @@ def read_trends(chosen: Chosen, trace: TraceNumber = 0) -> Any:
     """Length and idle time of the steps of a trace, and its memory."""
     steps = chosen.frame_of_trace(step_times, trace).drop_nulls(["step", "step_time_ns"]).tail(_MOST_STEPS)
     idle = chosen.frame_of_trace(idle_causes, trace).filter(pl.col("step").is_in(steps["step"].implode()))
+    # of a device period that recording cut only a part is known of how long the device idles
+    whole = chosen.frame_of_trace(usual_device_steps, trace)["step"]
+    usual = chosen.frame_of_trace(usual_step_times, trace)["step"]
+    idle = idle.filter(~pl.col("step").is_in(usual.filter(~usual.is_in(whole.implode())).implode()))
     return json_response(
         {
             "steps": steps.select("step", "step_time_ns", counted="chosen").to_dicts(),

@@ -260,7 +260,15 @@ export function savingText(finding: Finding): string {
       : low === high
         ? t("saves", { time, share })
         : saidByEnds(finding)
-          ? inMicroseconds(t("saves.ends", { low, low_basis: text!.low, high, share, high_basis: text!.high }))
+          ? inMicroseconds(
+              t("saves.ends", {
+                low,
+                low_basis: text!.low,
+                high,
+                share,
+                high_basis: (saving.likely_ns < saving.high_ns && text!.likely) || text!.high,
+              }),
+            )
           : t("saves.likely", { low, high, time, share }) + (basis ? t("saves.basis", { basis: inMicroseconds(basis) }) : "");
   if (!ranks.length) return saves;
   const names = ranks.slice(0, MOST_RANKS).map((one) => `${t("rank")} ${one}`);
@@ -276,13 +284,16 @@ export function togetherWords(found: Pick<Advice, "findings" | "step_ns" | "toge
   const bounded = found.together_ns < 0.99 * sum || priced.some((one) => Object.keys(one.after_ns).length);
   if (!bounded) return priced.some((one) => one.overlaps.length) ? t("advice.overlap") : "";
   const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
-  return t("advice.together", {
+  const key =
+    format.estimate(found.likely_together_ns) === format.estimate(found.together_ns)
+      ? "advice.together.at_most"
+      : "advice.together";
+  return t(key, {
     likely: format.estimate(found.likely_together_ns),
     likely_share: shareOf(found.likely_together_ns),
     time: format.estimate(found.together_ns),
     share: shareOf(found.together_ns),
-    sum:
-      format.estimate(sum) === format.estimate(found.together_ns) ? "" : t("advice.together.sum", { sum: format.estimate(sum) }),
+    stake: priced.some((one) => one.at_stake) ? t("advice.together.stake") : "",
   });
 }
 

@@ -163,6 +163,7 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     loading_ns, beside_ns = (f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:.0f}" for ns in work.loading_beside_ns)
     values: dict[str, str | int | float] = {"workers": work.worker_count, "processors": available or 0, "case": case}
     values |= {"loading": loading_ns, "beside": beside_ns, "most_workers": MOST_WORKERS}
+    values["used"] = f"{work.loading_beside_ns[1] * (available or 1) / 1e6:.3g}"
     basis = ""
     if work.recording_ns[2]:
         values["recording_least"] = f"{work.recording_ns[0] / 1e6:.2g}"

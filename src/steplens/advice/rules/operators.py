@@ -82,9 +82,10 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     if total < least_share * facts.step_ns:
         return
     longest = storms.sort("length_ns", "storm", descending=[True, False])
-    by_operator = timed_evidence(
-        facts, "storms", _with_common_names(storms, members), "operator", column="length_ns", on_device=False
-    )
+    # until the next call of the same storm begins, so that the lengths add up to those of the storms
+    until_next = pl.col("start_ns").shift(-1).over("storm").fill_null(pl.col("end_ns")) - pl.col("start_ns")
+    spans = members.join(storms.select("storm"), on="storm", how="semi", maintain_order="left").with_columns(length_ns=until_next)
+    by_operator = timed_evidence(facts, "storms", spans, "name", column="length_ns", on_device=False)
     placed = longest.filter(pl.col("stacks") > 0)["storm"].head(1).to_list()
     line = _most_common_name(members, placed[0], "stack").partition(";")[0] if placed else ""
     phase, work, recording = _parts_of_storms(facts, storms)
@@ -139,13 +140,6 @@ def _most_common_name(members: pl.DataFrame, storm: int, column: str) -> str:
     """What most calls of a storm have in a column of names; of several the first by alphabet."""
     names = members.filter(pl.col("storm") == storm)[column].drop_nulls()
     return str(names.mode().cast(pl.String).sort()[0])
-
-
-def _with_common_names(storms: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """Storms with the ``operator`` that most of the calls of each are of."""
-    counts = members.group_by("storm", operator=pl.col("name").cast(pl.String)).len()
-    most = counts.sort("len", "operator", descending=[True, False]).unique("storm", keep="first", maintain_order=True)
-    return storms.join(most.select("storm", "operator"), on="storm", how="left")
 
 
 def _scaled_lengths(evidence: Evidence, scale: float) -> Evidence:

@@ -14,6 +14,7 @@ from steplens.advice.rules.tools.pressure import (
     at_most,
     mindspore_operations,
     names_of,
+    needed_rate,
     pipeline_basis,
     pipeline_pressure,
     pipeline_saving,
@@ -58,6 +59,8 @@ def _queue_rule(name: str, kind: str) -> Rule:
             return
         names = names_of(table, mine["id"].to_list())
         values = {"operations": ", ".join(names), "workers": ", ".join(str(count) for count in mine["workers"].to_list())}
+        rate = needed_rate(facts)
+        paced = {"case": "paced", "faster": f"{rate:.1f}"} if rate is not None else {}
         yield facts.make_finding(
             name,
             [*_queue_evidence(mine.to_dicts(), table.to_dicts(), names), *wait_evidence(facts)],
@@ -66,7 +69,7 @@ def _queue_rule(name: str, kind: str) -> Rule:
             basis=pipeline_basis(facts),
             confidence=0.7,
             subject="/".join(names),
-            values=values | waiting_values(facts),
+            values=values | paced | waiting_values(facts),
             urgency=pipeline_pressure(facts),
         )
 

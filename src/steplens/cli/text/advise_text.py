@@ -43,12 +43,11 @@ def show_advice(found: Advice, words: Words) -> None:
     if priced and found.step_ns > 0:
         savings = [finding.saving for finding in found.findings if finding.saving is not None and not finding.at_stake]
         at_most_ns = sum(saving.high_ns for saving in savings)
-        most, most_of_all = estimated_duration(found.together_ns), estimated_duration(at_most_ns)
         together = {
             "likely": estimated_duration(found.likely_together_ns),
             "likely_share": estimated_share(found.likely_together_ns, found.step_ns),
-            "time": most,
-            "sum": words.frame("less_than_sum", sum=most_of_all) if most != most_of_all else "",
+            "time": estimated_duration(found.together_ns),
+            "stake": words.frame("without_stake") if any(finding.at_stake for finding in found.findings) else "",
             "share": estimated_share(found.together_ns, found.step_ns),
         }
         # where the bound is no more than their sum, it says nothing, but for what overlaps
@@ -137,7 +136,8 @@ def _saving_text(finding: Finding, words: Words) -> str:
     key, weighed = _saving_key(finding, basis)
     share = estimated_share(ends[weighed], finding.step_ns)
     lengths = {name: estimated_duration(ns) for name, ns in ends.items()}
-    text = words.frame(key, share=share, low_basis=basis.low, high_basis=basis.high, **lengths)
+    high_basis = basis.likely if ends["likely"] < ends["high"] and basis.likely else basis.high
+    text = words.frame(key, share=share, low_basis=basis.low, high_basis=high_basis, **lengths)
     if key == "saves" and basis.likely:
         text += ("，" if words.language == CHINESE else " ") + basis.likely
     if not finding.ranks or "rank" in finding.values:

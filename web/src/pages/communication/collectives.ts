@@ -22,14 +22,14 @@ export function collectivesCard(context: Context, found: Communication): Child {
     [named("column", "in_step_ns"), (row) => format.value(row.in_step_ns, "ns"), true],
     [named("column", "duration_ns"), (row) => format.time(row.duration_ns), true],
   );
+  const isUntold = rows.some((row) => (untold(row) ?? 0) > 0);
   if (has((row) => row.wait_ns)) {
     // these three add up to the duration
     columns.push(
       [t("communication.waiting"), (row) => format.value(row.wait_ns, "ns"), true],
       [t("communication.transfer"), (row) => format.value(row.transfer_ns, "ns"), true],
     );
-    if (rows.some((row) => (untold(row) ?? 0) > 0))
-      columns.push([t("costs.unexplained"), (row) => format.value(untold(row), "ns"), true]);
+    if (isUntold) columns.push([t("costs.unexplained"), (row) => format.value(untold(row), "ns"), true]);
   }
   if (has((row) => row.behind_ns)) columns.push([t("collectives.behind"), behind, true]);
   if (has((row) => row.expected_ns)) columns.push([named("column", "expected_ns"), expected, true]);
@@ -57,7 +57,11 @@ export function collectivesCard(context: Context, found: Communication): Child {
     {
       wide: true,
       more: context.to("tables", { table: "collectives" }),
-      note: `${t("collectives.what")}${has((row) => row.behind_ns) ? ` ${t("collectives.behind.what")}` : ""}`,
+      note: [
+        ...(isUntold ? [t("costs.unexplained.what")] : []),
+        t("collectives.what"),
+        ...(has((row) => row.behind_ns) ? [t("collectives.behind.what")] : []),
+      ].join(" "),
     },
   );
 }

@@ -113,6 +113,16 @@ def waiting_values(facts: Facts) -> dict[str, str | int | float]:
     return values | ({"waiting_since": waiting.since} if waiting.since is not None else {})
 
 
+def needed_rate(facts: Facts) -> float | None:
+    """How many times as fast the training needs its batches, in the steps that wait for them; None where they hardly wait."""
+    waiting = waiting_steps(facts.trace)
+    steps = facts.steps if waiting is None else facts.steps.filter(pl.col("step").is_in(list(waiting.steps)))
+    whole_ns, wait_ns = steps.select(pl.col("duration_ns").mean(), pl.col(WAITING).mean()).row(0)
+    if not whole_ns or not wait_ns or wait_ns < MATTERS * whole_ns or wait_ns >= whole_ns:
+        return None
+    return float(whole_ns / (whole_ns - wait_ns))
+
+
 def names_of(table: pl.DataFrame, numbers: Sequence[int]) -> tuple[str, ...]:
     """The names of some operations, such as ``TFReader_3``."""
     types = dict(table.select("id", "type").iter_rows())
