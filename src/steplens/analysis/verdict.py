@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.analysis.cluster.arrivals import name_slow_rank
 from steplens.analysis.cluster.measured_communication import is_measured
-from steplens.analysis.data_loading.data_wait import loads_in_loop, operators_of_loading
+from steplens.analysis.data_loading.data_wait import loads_in_loop, operators_of_loading, waiting_steps
 from steplens.analysis.device.idle import DATA, DEVICE_CAUSES, HOST_CAUSES, NOT_RECORDED, PYTHON, SYNCHRONIZATION, idle_of_step
 from steplens.analysis.device.idle import UNKNOWN as IDLE_UNKNOWN
 from steplens.analysis.device.idle_activity import idle_activity
@@ -23,6 +23,7 @@ from steplens.analysis.verdict_words import (
     COPY,
     FASTER,
     FEW,
+    FILLED,
     GUESS,
     HOST,
     IDLE,
@@ -263,12 +264,17 @@ def _with_confidence(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
     spread = (high - low) / summary.step_time_ns if summary.step_time_ns else 0.0
     few = any(choice.few for choice in summary.chosen)
     gets_faster = any(trace.health is not None and STEPS_GET_FASTER in trace.health["check"].to_list() for trace in traces)
+    since_some_step = (steps for trace in traces if (steps := waiting_steps(trace)) is not None and steps.since is not None)
+    waiting = next(since_some_step, None) if judged.kind == INPUT else None
+    if waiting is not None:
+        judged = replace(judged, waits_since=waiting.since, wait_ns=waiting.wait_ns)
     reasons = {
         FEW: few,
         RANKS: judged.kind in (COMMUNICATION, RANK) and len(ranks) < size and judged.told_apart,
         CLOSE: bool(judged.close_cause),
         FASTER: gets_faster,
-        SPREAD: not few and not gets_faster and spread > _WIDE,
+        SPREAD: not few and not gets_faster and spread > _WIDE and waiting is None,
+        FILLED: waiting is not None,
     }
     doubts = tuple(doubt for doubt, holds in reasons.items() if holds)
     is_known = judged.told_apart and judged.cause not in (NOT_RECORDED, IDLE_UNKNOWN)

@@ -16,7 +16,7 @@ OF_THE_HOST = (HOST, SYNCHRONIZING)
 SURE, LIKELY, GUESS = "sure", "likely", "guess"
 
 #: why a verdict is less certain
-FEW, RANKS, CLOSE, SPREAD, FASTER = "few", "ranks", "close", "spread", "faster"
+FEW, RANKS, CLOSE, SPREAD, FASTER, FILLED = "few", "ranks", "close", "spread", "faster", "filled"
 
 #: one cause, phase or name that is most of the time that the host takes
 _LEADS = 0.5
@@ -48,7 +48,8 @@ class Verdict:
             (health calls the figures unsafe).
         doubts: FEW (fewer than three complete steps), RANKS (ranks are missing whose part in the communication is not known),
             CLOSE (another cause, ``close_cause`` with ``close_share``, is nearly as large), FASTER (later steps are faster than
-            earlier ones) and SPREAD (the quartiles of the step time are far apart, ``spread`` of the median).
+            earlier ones), SPREAD (the quartiles of the step time are far apart, ``spread`` of the median) and FILLED (the first
+            steps found batches in a filled queue: from step ``waits_since`` on every one waits, ``wait_ns`` on average).
         ranks_recorded: how many ranks were; ``world_size``: how many the job has, 0 where that is not known.
         told_apart: whether waiting and transfer of the communication are known.
         loads_itself: of an input-bound step, whether the loop has no loader workers and loads its data itself;
@@ -79,6 +80,8 @@ class Verdict:
     close_cause: str = ""
     close_share: float = 0.0
     spread: float = 0.0
+    waits_since: int | None = None
+    wait_ns: float = 0.0
     ranks_recorded: int = 0
     world_size: int = 0
     told_apart: bool = True
@@ -162,6 +165,7 @@ ENGLISH: Mapping[str, str] = {
     "few_several": "only {steps} complete steps were recorded",
     "ranks": "{missing} of {size} ranks were not recorded",
     "close": "{other} takes nearly as much ({other_share})",
+    "filled": "a filled queue fed the first steps, from step {since} on every step waits ({wait})",
     "spread": "steps differ in length, their quartiles by {spread} of the median",
     "faster": "steps still got faster while they were recorded, see the data health",
     "other_communication": "exposed communication",
@@ -255,4 +259,6 @@ def _doubt_words(verdict: Verdict, doubt: str, words: Mapping[str, str]) -> str:
         other=words.get(f"other_{verdict.close_cause}", verdict.close_cause),
         other_share=whole_percent(verdict.close_share),
         spread=whole_percent(verdict.spread),
+        since=verdict.waits_since,
+        wait=_rounded_time(verdict.wait_ns),
     )

@@ -83,9 +83,9 @@ def read_trends(chosen: Chosen, trace: TraceNumber = 0) -> Any:
     steps = chosen.frame_of_trace(step_times, trace).drop_nulls(["step", "step_time_ns"]).tail(_MOST_STEPS)
     idle = chosen.frame_of_trace(idle_causes, trace).filter(pl.col("step").is_in(steps["step"].implode()))
     # of a device period that recording cut only a part is known of how long the device idles
-    whole = chosen.frame_of_trace(usual_device_steps, trace)["step"]
+    recorded = chosen.frame_of_trace(usual_device_steps, trace)["step"]
     usual = chosen.frame_of_trace(usual_step_times, trace)["step"]
-    idle = idle.filter(~pl.col("step").is_in(usual.filter(~usual.is_in(whole.implode())).implode()))
+    idle = idle.filter(~pl.col("step").is_in(usual.filter(~usual.is_in(recorded.implode())).implode()))
     return json_response(
         {
             "steps": steps.select("step", "step_time_ns", counted="chosen").to_dicts(),

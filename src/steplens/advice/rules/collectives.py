@@ -71,7 +71,6 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
             "count": f"{calls.height / ranks:.2g}",
             "time": f"{took_ns / 1e6:.2f}",
             "expected": f"{expected_ns / 1e6:.2f}",
-            "compared": compared["name"],
             "size": f"{compared['bytes'] / (1 << 20):.2f}",
             "takes": f"{compared['duration_ns'] / 1e6:.2f}",
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.tools.idle_places import place_evidence
-from steplens.advice.rules.tools.tasks import steps_of
+from steplens.advice.rules.tools.tasks import most_of_others, named_places, steps_of
 from steplens.analysis.device import idle
 from steplens.analysis.device.idle_places import idle_places, late_gaps
 from steplens.analysis.steps.device_work import computing_tasks
@@ -177,10 +178,14 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     if total < least_share * facts.step_ns:
         return
     likely = (1 - _PYTHON_REMAINS) * total
+    has_frames = facts.trace.required("python").head(1).collect().height > 0
+    by_place = _frames_of_stretches if has_frames else _calls_before_stretches
     evidence = [
-        Evidence("python_alone", total, "ns", steps_of(stretches), _places_of_stretches(facts, stretches)),
+        by_place(facts, stretches, Evidence("python_alone", total, "ns", steps_of(stretches))),
         Evidence("stretches", stretches.height / facts.steps.height, "count"),
     ]
+    if not has_frames:
+        evidence.append(Evidence("no_python_calls", 0, "", per_step=False))
     saving = Saving(total / 2, likely, total)
     yield facts.make_finding(
         python_in_the_loop.name,
@@ -188,6 +193,7 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         saving,
         confidence=0.7,
         part="" if facts.device == CORE_CPU else "idle_ns",
+        values={} if has_frames else {"case": "no_python_calls"},
         # no operator runs there, so none is recorded
         recording_ns=0.0,
     )
@@ -249,8 +255,8 @@ def _busy_intervals(facts: Facts) -> Intervals:
     return merged(pl.concat([*[table.select(times) for table in tables], facts.saves.lazy()]).drop_nulls().collect())
 
 
-def _places_of_stretches(facts: Facts, stretches: pl.DataFrame) -> tuple[str, ...]:
-    """The Python frames that most of the time passed in; without recorded frames the operators after which it passed."""
+def _frames_of_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Evidence) -> Evidence:
+    """Evidence with the Python frames that most of the time passed in."""
     longest = stretches.sort(pl.col("start_ns") - pl.col("end_ns"), "start_ns").head(_NAMED)
     python = facts.on_threads(facts.trace.required("python"))
     frames = python.select(pl.col("name").cast(pl.String), "start_ns", "end_ns").collect()
@@ -264,7 +270,23 @@ def _places_of_stretches(facts: Facts, stretches: pl.DataFrame) -> tuple[str, ..
         frame = ", ".join(dict.fromkeys([*lines[-1:], *inner]))
         place = frame or (f"after {before}" if before else "")
         spent[place] = spent.get(place, 0) + end - begin
-    return tuple(place for place in sorted(spent, key=lambda place: -spent[place])[:3] if place)
+    return replace(evidence, places=tuple(place for place in sorted(spent, key=lambda place: -spent[place])[:3] if place))
+
+
+def _calls_before_stretches(_facts: Facts, stretches: pl.DataFrame, evidence: Evidence) -> Evidence:
+    """Evidence with the calls behind which the time passes, and how long it is there."""
+    by_place = stretches.unique(["before", "after"]).group_by("before").agg(pl.col("median_ns").sum()).drop_nulls("before")
+    by_place = by_place.sort("median_ns", "before", descending=[True, False])
+    lengths: list[float] = by_place["median_ns"].to_list()
+    count = named_places(lengths, evidence.value)
+    return replace(
+        evidence,
+        places=tuple(f"after {before}" for before in by_place["before"].head(count)),
+        places_ns=tuple(lengths[:count]),
+        other_places=len(lengths) - count,
+        other_places_ns=sum(lengths[count:]),
+        other_most=most_of_others(lengths, evidence.value, count),
+    )
 
 
 #: what TorchDynamo calls its ranges
