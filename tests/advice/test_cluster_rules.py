@@ -316,7 +316,7 @@ def test_collectives_that_their_size_does_not_explain() -> None:
     # what it is compared with is named, and the missing ranks stand in one place
     places = {item.what: item.places for item in finding.evidence}
     assert places["explained_by_size"] == place and places["missing_ranks"] == ("ranks 2-7",)
-    assert "such as allreduce (1.00 MiB in 1.00 ms), it would take 1.00 ms at most" in Words("en").of(finding).cause
+    assert "such as one of 1.00 MiB in 1.00 ms, it would take 1.00 ms at most" in Words("en").of(finding).cause
     assert "data_parallel_communication" in long_collectives.explains
     assert found(long_collectives, job(*spans)) == []
     # a third of a millisecond is 3 % of no step
