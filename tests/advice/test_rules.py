@@ -20,6 +20,7 @@ from steplens.advice.rules.memory import allocation_stalls, memory_growth
 from steplens.advice.rules.operators import tiny_operators
 from steplens.advice.rules.optimizers import single_tensor_optimizer
 from steplens.advice.rules.synchronization import scalar_reads
+from steplens.advice.rules.tools.digits import in_digits, in_ms
 from steplens.advice.rules.tools.loading import TAKING_OVER_NS, LoadingInLoop
 from steplens.analysis.operators.recording_cost import find_recording_cost
 from steplens.run import Run, Source
@@ -398,3 +399,8 @@ def test_a_trace_without_anything(rule: Rule) -> None:
             findings = list(rule.judge_run(run, [Facts(trace)]))
             # steps in which nothing but Python runs are bound by the host, and that is said
             assert [finding.rule for finding in findings] in ([], ["next_host_bound"] if trace.steps is not None else [])
+
+
+def test_numbers_in_sentences_have_no_exponent() -> None:
+    assert [in_digits(value) for value in (0.516, 8.0, 61.3, 134.0, 98_765.0)] == ["0.52", "8", "61", "130", "99000"]
+    assert [in_ms(2200), in_ms(134e6), in_ms(1.2345e12, 3)] == ["0.0022", "130", "1230000"]

@@ -11,6 +11,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import run_rule
+from steplens.advice.rules.tools.digits import in_digits
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, several_ranks, traces_of
 from steplens.analysis.cluster.collectives import compared_collective, unexplained_by_step, unexplained_collectives
 from steplens.analysis.verdict_words import collective_name
@@ -68,7 +69,7 @@ def long_collectives(_: Run, facts: Sequence[Facts], *, threshold: float = _LEAS
         values={
             "times": f"{took_ns / expected_ns:.0f}",
             "operation": collective_name(leading),
-            "count": f"{calls.height / ranks:.2g}",
+            "count": in_digits(calls.height / ranks),
             "time": f"{took_ns / 1e6:.2f}",
             "expected": f"{expected_ns / 1e6:.2f}",
             "size": f"{compared['bytes'] / (1 << 20):.2f}",

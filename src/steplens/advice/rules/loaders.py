@@ -10,6 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
+from steplens.advice.rules.tools.digits import in_ms
 from steplens.advice.rules.tools.loading import MOST_WORKERS, collate_function, loading_in_loop
 from steplens.advice.rules.tools.pressure import waiting_values
 from steplens.analysis.data_loading.loaders import (
@@ -160,13 +161,13 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
     saving = work.worker_saving()
     is_worth = saving.likely_ns >= least_share * facts.step_ns
     case = FEW_PROCESSORS if work.is_short_of_processors else ""
-    loading_ns, beside_ns = (f"{ns / 1e6:.3g}" if ns < 1e9 else f"{ns / 1e6:.0f}" for ns in work.loading_beside_ns)
+    loading_ns, beside_ns = (in_ms(ns, 3) for ns in work.loading_beside_ns)
     values: dict[str, str | int | float] = {"workers": work.worker_count, "processors": available or 0, "case": case}
     values |= {"loading": loading_ns, "beside": beside_ns, "most_workers": MOST_WORKERS}
-    values["used"] = f"{work.loading_beside_ns[1] * (available or 1) / 1e6:.3g}"
+    values["used"] = in_ms(work.loading_beside_ns[1] * (available or 1), 3)
     basis = ""
     if work.recording_ns[2]:
-        values["recording_least"] = f"{work.recording_ns[0] / 1e6:.2g}"
+        values["recording_least"] = in_ms(work.recording_ns[0])
         basis = "few_processors_recorded" if work.is_short_of_processors else "workers_recorded"
     yield facts.make_finding(
         loader_without_workers.name,

@@ -13,6 +13,7 @@ from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
+from steplens.advice.rules.tools.digits import in_ms
 from steplens.advice.rules.tools.idle_places import BETWEEN, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import most_of_others, named_places, short_name
@@ -156,7 +157,7 @@ def _place_values(
     before, _, after = idle[0].places[0].partition(BETWEEN)
     by_step = idle_in_each_step(traces_of(facts), gaps, places.filter("is_inside").row(0, named=True))
     values: dict[str, str | int] = {"before": before, "after": after, "percent": f"{share:.0f}"}
-    return values | {"least": f"{min(by_step) / 1e6:.2g}", "most": f"{max(by_step) / 1e6:.2g}"}
+    return values | {"least": in_ms(min(by_step)), "most": in_ms(max(by_step))}
 
 
 def _launch_gaps(traces: Sequence[Trace]) -> LaunchGaps | None:

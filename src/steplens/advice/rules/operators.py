@@ -12,6 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
+from steplens.advice.rules.tools.digits import in_ms
 from steplens.advice.rules.tools.tasks import costliest_lines, timed_evidence
 from steplens.analysis.operators.recording_cost import RecordingOfCall, cost_of_call, dispatch_ns
 from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
@@ -106,7 +107,7 @@ def tiny_operators(facts: Facts, *, least_calls: int = 100, least_share: float =
     values = {"operator": _most_common_name(members, longest["storm"][0], "name"), "case": IN_LOADING if phase == DATA else ""}
     basis = ""
     if recording.most_ns:
-        values |= {"recording_least": f"{recording.least_ns / 1e6:.2g}", "recording_most": f"{recording.most_ns / 1e6:.2g}"}
+        values |= {"recording_least": in_ms(recording.least_ns), "recording_most": in_ms(recording.most_ns)}
         basis = "tiny_recorded" if likely / 2 <= gone - recording.most_ns else "tiny_recorded_most"
     yield facts.make_finding(
         tiny_operators.name,

@@ -11,6 +11,7 @@ from steplens.advice.device_profile import MATRIX_UNITS, MATRIX_UNITS_FOR_FLOAT3
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
+from steplens.advice.rules.tools.digits import in_digits
 from steplens.advice.rules.tools.tasks import per_step, steps_of, timed_evidence, top_values
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES
@@ -125,7 +126,7 @@ def outside_matrix_units(facts: Facts, *, least_share: float = 0.03) -> Iterator
         "operators": ", ".join(evidence[0].places[:_NAMED_OPERATORS] or categories),
         "least_times": f"{_LEAST_SPEEDUP:g}",
         "times": f"{_LIKELY_SPEEDUP:g}",
-        "most_times": f"{most_speedup:.2g}",
+        "most_times": in_digits(most_speedup),
     }
     yield facts.make_finding(
         outside_matrix_units.name,

@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Saving
+from steplens.advice.rules.tools.digits import in_ms
 from steplens.analysis.data_loading.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
 from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch, waiting_steps
 from steplens.analysis.data_loading.pipeline_cpu import PROCESS, cpu_means, cpu_samples
@@ -109,7 +110,7 @@ def waiting_values(facts: Facts) -> dict[str, str | int | float]:
     if waiting is None:
         return {}
     values: dict[str, str | int | float] = {"waiting": len(waiting.steps), "waiting_of": waiting.of}
-    values["waiting_ms"] = f"{waiting.wait_ns / 1e6:.2g}"
+    values["waiting_ms"] = in_ms(waiting.wait_ns)
     return values | ({"waiting_since": waiting.since} if waiting.since is not None else {})
 
 
