@@ -77,8 +77,9 @@ const behind = (row: CollectiveShown): Child =>
 /** What its size explains, and how many times that it takes. */
 function expected(row: CollectiveShown): Child {
   if (row.expected_ns === null) return format.NOTHING;
-  const ratio = row.duration_ns / Math.max(row.expected_ns, 1);
-  const said = `${format.count(ratio < 10 ? Math.round(ratio * 10) / 10 : Math.round(ratio))} ×`;
+  // a lower bound is not rounded up
+  const ratio = row.duration_ns / Math.max(row.expected_ns, 1) + 1e-9;
+  const said = `${format.count(ratio < 10 ? Math.floor(ratio * 10) / 10 : Math.floor(ratio))} ×`;
   const time = format.time(row.expected_ns);
   return [time, " ", row.long ? h("span", { class: "badge badge-warning" }, said) : h("span", { class: "note" }, said)];
 }
