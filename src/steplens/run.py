@@ -290,6 +290,10 @@ class Run:
 
         return arrivals(self.traces)
 
+    def rank_clocks(self) -> pl.DataFrame:
+        """Offset and drift of each rank's clock, with error bars; see ``analysis.cluster.job_clocks.rank_clocks``."""
+        return self._answer_table("rank_clocks")
+
     def hold_ups(self) -> pl.DataFrame:
         """How long each rank held up the others in each step; see ``analysis.cluster.arrivals.hold_ups``."""
         from steplens.analysis.cluster.arrivals import hold_ups
@@ -428,6 +432,7 @@ class Run:
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
+        from steplens.analysis.cluster.job_clocks import find_clock_trouble
         from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 
@@ -439,6 +444,7 @@ class Run:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             found.append((error.path, frame_of([lost])))
         found.append((self.path, self._cross_trace_findings))
+        found.append((self.path, frame_of(find_clock_trouble(self.traces))))
         schema = {**SCHEMA["health"], "source": pl.String()}
         frames = [frame.with_columns(source=pl.lit(str(path))) for path, frame in found if frame is not None and frame.height]
         return pl.concat([pl.DataFrame(schema=schema), *frames])

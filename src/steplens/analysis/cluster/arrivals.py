@@ -14,25 +14,27 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.cluster.job_clocks import job_clocks
+from steplens.analysis.cluster.messages import KEY, message_sides
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import merge_intervals
 from steplens.analysis.tools.schemas import cast_columns, table_schema
-from steplens.trace.building.checks.ranks import clock_tolerance_ns, ends_together, recorded_ranks
+from steplens.trace.building.checks.ranks import ends_together
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace
 
 COLUMNS = table_schema(
-    "step, group: String, operation: String, number, rank, bytes, start_ns, end_ns, place, wait_ns, transfer_ns, hold_up_ns"
+    "step, group: String, operation: String, number, rank, bytes, start_ns, end_ns, place, wait_ns, transfer_ns, hold_up_ns, "
+    "error_ns"
 )
 
 RECORDED = table_schema("step, group: String, operation: String, number, rank, start_ns, place, behind_ns, hold_up_ns")
-_KEY = ["step", "group", "operation"]
-_EACH = [*_KEY, "number"]
+_EACH = [*KEY, "number"]
 _LAST = pl.col("start_ns").max().over(_EACH)
 
-#: at least as many collectives must say what two clocks differ by
-_LEAST = 8
+#: at least as many collectives must say how far from each other they end, and so many of them end that near
+_LEAST, _MOST = 8, 0.9
 
 #: a slow rank arrives last, by most of what anybody holds others up, in this share of the steps
 _STEADY = 0.75
@@ -53,9 +55,8 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
        has is what the source says (``ranks``); of a group of unknown size all ranks of the job have to be there.
     1. Collectives of one group, operation and step are numbered by their start; where all ranks have equally many, equal
        numbers are one collective. Collectives outside steps, and those of which a rank has more or fewer, are left out.
-    2. Where collectives that end together on all ranks say that a clock is off by more than 1 ms, times of that rank are
-       moved by the median of the distances (at least 8 of them). CPUs of one host are trusted up to 50 ms: their processes
-       read one clock.
+    2. The clocks of the ranks are brought together as far as their messages contradict them (``job_clocks``). Where nobody can
+       tell how they lie to each other, a collective is left out.
     3. With L the last start of a collective: ``wait_ns`` = L - start, at most the whole length, ``transfer_ns`` the rest.
 
     Args:
@@ -64,10 +65,12 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     Returns:
         ``COLUMNS``: number counts from 0 within (step, group, operation); start_ns and end_ns are on the clock of the lowest
         rank; place is the order of arrival, from 0; hold_up_ns is, for the last rank to arrive, how much earlier everything
-        could have begun without it (L minus the second last start), 0 for the others. Sorted by step, start and rank.
+        could have begun without it (L minus the second last start), 0 for the others. ``error_ns``: how far wait_ns may be off
+        since clocks differ: what the messages leave open, or, where that is less, how far from each other the ends lie (nine of
+        ten) of collectives that end together. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
-    rows = _common_collectives(traces, pl.col("members") >= pl.col("size"))
+    rows = _collectives_on_one_clock(traces, pl.col("members") >= pl.col("size"))
     if rows.is_empty():
         return pl.DataFrame(schema=COLUMNS)
     rows = _in_order(rows).with_columns(wait_ns=pl.min_horizontal(_LAST, "end_ns") - pl.col("start_ns"))
@@ -86,8 +89,8 @@ def recorded_arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         behind_ns is how long after the first of these ranks this one arrives, hold_up_ns, for the last of them, how long after
         the second last; place is the order among them, from 0. Sorted by step, start and rank.
     """
-    rows = _common_collectives(traces, pl.col("members") < pl.col("size"))
-    if rows.is_empty() or not _ends_agree(rows, _clock_tolerances(traces)):
+    rows = _collectives_on_one_clock(traces, pl.col("members") < pl.col("size"))
+    if rows.is_empty():
         return pl.DataFrame(schema=RECORDED)
     rows = _in_order(rows).with_columns(behind_ns=pl.col("start_ns") - pl.col("start_ns").min().over(_EACH))
     return rows.sort("step", "start_ns", "rank").select(cast_columns(RECORDED))
@@ -246,41 +249,45 @@ def _at_least(count: int, of: int, share: float) -> float:
     return float(sum(comb(of, hits) * share**hits * (1 - share) ** (of - hits) for hits in range(count, of + 1)))
 
 
-def _collective_rows(traces: Sequence[Trace]) -> pl.DataFrame:
-    numbers = ("step", "bytes", "ranks", "start_ns", "end_ns")
-    frames: list[pl.DataFrame] = []
-    for trace in traces:
-        if "communication" not in trace:
-            continue
-        rows = trace.required("communication").filter(pl.col("kind").cast(pl.String) == COLLECTIVE)
-        operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
-        columns = {"group": pl.col("group").cast(pl.String).fill_null(""), "operation": operation, "rank": pl.lit(trace.rank)}
-        frames.append(rows.select(*numbers, **columns).drop_nulls(["step", "end_ns"]).collect())
-    schema = table_schema("step, bytes, ranks, start_ns, end_ns, rank, group: String, operation: String")
-    collectives = pl.concat([pl.DataFrame(schema=schema), *(frame.select(cast_columns(schema)) for frame in frames)])
-    return collectives.filter(pl.col("rank") >= 0)
+def _collectives_on_one_clock(traces: Sequence[Trace], groups: pl.Expr) -> pl.DataFrame:
+    """The collectives that all recorded ranks of some groups took part in, on one clock; see ``arrivals``.
 
-
-def _common_collectives(traces: Sequence[Trace], groups: pl.Expr) -> pl.DataFrame:
-    """The collectives that all recorded ranks of some groups took part in, numbered and on one clock; see ``arrivals``.
+    Those of which nobody can tell how the clocks of their ranks lie are left out. ``error_ns`` is how far the difference to the
+    start of the last rank may be off.
 
     Args:
         traces: of one job.
         groups: which, by ``members`` (ranks that were recorded) and ``size`` (that there are).
     """
-    rows = _collective_rows(traces)
-    if rows["rank"].n_unique() < 2:
-        return rows.clear()
-    rows = rows.sort("start_ns").with_columns(
-        number=pl.int_range(pl.len()).over([*_KEY, "rank"]), calls=pl.len().over([*_KEY, "rank"])
-    )
-    ranks, job = recorded_ranks(traces)
-    needed = job if len(ranks) < job else 0
-    of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique(), size=pl.col("ranks").max().fill_null(needed))
-    rows = rows.join(of_group.filter(groups), on="group")
-    complete = (pl.col("calls").n_unique().over(_KEY) == 1) & (pl.col("rank").n_unique().over(_KEY) == pl.col("members"))
-    rows = rows.filter(complete & (pl.col("members") > 1))
-    return rows if rows.is_empty() else _on_one_clock(rows, _EACH, _clock_tolerances(traces))
+    rows = message_sides(traces).filter(pl.col("kind") == COLLECTIVE, groups)
+    if rows.is_empty():
+        return rows.with_columns(error_ns=pl.lit(None, dtype=pl.Int64))
+    clocks = job_clocks(traces)
+    rows = clocks.put_on_one_clock(rows, "start_ns", "end_ns")
+    last = rows.sort("start_ns", "rank").unique("message", keep="last").select("message", last="rank")
+    rows = rows.join(last, on="message", maintain_order="left")
+    compared = rows.select("rank", "last").unique()
+    apart = _distance_of_ends(rows)
+    errors = [_smaller(clocks.error_between(one, other), apart, one, other) for one, other in compared.iter_rows()]
+    compared = compared.with_columns(error_ns=pl.Series(errors, dtype=pl.Float64).round().cast(pl.Int64))
+    rows = rows.join(compared, on=["rank", "last"], maintain_order="left").drop("last")
+    return rows.filter(pl.col("error_ns").is_not_null().all().over("message"))
+
+
+def _distance_of_ends(rows: pl.DataFrame) -> dict[int, float]:
+    """How far from the others' the collectives of each rank end, of those that end together everywhere, ns; most of them."""
+    together = rows.filter(ends_together(pl.col("operation")))
+    apart = (pl.col("end_ns") - pl.col("end_ns").median().over("message")).abs()
+    by_rank = together.select("rank", apart=apart).group_by("rank").agg(pl.col("apart").quantile(_MOST), count=pl.len())
+    return {rank: apart_ns for rank, apart_ns, count in by_rank.iter_rows() if count >= _LEAST}
+
+
+def _smaller(error_ns: float | None, apart: dict[int, float], one: int, other: int) -> float | None:
+    if one == other:
+        return 0.0
+    if error_ns is None or one not in apart or other not in apart:
+        return error_ns
+    return min(error_ns, apart[one] + apart[other])
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
@@ -289,38 +296,3 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(place=pl.col("start_ns").rank("ordinal").over(_EACH).cast(pl.Int64) - 1)
     is_last = pl.col("place") == pl.col("members") - 1
     return rows.with_columns(hold_up_ns=pl.when(is_last).then(_LAST - second).otherwise(0))
-
-
-def _ends_agree(rows: pl.DataFrame, tolerances: pl.DataFrame) -> bool:
-    """Whether collectives that end together on all ranks do so on their clocks, as far as there are any."""
-    together = rows.filter(ends_together(pl.col("operation")))
-    first = pl.col("end_ns").min().over(_EACH)
-    apart = together.with_columns(apart=pl.col("end_ns") - first).group_by("rank").agg(pl.col("apart").median())
-    wrong = apart.join(tolerances, on="rank").filter(pl.col("apart") > pl.col("tolerance_ns"))
-    return not together.is_empty() and wrong.is_empty()
-
-
-def _clock_tolerances(traces: Sequence[Trace]) -> pl.DataFrame:
-    """Per rank, by how much its clock may seem to differ from that of the lowest rank: rank, tolerance_ns."""
-    ranks = {trace.rank: trace for trace in reversed(traces)}
-    lowest = ranks[min(ranks)]
-    tolerances = [(rank, clock_tolerance_ns(lowest, trace)) for rank, trace in ranks.items()]
-    return pl.DataFrame(tolerances, schema={"rank": pl.Int64, "tolerance_ns": pl.Int64}, orient="row")
-
-
-def _on_one_clock(rows: pl.DataFrame, each: list[str], tolerances: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the times of every rank on the clock of the lowest."""
-    together = rows.filter(ends_together(pl.col("operation")))
-    if together.is_empty():
-        return rows
-    reference = together["rank"].min()
-    ends = together.filter(pl.col("rank") == reference).select(*each, reference_ns="end_ns")
-    distance = together.join(ends, on=each, nulls_equal=True).with_columns(apart=pl.col("end_ns") - pl.col("reference_ns"))
-    offsets = distance.group_by("rank").agg(offset=pl.col("apart").median(), of=pl.len())
-    offsets = offsets.join(tolerances, on="rank")
-    wrong = offsets.filter((pl.col("of") >= _LEAST) & (pl.col("offset").abs() > pl.col("tolerance_ns")))
-    if wrong.is_empty():
-        return rows
-    offset = pl.col("offset").fill_null(0).round().cast(pl.Int64)
-    moved = rows.join(wrong.select("rank", "offset"), on="rank", how="left")
-    return moved.with_columns(start_ns=pl.col("start_ns") - offset, end_ns=pl.col("end_ns") - offset).drop("offset")

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.cluster.arrivals import arrivals
-from steplens.analysis.cluster.communication_operations import communication_operations
+from steplens.analysis.cluster.job_clocks import job_clocks
 from steplens.analysis.device.kernels import outermost_tasks
 from steplens.analysis.operators.flops import counted_calls
 from steplens.analysis.tools.parallel import by_rank, layout
@@ -42,16 +41,18 @@ _KINDS = (KIND_COMPUTE, KIND_COPY)
 def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     """When every rank ran every step, on one clock; columns as in ``STEPS``, ns of the lowest rank's clock.
 
-    ``aligned_by`` says how the clock of a rank was set: ``COLLECTIVES``, the ends of common collectives, as in
-    ``analysis.cluster.arrivals`` (the median of all of them); ``CLOCK``, as recorded; ``STEP_START`` where nothing tells more:
-    its first step begins when that of the lowest rank does. ``trace`` is the place of the trace that holds the step.
+    ``aligned_by`` says how the clock of a rank was set: ``COLLECTIVES``, from its messages, as in
+    ``analysis.cluster.job_clocks``; ``CLOCK``, as recorded; ``STEP_START`` where nothing tells more: its first step begins when
+    that of the lowest rank does. ``trace`` is the place of the trace that holds the step.
 
     Args:
         traces: of one job.
     """
     job = layout(traces)
     place = {id(trace): number for number, trace in enumerate(traces)}
-    shifts = _clock_shifts(traces)
+    clocks = job_clocks(traces)
+    references = {rank: reference for rank, reference in clocks.pieces.select("rank", "reference").iter_rows()}
+    main_reference = references.get(min(references)) if references else None
     frames: list[pl.DataFrame] = []
     reference: int | None = None
     for rank, windows in by_rank(traces).items():
@@ -63,8 +64,10 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
         steps = pl.concat(steps_of_rank).unique("step", keep="first").sort("start_ns")
         if steps.is_empty():
             continue
-        shift, how = (shifts[rank], COLLECTIVES) if rank in shifts else (0, CLOCK)
-        first = int(steps["start_ns"][0]) - shift
+        how = COLLECTIVES if rank in references and references[rank] == main_reference else CLOCK
+        if how == COLLECTIVES:
+            steps = clocks.put_on_one_clock(steps.with_columns(rank=pl.lit(rank, dtype=pl.Int64)), *_ENDS).drop("rank")
+        shift, first = 0, int(steps["start_ns"][0])
         reference = first if reference is None else reference
         if how == CLOCK and abs(first - reference) > _ONE_CLOCK_NS:
             shift, how = first - reference, STEP_START
@@ -216,18 +219,6 @@ def _allocated_per_bucket(trace: Trace, begin: int, end: int, bucket: pl.Expr, p
         held = pl.col("last").forward_fill().shift(1).fill_null(pl.lit(before[0] if before else None, pl.Int64))
         curves.append(curve.select("bucket", allocated_bytes=pl.max_horizontal("most", held)))
     return pl.concat(curves).drop_nulls().group_by("bucket").agg(pl.col("allocated_bytes").max())
-
-
-def _clock_shifts(traces: Sequence[Trace]) -> dict[int, int]:
-    """Rank -> its clock minus that of the lowest rank, as ``arrivals`` moved it; of ranks that met others at collectives."""
-    met = arrivals(traces)
-    if met.is_empty():
-        return {}
-    key = ["rank", "step", "group", "operation", "number"]
-    recorded = communication_operations(traces).select(*key, recorded_ns="start_ns")
-    both = met.join(recorded, on=key, nulls_equal=True)
-    apart = both.group_by("rank").agg((pl.col("recorded_ns") - pl.col("start_ns")).median())
-    return {rank: round(shift) for rank, shift in apart.iter_rows()}
 
 
 def _recorded_range(trace: Trace, row: dict[str, int]) -> tuple[int, int, int]:

@@ -1,0 +1,192 @@
+"""What messages say of two clocks: nobody leaves a message before everybody whom it waits for has arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from steplens.analysis.cluster.clocks.corridors import Bounds, Floats, find_corridors, thin_out
+
+#: what both sides of a message are, one row per rank
+MESSAGES = {
+    # one number for all parts of a message
+    "message": pl.Int64(),
+    # ranks that exchange messages with each other again and again, such as the name of a process group
+    "group": pl.String(),
+    "rank": pl.Int64(),
+    # on the rank's own clock
+    "arrival_ns": pl.Int64(),
+    "leave_ns": pl.Int64(),
+    # others do not leave before this rank has arrived, such as the source of a broadcast and all ranks of an all-reduce
+    "is_awaited": pl.Boolean(),
+    # this rank does not leave before those have arrived, such as the receivers of a broadcast
+    "has_waited": pl.Boolean(),
+}
+
+#: in a group of at most this many ranks each is compared with each; in larger ones each with some of them
+SMALL_GROUP = 8
+#: how many that is: those that come last most often, since the last to come bounds all others most tightly
+_HUBS = 6
+#: bounds of a side that are kept of a pair: more in number are hardly tighter
+_KEPT = 24
+#: cells of an array that are worked on at once
+_CELLS = 1 << 21
+
+
+@dataclass(frozen=True)
+class PairBounds:
+    """Every bound on the difference of two clocks: offset of ``first`` less that of ``second`` is at most ``at_most`` at ``at``.
+
+    Arrays of one length, sorted by pair.
+
+    Attributes:
+        first: number of a clock.
+        second: number of another one.
+        at: when, s from the beginning of the messages.
+        at_most: ns.
+        message: which message says so.
+    """
+
+    first: npt.NDArray[np.int64]
+    second: npt.NDArray[np.int64]
+    at: Floats
+    at_most: Floats
+    message: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @classmethod
+    def joined(cls, several: list[PairBounds]) -> PairBounds:
+        """All of several."""
+        names = ("first", "second", "at", "at_most", "message")
+        return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in names))
+
+    def of(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> PairBounds:
+        """Some of them."""
+        return PairBounds(self.first[chosen], self.second[chosen], self.at[chosen], self.at_most[chosen], self.message[chosen])
+
+
+def bounds_of(parts: pl.DataFrame, resolution_ns: int) -> PairBounds:
+    """The bounds that messages give.
+
+    Args:
+        parts: message, group, clock (number), arrival and leave (ns, roughly on one clock, floating point numbers), is_awaited,
+            has_waited; a row for each rank in each message.
+        resolution_ns: by how much a time of the source may be rounded.
+    """
+    parts = parts.with_columns(is_hub=_are_hubs(parts))
+    before = parts.filter("is_awaited").select("message", "arrival", "is_hub", first="clock")
+    behind = parts.filter("has_waited").select("message", "leave", is_hub_behind="is_hub", second="clock")
+    from_hubs = before.filter("is_hub").join(behind, on="message")
+    to_hubs = before.filter(~pl.col("is_hub")).join(behind.filter("is_hub_behind"), on="message")
+    pairs = pl.concat([from_hubs, to_hubs.select(from_hubs.columns)]).filter(pl.col("first") != pl.col("second"))
+    at_most = pl.col("leave") - pl.col("arrival") + resolution_ns
+    at_s = (pl.col("leave") + pl.col("arrival")) / 2e9
+    found = pairs.select("first", "second", "message", at_s=at_s, at_most=at_most).sort("first", "second", "at_s", "at_most")
+    columns = (found[name].to_numpy() for name in ("first", "second", "at_s", "at_most", "message"))
+    return PairBounds(*columns)
+
+
+def _are_hubs(parts: pl.DataFrame) -> pl.Expr | pl.Series:
+    """Whether the bounds between a rank and all others of its message are looked at."""
+    duration = pl.col("leave") - pl.col("arrival")
+    is_last = (duration == duration.min().over("message")).cast(pl.Int64)
+    came_last = parts.select("group", "clock", is_last=is_last).group_by("group", "clock").agg(pl.col("is_last").sum())
+    place = pl.col("is_last").rank("ordinal", descending=True).over("group")
+    size = pl.len().over("group")
+    hubs = came_last.sort("group", "clock").select("group", "clock", is_hub=(size <= SMALL_GROUP) | (place <= _HUBS))
+    chosen = parts.select("group", "clock").join(hubs, on=["group", "clock"], how="left", maintain_order="left")["is_hub"]
+    # the one source of a broadcast, or the one rank that a reduction ends on, is on one side alone
+    alone = pl.col("is_awaited") & (pl.col("is_awaited").sum().over("message") == 1)
+    alone |= pl.col("has_waited") & (pl.col("has_waited").sum().over("message") == 1)
+    return chosen | parts.select(alone=alone)["alone"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of clocks with the tightest bounds of each: ``first`` has the lower number.
+
+    Attributes:
+        first: shape (pairs,).
+        second: shape (pairs,).
+        bounds: on the offset of ``first`` less that of ``second``.
+        messages: how many bounds each pair had, shape (pairs,).
+    """
+
+    first: npt.NDArray[np.int64]
+    second: npt.NDArray[np.int64]
+    bounds: Bounds
+    messages: npt.NDArray[np.int64]
+
+    def of(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Pairs:
+        """Some of them."""
+        return Pairs(self.first[chosen], self.second[chosen], self.bounds.of(chosen), self.messages[chosen])
+
+
+def pairs_of(found: PairBounds, columns: int | None = _KEPT) -> Pairs:
+    """Both sides of each pair beside each other, with the tightest bounds of each alone.
+
+    Args:
+        found: all bounds.
+        columns: how many of a side are kept; None keeps all.
+    """
+    is_upper = found.first < found.second
+    low, high = np.minimum(found.first, found.second), np.maximum(found.first, found.second)
+    key = low * (int(high.max(initial=0)) + 1) + high
+    names, pair = np.unique(key, return_inverse=True)
+    counts = np.bincount(pair, minlength=len(names))
+    first, second = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+    first[pair], second[pair] = low, high
+    # pairs with about equally many bounds are worked on together, so that little of an array is empty
+    by_count = np.argsort(-counts, kind="stable")
+    order = np.argsort(pair, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    done: list[tuple[npt.NDArray[np.intp], Bounds]] = []
+    position = 0
+    while position < len(by_count):
+        most = int(counts[by_count[position]])
+        chosen = by_count[position : position + max(1, _CELLS // most)]
+        rows = np.concatenate([order[starts[one] : starts[one + 1]] for one in chosen])
+        row_of = np.repeat(np.arange(len(chosen)), counts[chosen])
+        side = _pad_rows(row_of, len(chosen), is_upper[rows], found.at[rows], found.at_most[rows])
+        done.append((chosen, side if columns is None else _tightest(side, columns)))
+        position += len(chosen)
+    return Pairs(first, second, _put_together(done, len(names)), counts)
+
+
+def _tightest(bounds: Bounds, columns: int) -> Bounds:
+    """The tightest bounds in each part of the time, seen from the line in the middle of some of them."""
+    zero = np.zeros(len(bounds.upper))
+    rough = find_corridors(thin_out(bounds, zero, zero, columns))
+    line = (rough.bounds.ceiling(rough.slope) + rough.bounds.floor(rough.slope)) / 2
+    return thin_out(bounds, np.where(np.isfinite(line), line, 0.0), rough.slope, columns)
+
+
+def _pad_rows(row: npt.NDArray[np.intp], rows: int, is_upper: npt.NDArray[np.bool_], at: Floats, at_most: Floats) -> Bounds:
+    """Bounds of several pairs one after the other, ``row`` saying of which, as arrays of (pairs, bounds)."""
+    sides: list[Floats] = []
+    for chosen, sign in ((is_upper, 1.0), (~is_upper, -1.0)):
+        of = row[chosen]
+        counts = np.bincount(of, minlength=rows)
+        column = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        shape = (rows, int(counts.max(initial=0)))
+        times, values = np.zeros(shape), np.full(shape, sign * np.inf)
+        times[of, column], values[of, column] = at[chosen], sign * at_most[chosen]
+        sides += [times, values]
+    return Bounds(*sides)
+
+
+def _put_together(parts: list[tuple[npt.NDArray[np.intp], Bounds]], rows: int) -> Bounds:
+    arrays: list[Floats] = []
+    for name, empty in (("upper_at", 0.0), ("upper", np.inf), ("lower_at", 0.0), ("lower", -np.inf)):
+        width = max((getattr(bounds, name).shape[1] for _, bounds in parts), default=0)
+        whole = np.full((rows, width), empty)
+        for chosen, bounds in parts:
+            values = getattr(bounds, name)
+            whole[chosen, : values.shape[1]] = values
+        arrays.append(whole)
+    return Bounds(*arrays)

@@ -1,0 +1,142 @@
+"""One clock for all ranks of a job: offset and drift of each, with error bars, from the messages between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from steplens.analysis.cluster.clocks.bounds import pairs_of
+from steplens.analysis.cluster.clocks.cuts import broken, find_cuts, set_back
+from steplens.analysis.cluster.clocks.solution import solve_clocks
+from steplens.analysis.cluster.clocks.system import ClockSystem
+
+#: rounds in which clocks are cut where they were set, one cut of each rank a round
+_MOST_CUTS = 8
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """What ``find_clocks`` finds.
+
+    Attributes:
+        pieces: columns ``solution.PIECES``, sorted by rank and time.
+        parts: message, rank, piece: of which piece each side of a message is. Sides near a moment at which a clock was set are
+            left out.
+        broken: messages that would still be received before they were sent.
+        contradictions: pairs of ranks whose messages contradict each other, with the number of their messages; these tell
+            nothing.
+        separate_hosts: hosts whose ranks do not go by one clock, although they run on one host.
+        errors: by two ranks, what the messages between them alone say of the error of their difference, ns.
+        hosts: of ranks that go by the clock of their host, which.
+        host_error_ns: how far times of two such ranks are apart at most that are of one moment.
+    """
+
+    pieces: pl.DataFrame
+    parts: pl.DataFrame
+    broken: int = 0
+    contradictions: tuple[tuple[int, int, int], ...] = ()
+    separate_hosts: tuple[str, ...] = ()
+    errors: Mapping[tuple[int, int], float] = field(default_factory=dict, repr=False)
+    hosts: Mapping[int, str] = field(default_factory=dict, repr=False)
+    host_error_ns: int = 0
+
+    def put_on_one_clock(self, frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+        """Rows with some of their times on the clock of the reference.
+
+        Args:
+            frame: rows with ``rank`` and times, ns on the rank's own clock; a rank that exchanged no messages keeps its times.
+            columns: which times. The first says between which two moments at which the rank's clock was set the row lies.
+        """
+        moved = self.pieces.filter((pl.col("offset_ns") != 0) | (pl.col("drift_ppm") != 0) | (pl.col("piece") > 0))
+        if moved.is_empty():
+            return frame
+        names = ["from_ns", "offset_ns", "drift_ppm"]
+        pieces = self.pieces.sort("from_ns").select("rank", *(pl.col(name).alias(f"_{name}") for name in names))
+        ordered = frame.with_row_index("_order").sort(columns[0])
+        joined = ordered.join_asof(pieces, left_on=columns[0], right_on="_from_ns", by="rank", check_sortedness=False)
+        # before the first message the clock is that of the first piece
+        first = pieces.unique("rank", keep="first").rename({f"_{name}": f"_first_{name}" for name in names})
+        joined = joined.join(first, on="rank", how="left", maintain_order="left").with_columns(
+            pl.coalesce(f"_{name}", f"_first_{name}").alias(f"_{name}") for name in names
+        )
+        added = [
+            (pl.col("_offset_ns") + (pl.col("_drift_ppm") / 1e6 * (pl.col(name) - pl.col("_from_ns"))).round().cast(pl.Int64))
+            for name in columns
+        ]
+        times = [(pl.col(name) + one.fill_null(0)).alias(name) for name, one in zip(columns, added, strict=True)]
+        return joined.with_columns(times).sort("_order").select(frame.columns)
+
+    def error_between(self, one: int, other: int) -> float | None:
+        """How far the difference of two ranks' times may be off, ns, the most over all pieces; None where it cannot be told."""
+        if one == other:
+            return 0.0
+        known = self.errors.get((min(one, other), max(one, other)))
+        if one in self.hosts and self.hosts[one] == self.hosts.get(other):
+            return float(self.host_error_ns)
+        reference, error = self._by_rank.get(one, (None, None)), self._by_rank.get(other, (None, None))
+        if reference[0] is None or reference[0] != error[0] or reference[1] is None or error[1] is None:
+            return known
+        both = reference[1] + error[1]
+        return both if known is None else min(known, both)
+
+    @property
+    def _by_rank(self) -> dict[int, tuple[int | None, float | None]]:
+        """Reference and largest error of each rank."""
+        if not hasattr(self, "_known"):
+            known: dict[int, tuple[int | None, float | None]] = {}
+            for rank, reference, error in self.pieces.select("rank", "reference", "error_ns").iter_rows():
+                before = known.get(rank)
+                if before is None:
+                    known[rank] = (reference, error)
+                elif before[0] != reference or error is None or before[1] is None:
+                    known[rank] = (reference if before[0] == reference else None, None)
+                else:
+                    known[rank] = (reference, max(error, before[1]))
+            object.__setattr__(self, "_known", known)
+        found: dict[int, tuple[int | None, float | None]] = self.__dict__["_known"]
+        return found
+
+
+def find_clocks(
+    messages: pl.DataFrame, hosts: Mapping[int, str] | None = None, *, resolution_ns: int = 1_000, host_error_ns: int = 1_000
+) -> Clocks:
+    """Offset and drift of the clock of each rank.
+
+    1. No rank leaves a message before all that it waits for have arrived: each message bounds the difference of two clocks.
+    2. Between these bounds lies a corridor of straight lines for each pair of ranks. Where it breaks, a clock was set, and is
+       cut into two there.
+    3. Over the graph of pairs the bounds are difference constraints: shortest paths give the interval of each clock against
+       that of a reference, the lowest rank that it is connected with.
+    4. Clocks that may agree as they were recorded are left as they are: computers set their clocks by each other. Of the others
+       lines in their intervals are chosen, on which collectives end together as well as may be, and no message is received
+       before it was sent.
+
+    Args:
+        messages: columns ``bounds.MESSAGES``; messages of a group are numbered in the order of the program.
+        hosts: of ranks that read the clock of their host, which; nothing for the others.
+        resolution_ns: by how much a time may be rounded.
+        host_error_ns: how far times of one moment are apart at most that two ranks of a host read from its clock.
+    """
+    parts = set_back(messages.drop_nulls(["rank", "arrival_ns", "leave_ns"]))
+    for number in range(_MOST_CUTS + 1):
+        system = ClockSystem.of(parts, resolution_ns)
+        is_broken = broken(system.pairs)
+        if not is_broken.any() or number == _MOST_CUTS:
+            break
+        with_all = pairs_of(system.bounds_between(system.pairs.of(is_broken)), columns=None)
+        parts = system.split(find_cuts(with_all))
+    solution = solve_clocks(system, is_broken, hosts or {}, host_error_ns)
+    sides = system.parts.select("message", "rank", "piece")
+    of_hosts = {rank: host for rank, host in (hosts or {}).items() if host not in solution.separate_hosts}
+    return Clocks(
+        solution.pieces,
+        sides,
+        solution.broken,
+        solution.contradictions,
+        solution.separate_hosts,
+        solution.errors,
+        of_hosts,
+        host_error_ns,
+    )

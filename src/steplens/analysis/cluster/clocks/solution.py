@@ -1,0 +1,279 @@
+"""From the bounds of pairs of clocks to the offset of each: intervals, what is left as it was recorded, and the chosen lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs
+from steplens.analysis.cluster.clocks.corridors import Floats, find_corridors
+from steplens.analysis.cluster.clocks.graph import Edges, find_components, highest_offsets, lowest_offsets
+from steplens.analysis.cluster.clocks.lines import Lines, fit_lines, keep_bounds
+from steplens.analysis.cluster.clocks.system import Choice, ClockSystem, Numbers, compare_ends
+from steplens.analysis.tools.schemas import table_schema
+
+#: of a rank between two moments at which its clock was set. ``from_ns`` and ``to_ns``: on its own clock, the first and the last
+#: time of a message there. A time of it is on the clock of the rank ``reference`` when ``offset_ns + drift_ppm / 1e6 * (time -
+#: from_ns)`` is added; then it is off by ``error_ns`` at most, null where that cannot be told.
+PIECES = table_schema("rank, piece, reference, from_ns, to_ns, offset_ns, drift_ppm: Float64, error_ns, messages")
+
+#: clocks are looked at this often over the time of the messages
+_MOMENTS = 5
+#: and where clocks were set, at no more than about this many moments besides
+_MOST_MOMENTS = 20
+#: a moment counts for a clock whose messages begin or end within this part of all time of it
+_NEAR = 0.02
+#: sums of floating point numbers are this exact, ns
+_ROUNDED_NS = 1.0
+#: so many clocks are tried as the one that most others agree with
+_CANDIDATES = 3
+#: bounds that contradict each other in a circle by no more than this are loosened, ns
+_LOOSENED = (0.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """See ``clock.Clocks``, whose attributes these are."""
+
+    pieces: pl.DataFrame
+    broken: int
+    contradictions: tuple[tuple[int, int, int], ...]
+    separate_hosts: tuple[str, ...]
+    errors: Mapping[tuple[int, int], float]
+
+
+def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[int, str], host_error_ns: int) -> Solution:
+    """The clocks of a system, from all its pairs but those that contradict themselves.
+
+    Args:
+        system: of ``ClockSystem.of``.
+        is_contradictory: pairs whose messages contradict each other.
+        hosts: of ranks that read the clock of their host, which.
+        host_error_ns: how far times of one moment are apart at most that two ranks of a host read.
+    """
+    pairs, ranks, count = system.pairs.of(~is_contradictory), system.ranks, system.clocks.height
+    lost = system.pairs.of(is_contradictory)
+    contradictions = tuple(
+        (int(ranks[first]), int(ranks[second]), int(messages))
+        for first, second, messages in zip(lost.first, lost.second, lost.messages, strict=True)
+    )
+    if not count:
+        return Solution(pl.DataFrame(schema=PIECES), 0, contradictions, (), {})
+    first, last, messages = system.life()
+    moments = _moments(system, first, last)
+    corridors = find_corridors(pairs.bounds)
+    highest = np.stack([corridors.highest(moment) for moment in moments], axis=1)
+    lowest = np.stack([corridors.lowest(moment) for moment in moments], axis=1)
+
+    names = np.array([hosts.get(int(rank), "") for rank in ranks], dtype=str)
+    apart = (system.rough[pairs.first] - system.rough[pairs.second]).astype(np.float64)
+    disagree = ((apart[:, None] > highest + host_error_ns) | (apart[:, None] < lowest - host_error_ns)).any(axis=1)
+    is_cut = system.clocks["is_cut"].to_numpy()
+    is_known = (names[pairs.first] != "") & (names[pairs.first] == names[pairs.second])
+    separate = {str(name) for name in names[pairs.first[is_known & disagree]]} | {str(name) for name in names[is_cut] if name}
+    graph = _Graph(pairs, lowest, highest, _edges_of_hosts(system, names, separate, host_error_ns), count)
+    within = _when_known(moments, first, last)
+    reference, is_off = _find_agreeing(system, graph, within, is_cut)
+    units = _units(names, separate)
+    is_off |= _explain(pairs, disagree & ~is_off[pairs.first] & ~is_off[pairs.second], units)
+    is_off |= np.isin(units, units[is_off])
+    is_off[reference] = False
+    low, high = graph.intervals(np.unique(reference))
+
+    recorded = (system.rough - system.rough[reference]).astype(np.float64)
+    lines = _choose_lines(system, moments, low, high, within, (first, last))
+    lines = Lines(lines.first, lines.last, np.where(is_off, lines.begin, recorded), np.where(is_off, lines.end, recorded))
+    of_hosts = [graph.same.bounds_at(at) for at in (first, last)]
+    lines, still_broken = keep_bounds(lines, PairBounds.joined([system.bounds_between(pairs), *of_hosts]), is_fixed=~is_off)
+    clocks = np.arange(count)
+    chosen = np.stack([lines.at(clocks, np.full(count, moment)) for moment in moments], axis=1)
+    error = np.where(within, np.maximum(high - chosen, chosen - low), 0.0).max(axis=1)
+    pieces = _describe(system, lines, reference, np.maximum(error, 0.0), messages)
+    errors = _errors_of_pairs(system, pairs, (lowest, highest), moments, within, chosen)
+    return Solution(pieces, still_broken, contradictions, tuple(sorted(separate)), errors)
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """Clocks, and what is known of the differences of two.
+
+    Attributes:
+        pairs: with messages.
+        lowest: what their difference is at least at each moment, ns; shape (pairs, moments).
+        highest: and at most.
+        same: of clocks that are one.
+        clocks: number of clocks.
+    """
+
+    pairs: Pairs
+    lowest: Floats
+    highest: Floats
+    same: Edges
+    clocks: int
+
+    def components(self) -> Numbers:
+        """The lowest clock that each is connected with."""
+        first, second = np.concatenate([self.pairs.first, self.same.first]), np.concatenate([self.pairs.second, self.same.second])
+        return find_components(self.clocks, first, second)
+
+    def intervals(self, references: Numbers) -> tuple[Floats, Floats]:
+        """Interval of each clock at each moment against its reference, of which a component has one: low and high."""
+        pairs, same, moments = self.pairs, self.same, self.lowest.shape[1]
+        low, high = np.full((self.clocks, moments), -np.inf), np.full((self.clocks, moments), np.inf)
+        first = np.concatenate([pairs.first, pairs.second, same.first])
+        second = np.concatenate([pairs.second, pairs.first, same.second])
+        for moment in range(moments):
+            at_most = np.concatenate([self.highest[:, moment], -self.lowest[:, moment], same.at_most])
+            for loosened in _LOOSENED:
+                edges = Edges(first, second, at_most + loosened)
+                upper, lower = highest_offsets(edges, references, self.clocks), lowest_offsets(edges, references, self.clocks)
+                if upper is not None and lower is not None:
+                    high[:, moment], low[:, moment] = upper, lower
+                    break
+        return low, high
+
+
+def _find_agreeing(system: ClockSystem, graph: _Graph, within: Choice, is_cut: Choice) -> tuple[Numbers, Choice]:
+    """The reference of each clock, and which clocks do not agree with theirs as they were recorded.
+
+    Of the lowest clock, the lowest that does not agree with it and so on, that is the reference which most others agree with.
+    """
+    component = graph.components()
+    best = component.copy()
+    is_off = np.ones(graph.clocks, bool)
+    most = np.zeros(graph.clocks, np.int64)
+    candidate = component.copy()
+    is_tried = np.zeros(graph.clocks, bool)
+    for _ in range(_CANDIDATES):
+        low, high = graph.intervals(np.unique(candidate))
+        recorded = (system.rough - system.rough[candidate]).astype(np.float64)[:, None]
+        agrees = (~within | ((recorded >= low - _ROUNDED_NS) & (recorded <= high + _ROUNDED_NS))).all(axis=1) & ~is_cut
+        agrees[np.unique(candidate)] = True
+        agreeing = np.bincount(component, agrees, minlength=graph.clocks)[component].astype(np.int64)
+        better = agreeing > most
+        best, is_off, most = np.where(better, candidate, best), np.where(better, ~agrees, is_off), np.maximum(most, agreeing)
+        is_tried |= agrees
+        left = np.flatnonzero(~is_tried & ~is_cut)[::-1]
+        if not len(left):
+            break
+        lowest_left = component.copy()
+        lowest_left[component[left]] = left
+        candidate = np.where(lowest_left[component] != component, lowest_left[component], best)
+    return best, is_off
+
+
+def _when_known(moments: Floats, first: Floats, last: Floats) -> Choice:
+    """Which moments count for which clock: those while it had messages, or the nearest one; shape (clocks, moments)."""
+    near = _NEAR * float(np.ptp(moments)) + 1e-9
+    within = (moments >= first[:, None] - near) & (moments <= last[:, None] + near)
+    nearest = np.abs(moments - ((first + last) / 2)[:, None]).argmin(axis=1)
+    within[np.arange(len(first)), nearest] |= ~within.any(axis=1)
+    return np.asarray(within)
+
+
+def _moments(system: ClockSystem, first: Floats, last: Floats) -> Floats:
+    span = np.linspace(float(first.min()), float(last.max()), _MOMENTS)
+    is_cut = system.clocks["is_cut"].to_numpy()
+    more = np.unique(np.concatenate([first[is_cut], last[is_cut]]))
+    return np.unique(np.concatenate([span, more[:: max(1, len(more) // _MOST_MOMENTS)]]))
+
+
+def _units(names: np.ndarray, separate: set[str]) -> Numbers:
+    """Clocks that are one: those of a host; every other is one of its own."""
+    lowest: dict[str, int] = {}
+    units = [lowest.setdefault(name, clock) if name and name not in separate else clock for clock, name in enumerate(names)]
+    return np.array(units, np.int64)
+
+
+def _edges_of_hosts(system: ClockSystem, names: np.ndarray, separate: set[str], error_ns: int) -> Edges:
+    """Processes of one host read one clock."""
+    units = _units(names, separate)
+    one = np.flatnonzero(units != np.arange(len(units)))
+    other = units[one]
+    distance = (system.rough[one] - system.rough[other]).astype(np.float64)
+    return Edges(
+        np.concatenate([one, other]),
+        np.concatenate([other, one]),
+        np.concatenate([distance, -distance]) + error_ns,
+    )
+
+
+def _explain(pairs: Pairs, disagree: Choice, units: Numbers) -> Choice:
+    """As few clocks as explain all pairs that disagree."""
+    is_off = np.zeros(len(units), bool)
+    first, second = units[pairs.first], units[pairs.second]
+    left = disagree & (first != second)
+    while left.any():
+        counts = np.bincount(np.concatenate([first[left], second[left]]), minlength=len(units))
+        unit = len(counts) - 1 - int(np.argmax(counts[::-1]))
+        is_off |= units == unit
+        left &= (first != unit) & (second != unit)
+    return is_off
+
+
+def _choose_lines(
+    system: ClockSystem, moments: Floats, low: Floats, high: Floats, within: Choice, life: tuple[Floats, Floats]
+) -> Lines:
+    """Lines of the slope that the middles of the intervals have, as high as makes collectives end together, within the
+    intervals.
+    """
+    with np.errstate(invalid="ignore"):
+        middle, half = (high + low) / 2, (high - low) / 2
+    is_bounded = within & np.isfinite(half)
+    lines = fit_lines(moments, middle, np.where(is_bounded, half, np.inf), *life)
+    mutual = system.parts.filter("is_awaited", "has_waited")
+    clock = mutual["clock"].to_numpy()
+    at = mutual["leave"].to_numpy()
+    ends = mutual.select("message", "clock").with_columns(end=pl.Series(at + lines.at(clock, at / 1e9)))
+    later = compare_ends(ends, system.clocks.height)
+    clocks = np.arange(system.clocks.height)
+    chosen = np.stack([lines.at(clocks, np.full(len(clocks), moment)) for moment in moments], axis=1) - later[:, None]
+    up = np.where(is_bounded, low - chosen, -np.inf).max(axis=1)
+    down = np.where(is_bounded, chosen - high, -np.inf).max(axis=1)
+    # where both sides are left, the line is better in the middle
+    shift = np.where((up > 0) & (down > 0), later, np.where(up > 0, up, np.where(down > 0, -down, 0.0)))
+    return Lines(lines.first, lines.last, lines.begin - later + shift, lines.end - later + shift)
+
+
+def _describe(system: ClockSystem, lines: Lines, reference: Numbers, error: Floats, messages: Numbers) -> pl.DataFrame:
+    """The table ``PIECES``: lines against that of the reference, on the rank's own clock."""
+    begin = lines.begin - lines.at(reference, lines.first)
+    end = lines.end - lines.at(reference, lines.last)
+    begin_ns = system.origin + np.round(lines.first * 1e9).astype(np.int64) + system.rough
+    _, last, _ = system.life()
+    is_known = np.isfinite(error)
+    columns = {
+        "rank": system.ranks,
+        "piece": system.clocks["piece"],
+        "reference": system.ranks[reference],
+        "from_ns": begin_ns,
+        "to_ns": system.origin + np.round(last * 1e9).astype(np.int64) + system.rough,
+        "offset_ns": np.round(begin).astype(np.int64) - (system.rough - system.rough[reference]),
+        "drift_ppm": (end - begin) / (lines.last - lines.first) / 1e3,
+        "error_ns": pl.Series(np.round(np.where(is_known, error, 0.0)).astype(np.int64)).set(pl.Series(~is_known), None),
+        "messages": messages,
+    }
+    return pl.DataFrame(columns, schema=PIECES).sort("rank", "piece")
+
+
+def _errors_of_pairs(
+    system: ClockSystem, pairs: Pairs, interval: tuple[Floats, Floats], moments: Floats, within: Choice, chosen: Floats
+) -> dict[tuple[int, int], float]:
+    """What the messages between two ranks alone say of the error of their difference, ns."""
+    lowest, highest = interval
+    difference = chosen[pairs.first] - chosen[pairs.second]
+    counted = within[pairs.first] & within[pairs.second]
+    with np.errstate(invalid="ignore"):
+        farthest = np.maximum(highest - difference, difference - lowest)
+    error = np.where(counted, farthest, 0.0).max(axis=1, initial=0.0)
+    is_known = counted.any(axis=1) & np.isfinite(error)
+    ranks = system.ranks
+    errors: dict[tuple[int, int], float] = {}
+    of_pairs = zip(ranks[pairs.first[is_known]], ranks[pairs.second[is_known]], error[is_known], strict=True)
+    for one, other, value in of_pairs:
+        key = (min(int(one), int(other)), max(int(one), int(other)))
+        errors[key] = max(errors.get(key, 0.0), float(value))
+    return errors

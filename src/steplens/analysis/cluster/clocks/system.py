@@ -1,0 +1,124 @@
+"""The clocks of a job by number, with all bounds on their differences that its messages give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs, bounds_of, pairs_of
+from steplens.analysis.cluster.clocks.corridors import Floats
+from steplens.analysis.cluster.clocks.cuts import Cut
+
+Numbers = npt.NDArray[np.int64]
+Choice = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ClockSystem:
+    """Clocks by number: each is a rank's between two moments at which it was set. All times are near each other.
+
+    Attributes:
+        parts: sides of messages with ``clock``, and ``arrival`` and ``leave`` in ns from ``origin``, less ``rough`` of the clock.
+        clocks: clock, rank, piece and is_cut of each, sorted by number: those that were never set come first, in order of rank.
+        rough: by how much each clock is ahead of the lowest that it is connected with, roughly, ns.
+        origin: ns.
+        found: all bounds.
+        pairs: the tightest of each pair.
+    """
+
+    parts: pl.DataFrame
+    clocks: pl.DataFrame
+    rough: Numbers
+    origin: int
+    found: PairBounds
+    pairs: Pairs
+
+    @classmethod
+    def of(cls, parts: pl.DataFrame, resolution_ns: int) -> ClockSystem:
+        """The system of some sides of messages.
+
+        Args:
+            parts: columns ``bounds.MESSAGES`` and ``piece``.
+            resolution_ns: by how much a time of the source may be rounded.
+        """
+        clocks = parts.select("rank", "piece").unique().with_columns(is_cut=pl.len().over("rank") > 1)
+        clocks = clocks.sort("is_cut", "rank", "piece").with_row_index("clock").with_columns(pl.col("clock").cast(pl.Int64))
+        parts = parts.join(clocks.drop("is_cut"), on=["rank", "piece"], maintain_order="left")
+        rough = _rough_offsets(parts, clocks.height)
+        moved = pl.Series(rough)[parts["clock"]]
+        origin = int((parts["arrival_ns"] - moved).min() or 0)
+        parts = parts.with_columns(
+            arrival=(pl.col("arrival_ns") - moved - origin).cast(pl.Float64),
+            leave=(pl.col("leave_ns") - moved - origin).cast(pl.Float64),
+        )
+        found = bounds_of(parts, resolution_ns)
+        return cls(parts, clocks, rough, origin, found, pairs_of(found))
+
+    @property
+    def ranks(self) -> Numbers:
+        """The rank of each clock."""
+        return self.clocks["rank"].to_numpy()
+
+    def bounds_between(self, pairs: Pairs) -> PairBounds:
+        """All bounds of some pairs."""
+        count = self.clocks.height
+        low, high = np.minimum(self.found.first, self.found.second), np.maximum(self.found.first, self.found.second)
+        return self.found.of(np.isin(low * count + high, pairs.first * count + pairs.second))
+
+    def life(self) -> tuple[Floats, Floats, Numbers]:
+        """When the messages of each clock begin and end (s from ``origin``), and how many it has."""
+        sides = pl.col("arrival").min() / 1e9, pl.col("leave").max() / 1e9, pl.len().cast(pl.Int64)
+        life = self.parts.group_by("clock").agg(first=sides[0], last=sides[1], messages=sides[2]).sort("clock")
+        return life["first"].to_numpy(), life["last"].to_numpy(), life["messages"].to_numpy()
+
+    def split(self, cuts: list[Cut]) -> pl.DataFrame:
+        """The sides of messages with pieces cut in two; what lies where a clock was set belongs to neither."""
+        moments = pl.DataFrame([(cut.clock, cut.low, cut.high) for cut in cuts], schema=["clock", "low", "high"], orient="row")
+        parts = self.parts.join(
+            moments.with_columns(pl.col("clock").cast(pl.Int64)), on="clock", how="left", maintain_order="left"
+        )
+        begin, end = pl.col("arrival") / 1e9, pl.col("leave") / 1e9
+        is_within = ((begin <= pl.col("high")) & (end >= pl.col("low"))).fill_null(False)
+        is_behind = (begin > (pl.col("low") + pl.col("high")) / 2).fill_null(False)
+        # pieces of a rank keep their order: those behind the one that is cut count one more
+        parts = parts.filter(~is_within).with_columns(piece=2 * pl.col("piece") + is_behind.cast(pl.Int64))
+        parts = parts.with_columns(piece=pl.col("piece").rank("dense").over("rank").cast(pl.Int64) - 1)
+        return parts.drop("clock", "arrival", "leave", "low", "high")
+
+
+def _rough_offsets(parts: pl.DataFrame, clocks: int) -> Numbers:
+    ends = parts.select("message", "clock", end=pl.when("has_waited").then("leave_ns").otherwise("arrival_ns"))
+    return np.round(compare_ends(ends, clocks)).astype(np.int64)
+
+
+def compare_ends(ends: pl.DataFrame, clocks: int) -> Floats:
+    """By how much later messages end on each clock than on the lowest that it is connected with, the median, ns; shape (clocks,).
+
+    Args:
+        ends: message, clock, end (ns).
+        clocks: number of clocks.
+    """
+    lowest = ends.sort("clock").unique("message", keep="first").select("message", of="clock", of_end="end")
+    apart = ends.join(lowest, on="message").filter(pl.col("clock") != pl.col("of"))
+    medians = apart.group_by("of", "clock").agg(apart=(pl.col("end") - pl.col("of_end")).median(), count=pl.len())
+    neighbours: dict[int, list[tuple[int, int, float]]] = {}
+    for of, clock, distance, count in medians.iter_rows():
+        neighbours.setdefault(of, []).append((count, clock, distance))
+        neighbours.setdefault(clock, []).append((count, of, -distance))
+    later = np.zeros(clocks)
+    is_known = np.zeros(clocks, bool)
+    for start in range(clocks):
+        if is_known[start]:
+            continue
+        is_known[start] = True
+        reached = [start]
+        for clock in reached:
+            for _, other, distance in sorted(neighbours.get(clock, ()), reverse=True):
+                if not is_known[other]:
+                    is_known[other] = True
+                    later[other] = later[clock] + distance
+                    reached.append(other)
+    return later

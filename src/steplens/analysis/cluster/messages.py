@@ -1,0 +1,117 @@
+"""The messages of a job: which collectives and which sends and receives of several ranks are the same one.
+
+Two ranks number what they exchange in the same order, so that equal numbers are one message. Nothing is compared by time: the
+clocks of the ranks may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.schemas import cast_columns, table_schema
+from steplens.trace.building.checks.ranks import ends_together, recorded_ranks
+from steplens.trace.schema import COLLECTIVE, RECEIVE, SEND
+from steplens.trace.trace import Trace
+
+#: one side of a message, on its rank's clock. ``number``: from 0 within step, group and operation; ``members``: ranks of the
+#: group that were recorded, of ``size`` that it has; ``peer``: the root of a one-sided collective, null where it has none or
+#: nobody says which
+SIDES = table_schema(
+    "message, step, group: String, operation: String, number, rank, bytes, members, size, start_ns, end_ns, peer, kind: String"
+)
+
+#: what tells messages apart whose sides are numbered
+KEY = ["step", "group", "operation"]
+_POINT_TO_POINT = "send/receive"
+
+
+@once_per_run
+def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
+    """Every side of every message that was recorded on at least two ranks, one row per rank; columns ``SIDES``.
+
+    * Collectives of one group, operation and step are numbered by their start; where all recorded ranks of the group have equally
+      many, equal numbers are one message. Those outside steps are left out, and those of which a rank has more or fewer.
+    * A send and a receive are one message when they are the equally numbered ones of their source, destination and step, and both
+      ranks have equally many. ``group`` names both ranks, ``operation`` is "send/receive".
+    * How many ranks a group has is what the source says; of a group of unknown size all ranks of the job have to be there.
+
+    Args:
+        traces: of one job; several windows of a rank may be among them.
+
+    Returns:
+        Sorted by message and rank; ``message`` counts from 0, in the order of the program within a group and operation.
+    """
+    rows = _communication_rows(traces)
+    if rows["rank"].n_unique() < 2:
+        return pl.DataFrame(schema=SIDES)
+    ranks, job = recorded_ranks(traces)
+    needed = job if len(ranks) < job else 0
+    rows = pl.concat([rows.filter(kind=COLLECTIVE), _point_to_point(rows)]).sort("start_ns", "end_ns")
+    rows = rows.with_columns(number=pl.int_range(pl.len()).over([*KEY, "rank"]), calls=pl.len().over([*KEY, "rank"]))
+    of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique(), size=pl.col("ranks").max().fill_null(needed))
+    rows = rows.join(of_group, on="group")
+    is_common = (pl.col("calls").n_unique().over(KEY) == 1) & (pl.col("rank").n_unique().over(KEY) == pl.col("members"))
+    rows = rows.filter(is_common & (pl.col("members") > 1)).sort("group", "operation", "step", "number", "rank")
+    message = pl.struct("group", "operation", "step", "number").rle_id().cast(pl.Int64)
+    return rows.with_columns(message=message).select(cast_columns(SIDES))
+
+
+def clock_bounds(sides: pl.DataFrame) -> pl.DataFrame:
+    """What of the sides of messages bounds clocks: columns ``clocks.bounds.MESSAGES``.
+
+    Where every rank hears of every other, nobody leaves before all have arrived; of a broadcast, before the root has; the root of
+    a reduction does not leave before all others have arrived; nobody receives what was not sent.
+
+    Args:
+        sides: of ``message_sides``.
+    """
+    operation = pl.col("operation")
+    is_mutual = ends_together(operation)
+    has_root = pl.col("peer").is_not_null()
+    is_root = pl.col("peer") == pl.col("rank")
+    from_root = has_root & operation.str.contains("(?i)broadcast|scatter")
+    to_root = has_root & operation.str.contains("(?i)reduce|gather")
+    is_awaited = is_mutual | (pl.col("kind") == SEND) | (from_root & is_root) | (to_root & ~is_root)
+    has_waited = is_mutual | (pl.col("kind") == RECEIVE) | (from_root & ~is_root) | (to_root & is_root)
+    return sides.select(
+        "message",
+        "rank",
+        group=pl.concat_str("group", operation, separator=" "),
+        arrival_ns="start_ns",
+        leave_ns="end_ns",
+        is_awaited=is_awaited.fill_null(False),
+        has_waited=has_waited.fill_null(False),
+    ).filter(pl.col("is_awaited") | pl.col("has_waited"))
+
+
+def _communication_rows(traces: Sequence[Trace]) -> pl.DataFrame:
+    schema = table_schema("step, bytes, ranks, start_ns, end_ns, peer, rank, kind: String, group: String, operation: String")
+    frames: list[pl.DataFrame] = [pl.DataFrame(schema=schema)]
+    for trace in traces:
+        if "communication" not in trace:
+            continue
+        columns = {
+            "group": pl.col("group").cast(pl.String).fill_null(""),
+            "operation": pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String)),
+            "kind": pl.col("kind").cast(pl.String),
+            "rank": pl.lit(trace.rank),
+        }
+        rows = trace.required("communication").select("step", "bytes", "ranks", "start_ns", "end_ns", "peer", **columns)
+        frames.append(rows.drop_nulls(["step", "end_ns"]).collect().select(cast_columns(schema)))
+    return pl.concat(frames).filter(pl.col("rank") >= 0)
+
+
+def _point_to_point(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sends and receives, with both of their ranks as their group."""
+    is_sent = pl.col("kind") == SEND
+    source = pl.when(is_sent).then("rank").otherwise("peer")
+    destination = pl.when(is_sent).then("peer").otherwise("rank")
+    both = rows.filter(pl.col("kind").is_in([SEND, RECEIVE]), pl.col("peer").is_not_null(), pl.col("peer") != pl.col("rank"))
+    return both.with_columns(
+        group=pl.concat_str(source, pl.lit(" to "), destination),
+        operation=pl.lit(_POINT_TO_POINT),
+        ranks=pl.lit(2, dtype=pl.Int64),
+    ).select(rows.columns)
