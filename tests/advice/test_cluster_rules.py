@@ -72,7 +72,8 @@ def rank_trace(rank: int, size: int, *spans: Span, core: str = "AI_CORE", shift_
                 operation = None if what == UNNAMED else what
                 named = {"name": what, "operation": operation, "kind": kind, "group": "world"}
                 communication.append({**named, "bytes": 1 << 20, **times})
-    return build(meta={"rank": rank, "world_size": size, "host_name": "one", **meta}, steps=steps, kernels=kernels, communication=communication)
+    meta = {"rank": rank, "world_size": size, "host_name": "one", **meta}
+    return build(meta=meta, steps=steps, kernels=kernels, communication=communication)
 
 
 def with_points(trace: Trace, interval_ms: float) -> Trace:

@@ -51,7 +51,7 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     job = layout(traces)
     place = {id(trace): number for number, trace in enumerate(traces)}
     clocks = job_clocks(traces)
-    references = {rank: reference for rank, reference in clocks.pieces.select("rank", "reference").iter_rows()}
+    references: dict[int, int] = dict(clocks.pieces.select("rank", "reference").iter_rows())
     main_reference = references.get(min(references)) if references else None
     frames: list[pl.DataFrame] = []
     reference: int | None = None

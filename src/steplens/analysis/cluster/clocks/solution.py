@@ -235,7 +235,10 @@ def _choose_lines(
     down = np.where(is_bounded, chosen - high, -np.inf).max(axis=1)
     # where both sides are left, the line is better in the middle
     shift = np.where((up > 0) & (down > 0), later, np.where(up > 0, up, np.where(down > 0, -down, 0.0)))
-    return Lines(lines.first, lines.last, lines.begin - later + shift, lines.end - later + shift)
+    begin, end = lines.begin - later + shift, lines.end - later + shift
+    # the rough offsets are the medians of the ends: where these fit without a drift, there is no reason to claim one
+    is_level = (~is_bounded | ((low <= 0) & (high >= 0))).all(axis=1)
+    return Lines(lines.first, lines.last, np.where(is_level, 0.0, begin), np.where(is_level, 0.0, end))
 
 
 def _describe(system: ClockSystem, lines: Lines, reference: Numbers, error: Floats, messages: Numbers) -> pl.DataFrame:
