@@ -65,6 +65,10 @@ class PairBounds:
         names = ("first", "second", "at", "at_most", "message")
         return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in names))
 
+    def tightened(self, by_ns: float) -> PairBounds:
+        """Bounds that are less by some nanoseconds."""
+        return PairBounds(self.first, self.second, self.at, self.at_most - by_ns, self.message)
+
     def of(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> PairBounds:
         """Some of them."""
         return PairBounds(self.first[chosen], self.second[chosen], self.at[chosen], self.at_most[chosen], self.message[chosen])

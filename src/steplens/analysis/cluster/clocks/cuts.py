@@ -72,11 +72,12 @@ def set_back(parts: pl.DataFrame) -> pl.DataFrame:
     Returns:
         ``parts`` with the column ``piece``, from 0 for each rank.
     """
-    ordered = parts.sort("rank", "group", "message")
+    # a clock that went back within a message has it end before it began
+    ordered = parts.filter(pl.col("leave_ns") >= pl.col("arrival_ns")).sort("rank", "group", "message")
     key = ["rank", "group"]
     back = (pl.col("arrival_ns") < pl.col("arrival_ns").shift(1).over(key) - _BACK_NS).fill_null(False)
     if not ordered.select(back.any()).item():
-        return parts.with_columns(piece=pl.lit(0, dtype=pl.Int64))
+        return ordered.with_columns(piece=pl.lit(0, dtype=pl.Int64))
     return ordered.with_columns(piece=back.cast(pl.Int64).cum_sum().over(key))
 
 

@@ -74,7 +74,7 @@ def fit_lines(moments: Floats, middle: Floats, half_width: Floats, first: Floats
     return Lines(first, last, height + slope * (first - center), height + slope * (last - center))
 
 
-def keep_bounds(lines: Lines, bounds: PairBounds, is_fixed: npt.NDArray[np.bool_]) -> tuple[Lines, int]:
+def keep_bounds(lines: Lines, bounds: PairBounds, is_fixed: npt.NDArray[np.bool_], passes: int = _PASSES) -> tuple[Lines, int]:
     """Lines near those given that break no bound, as far as there are any.
 
     Each pass moves every clock by the mean of what the bounds that it breaks ask for (projections onto half-spaces).
@@ -83,6 +83,7 @@ def keep_bounds(lines: Lines, bounds: PairBounds, is_fixed: npt.NDArray[np.bool_
         lines: to begin with.
         bounds: on their differences.
         is_fixed: clocks whose lines stay as they are; shape (clocks,).
+        passes: over all bounds, at most.
 
     Returns:
         The lines, and how many bounds they break.
@@ -93,7 +94,7 @@ def keep_bounds(lines: Lines, bounds: PairBounds, is_fixed: npt.NDArray[np.bool_
     watched = np.zeros(len(bounds), bool)
     share_of = [lines.share(of, bounds.at) for of in (bounds.first, bounds.second)]
     is_free = 1.0 - is_fixed.astype(float)
-    for _ in range(_PASSES):
+    for _ in range(passes):
         excess = _excess(begin, end, bounds, share_of)
         broken = excess > 0
         if not broken.any():

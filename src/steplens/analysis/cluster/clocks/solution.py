@@ -12,7 +12,7 @@ from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs
 from steplens.analysis.cluster.clocks.corridors import Floats, find_corridors
 from steplens.analysis.cluster.clocks.graph import Edges, find_components, highest_offsets, lowest_offsets
 from steplens.analysis.cluster.clocks.lines import Lines, fit_lines, keep_bounds
-from steplens.analysis.cluster.clocks.system import Choice, ClockSystem, Numbers, compare_ends
+from steplens.analysis.cluster.clocks.system import Choice, ClockSystem, Numbers, compare_ends, pairs_of_ranks
 from steplens.analysis.tools.schemas import table_schema
 
 #: of a rank between two moments at which its clock was set. ``from_ns`` and ``to_ns``: on its own clock, the first and the last
@@ -28,6 +28,12 @@ _MOST_MOMENTS = 20
 _NEAR = 0.02
 #: sums of floating point numbers are this exact, ns
 _ROUNDED_NS = 1.0
+#: a clock may drift by so much between the arrival and the end of a message that bound each other, ns
+_BETWEEN_NS = 30
+#: so often bounds that lines break are added to those that are looked at
+_ADDED = 20
+#: passes in which rounding is not granted
+_TRIED = 20
 #: so many clocks are tried as the one that most others agree with
 _CANDIDATES = 3
 #: bounds that contradict each other in a circle by no more than this are loosened, ns
@@ -54,15 +60,20 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
         hosts: of ranks that read the clock of their host, which.
         host_error_ns: how far times of one moment are apart at most that two ranks of a host read.
     """
-    pairs, ranks, count = system.pairs.of(~is_contradictory), system.ranks, system.clocks.height
-    lost = system.pairs.of(is_contradictory)
-    contradictions = tuple(
-        (int(ranks[first]), int(ranks[second]), int(messages))
-        for first, second, messages in zip(lost.first, lost.second, lost.messages, strict=True)
-    )
+    ranks, count = system.ranks, system.clocks.height
+    # two ranks that were paired wrongly somewhere are nowhere believed
+    of_ranks = pairs_of_ranks(ranks, system.pairs.first, system.pairs.second)
+    denied = np.unique(of_ranks[is_contradictory])
+    is_denied = np.isin(of_ranks, denied)
+    pairs, lost = system.pairs.of(~is_denied), system.pairs.of(is_denied)
+    messages_of: dict[tuple[int, int], int] = {}
+    for first, second, messages in zip(ranks[lost.first], ranks[lost.second], lost.messages, strict=True):
+        key = (min(int(first), int(second)), max(int(first), int(second)))
+        messages_of[key] = messages_of.get(key, 0) + int(messages)
+    contradictions = tuple((*key, messages) for key, messages in messages_of.items())
     if not count:
         return Solution(pl.DataFrame(schema=PIECES), 0, contradictions, (), {})
-    first, last, messages = system.life()
+    first, last, counts = system.life()
     moments = _moments(system, first, last)
     corridors = find_corridors(pairs.bounds)
     highest = np.stack([corridors.highest(moment) for moment in moments], axis=1)
@@ -87,11 +98,13 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
     lines = _choose_lines(system, moments, low, high, within, (first, last))
     lines = Lines(lines.first, lines.last, np.where(is_off, lines.begin, recorded), np.where(is_off, lines.end, recorded))
     of_hosts = [graph.same.bounds_at(at) for at in (first, last)]
-    lines, still_broken = keep_bounds(lines, PairBounds.joined([system.bounds_between(pairs), *of_hosts]), is_fixed=~is_off)
+    lines, still_broken = _keep_messages(
+        system, lines, PairBounds.joined([system.bounds_between(pairs), *of_hosts]), ~is_off, denied
+    )
     clocks = np.arange(count)
     chosen = np.stack([lines.at(clocks, np.full(count, moment)) for moment in moments], axis=1)
     error = np.where(within, np.maximum(high - chosen, chosen - low), 0.0).max(axis=1)
-    pieces = _describe(system, lines, reference, np.maximum(error, 0.0), messages)
+    pieces = _describe(system, lines, reference, np.maximum(error, 0.0), counts)
     errors = _errors_of_pairs(system, pairs, (lowest, highest), moments, within, chosen)
     return Solution(pieces, still_broken, contradictions, tuple(sorted(separate)), errors)
 
@@ -145,6 +158,7 @@ def _find_agreeing(system: ClockSystem, graph: _Graph, within: Choice, is_cut: C
     best = component.copy()
     is_off = np.ones(graph.clocks, bool)
     most = np.zeros(graph.clocks, np.int64)
+    size = np.bincount(component, minlength=graph.clocks)[component]
     candidate = component.copy()
     is_tried = np.zeros(graph.clocks, bool)
     for _ in range(_CANDIDATES):
@@ -153,7 +167,8 @@ def _find_agreeing(system: ClockSystem, graph: _Graph, within: Choice, is_cut: C
         agrees = (~within | ((recorded >= low - _ROUNDED_NS) & (recorded <= high + _ROUNDED_NS))).all(axis=1) & ~is_cut
         agrees[np.unique(candidate)] = True
         agreeing = np.bincount(component, agrees, minlength=graph.clocks)[component].astype(np.int64)
-        better = agreeing > most
+        # that a few of many agree may be chance
+        better = (agreeing > most) & ((most == 0) | (2 * agreeing > size))
         best, is_off, most = np.where(better, candidate, best), np.where(better, ~agrees, is_off), np.maximum(most, agreeing)
         is_tried |= agrees
         left = np.flatnonzero(~is_tried & ~is_cut)[::-1]
@@ -239,6 +254,22 @@ def _choose_lines(
     # the rough offsets are the medians of the ends: where these fit without a drift, there is no reason to claim one
     is_level = (~is_bounded | ((low <= 0) & (high >= 0))).all(axis=1)
     return Lines(lines.first, lines.last, np.where(is_level, 0.0, begin), np.where(is_level, 0.0, end))
+
+
+def _keep_messages(system: ClockSystem, lines: Lines, bounds: PairBounds, is_fixed: Choice, denied: Numbers) -> tuple[Lines, int]:
+    """Lines on which no message is received before it was sent, and how many still are.
+
+    Of large groups not every pair is among the bounds: what the lines break is added to them until they break nothing.
+    """
+    for _ in range(_ADDED):
+        # as if times were not rounded, as far as that is possible
+        lines, _ = keep_bounds(lines, bounds.tightened(system.resolution_ns + _BETWEEN_NS), is_fixed, passes=_TRIED)
+        lines, still_broken = keep_bounds(lines, bounds, is_fixed)
+        more = system.broken_bounds(lines, denied)
+        if not len(more):
+            return lines, still_broken
+        bounds = PairBounds.joined([bounds, more])
+    return lines, still_broken + len(more)
 
 
 def _describe(system: ClockSystem, lines: Lines, reference: Numbers, error: Floats, messages: Numbers) -> pl.DataFrame:

@@ -11,6 +11,7 @@ import polars as pl
 from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs, bounds_of, pairs_of
 from steplens.analysis.cluster.clocks.corridors import Floats
 from steplens.analysis.cluster.clocks.cuts import Cut
+from steplens.analysis.cluster.clocks.lines import Lines
 
 Numbers = npt.NDArray[np.int64]
 Choice = npt.NDArray[np.bool_]
@@ -27,6 +28,7 @@ class ClockSystem:
         origin: ns.
         found: all bounds.
         pairs: the tightest of each pair.
+        resolution_ns: by how much a time of the source may be rounded, which the bounds grant.
     """
 
     parts: pl.DataFrame
@@ -35,6 +37,7 @@ class ClockSystem:
     origin: int
     found: PairBounds
     pairs: Pairs
+    resolution_ns: int
 
     @classmethod
     def of(cls, parts: pl.DataFrame, resolution_ns: int) -> ClockSystem:
@@ -55,7 +58,7 @@ class ClockSystem:
             leave=(pl.col("leave_ns") - moved - origin).cast(pl.Float64),
         )
         found = bounds_of(parts, resolution_ns)
-        return cls(parts, clocks, rough, origin, found, pairs_of(found))
+        return cls(parts, clocks, rough, origin, found, pairs_of(found), resolution_ns)
 
     @property
     def ranks(self) -> Numbers:
@@ -67,6 +70,29 @@ class ClockSystem:
         count = self.clocks.height
         low, high = np.minimum(self.found.first, self.found.second), np.maximum(self.found.first, self.found.second)
         return self.found.of(np.isin(low * count + high, pairs.first * count + pairs.second))
+
+    def broken_bounds(self, lines: Lines, denied: Numbers) -> PairBounds:
+        """What messages ask for and lines break: that who waits in a message does not leave before the last one has arrived.
+
+        Args:
+            lines: of all clocks.
+            denied: ranks whose messages are not believed, as ``pairs_of_ranks`` numbers two.
+        """
+        parts = self.parts
+        clock = parts["clock"].to_numpy()
+        common = {}
+        for name in ("arrival", "leave"):
+            times = parts[name].to_numpy()
+            common[f"common_{name}"] = pl.Series(times + lines.at(clock, times / 1e9))
+        parts = parts.select("message", "clock", "arrival", "leave", "is_awaited", "has_waited").with_columns(**common)
+        last = parts.filter("is_awaited").sort("common_arrival").unique("message", keep="last")
+        last = last.select("message", "common_arrival", first="clock", sent="arrival")
+        broken = parts.filter("has_waited").drop("common_arrival").join(last, on="message")
+        broken = broken.filter((pl.col("common_leave") < pl.col("common_arrival") - 1) & (pl.col("first") != pl.col("clock")))
+        at_most = pl.col("leave") - pl.col("sent") + self.resolution_ns
+        broken = broken.select("message", "first", "clock", at=(pl.col("leave") + pl.col("sent")) / 2e9, at_most=at_most)
+        found = PairBounds(*(broken[name].to_numpy() for name in ("first", "clock", "at", "at_most", "message")))
+        return found.of(~np.isin(pairs_of_ranks(self.ranks, found.first, found.second), denied))
 
     def life(self) -> tuple[Floats, Floats, Numbers]:
         """When the messages of each clock begin and end (s from ``origin``), and how many it has."""
@@ -87,6 +113,12 @@ class ClockSystem:
         parts = parts.filter(~is_within).with_columns(piece=2 * pl.col("piece") + is_behind.cast(pl.Int64))
         parts = parts.with_columns(piece=pl.col("piece").rank("dense").over("rank").cast(pl.Int64) - 1)
         return parts.drop("clock", "arrival", "leave", "low", "high")
+
+
+def pairs_of_ranks(ranks: Numbers, first: Numbers, second: Numbers) -> Numbers:
+    """A number for the two ranks of each pair of clocks, in whichever order."""
+    one, other = ranks[first], ranks[second]
+    return np.asarray(np.minimum(one, other) * (int(ranks.max(initial=0)) + 1) + np.maximum(one, other))
 
 
 def _rough_offsets(parts: pl.DataFrame, clocks: int) -> Numbers:
