@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--gzip", action="store_true", help="compress the files (of Kineto's form)")
     parser.add_argument("--layers", type=int, default=2, help="of every pipeline stage")
     parser.add_argument("--operators-per-layer", type=int, help="all that a transformer layer has otherwise")
-    parser.add_argument("--batches", type=int, default=4, help="micro-batches of a step")
+    parser.add_argument("--batches", type=int, help="micro-batches of a step; as many as stages otherwise, and at least 4")
     parser.add_argument("--buckets", type=int, default=4, help="gradient collectives of a step, at most")
     parser.add_argument("--shard", action="store_true", help="reduce-scatter and all-gather in place of all-reduce")
     parser.add_argument("--bytes-per-rank", type=_size, help="more layers, until a rank's file has that size: 100MB")

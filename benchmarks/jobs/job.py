@@ -53,6 +53,7 @@ def write_job(
     """
     if bytes_per_rank is not None:
         model = replace(model, layers=layers_for(layout, model, steps, bytes_per_rank))
+    model = replace(model, batches=model.batches_on(layout))
     programs = [stage_program(model, layout, stage) for stage in range(layout.pipeline)]
     clocks = clocks_of(layout, faults)
     missing = {rank for fault in faults if fault.kind == "missing_ranks" for rank in fault.ranks}

@@ -9,8 +9,8 @@ from benchmarks.jobs.faults import Fault
 from benchmarks.jobs.layout import Layout
 
 #: bytes per second and ns: between the devices of a host, and of a device's adapter to other hosts
-INSIDE_BANDWIDTH, INSIDE_LATENCY_NS = 200e9, 12_000
-OUTSIDE_BANDWIDTH, OUTSIDE_LATENCY_NS = 25e9, 30_000
+INSIDE_BANDWIDTH, INSIDE_LATENCY_NS = 400e9, 12_000
+OUTSIDE_BANDWIDTH, OUTSIDE_LATENCY_NS = 50e9, 30_000
 
 
 def traffic_factor(operation: str, members: int) -> float:

@@ -1,4 +1,7 @@
-"""The operators of a transformer layer, as PyTorch calls them on a GPU, and how long their kernels usually take."""
+"""The operators of a transformer layer, as PyTorch calls them on a GPU, and how long their kernels usually take.
+
+Sizes are those of what one rank has: with tensor parallelism the layer is the wider for it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 TOKENS, WIDTH, VOCABULARY = 4096, 2048, 8192
 #: bytes of an element (BFloat16)
 ELEMENT_BYTES = 2
-#: parameters of a layer
+#: parameters of a layer, as far as they lie on a rank
 LAYER_PARAMETERS = 12 * WIDTH * WIDTH
 
 _GEMM = "sm80_xmma_gemm_bf16bf16_bf16f32_f32_{}_n_tilesize256x128x64_stage3_warpsize2x4x1_tensor16x8x16_kernel"

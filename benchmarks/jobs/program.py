@@ -134,16 +134,20 @@ class Model:
     Attributes:
         layers: of each stage.
         operators_per_layer: None for all that a layer has.
-        batches: micro-batches of a step.
+        batches: micro-batches of a step; as many as stages where it is None, and at least four.
         buckets: gradient collectives of a step, at most.
         shards: gradients are reduced and scattered and parameters gathered, in place of all-reduces.
     """
 
     layers: int = 2
     operators_per_layer: int | None = None
-    batches: int = 4
+    batches: int | None = None
     buckets: int = 4
     shards: bool = False
+
+    def batches_on(self, layout: Layout) -> int:
+        """How many micro-batches a step has."""
+        return self.batches or max(4, layout.pipeline)
 
 
 #: ns by which ranges begin in front of their first call, the outer the more
@@ -168,6 +172,7 @@ class _Builder:
         self.model, self.layout, self.stage = model, layout, stage
         self.program = Program(stage)
         self.is_first, self.is_last = stage == 0, stage == layout.pipeline - 1
+        self.batches = model.batches_on(layout)
         self.sequence = 0
         #: per micro-batch, what its backward answers to: operator, sequence number, whether it is reduced, layer
         self.pending: dict[int, list[tuple[Operator, int, bool, int]]] = {}
@@ -187,9 +192,9 @@ class _Builder:
         copy = Kernel("Memcpy HtoD (Pinned -> Device)", 9_000, "data", "aten::copy_", TOKENS * 8)
         self.add(Call(("aten::to", "aten::_to_copy", "aten::copy_"), copy, shapes=((TOKENS,),)))
         if self.model.shards and self.layout.data > 1:
-            elements = self.model.layers * LAYER_PARAMETERS // self.layout.tensor // self.layout.data
+            elements = self.model.layers * LAYER_PARAMETERS // self.layout.data
             self._communicate(Transfer(ALL_GATHER, DATA, elements), holds=True)
-        for is_forward, batch in _one_forward_one_backward(self.layout.pipeline, self.stage, self.model.batches):
+        for is_forward, batch in _one_forward_one_backward(self.layout.pipeline, self.stage, self.batches):
             (self._forward if is_forward else self._backward)(batch)
         self._optimizer()
         self.program.spans.append(
@@ -233,7 +238,7 @@ class _Builder:
         self, operator: Operator, batch: int, pending: list[tuple[Operator, int, bool, int]], reduced: bool, layer: int,
         gap_ns: int = _GAP_NS,
     ) -> None:  # fmt: skip
-        kernel = Kernel(operator.kernel, self._shared(operator.kernel_ns), faults.FORWARD, operator.name)
+        kernel = Kernel(operator.kernel, operator.kernel_ns, faults.FORWARD, operator.name)
         sequence = self.sequence if operator.node else None
         self.add(Call(operator.calls, kernel, batch, gap_ns=gap_ns, sequence=sequence, shapes=operator.shapes))
         if operator.node:
@@ -241,10 +246,6 @@ class _Builder:
             self.sequence += 1
         if reduced and self.layout.tensor > 1:
             self._tensor_reduction(MAIN, batch)
-
-    def _shared(self, kernel_ns: int) -> int:
-        """Ranks that share a layer compute a part of it each."""
-        return max(kernel_ns // self.layout.tensor, min(kernel_ns, 2_000))
 
     def _tensor_reduction(self, thread: int, batch: int) -> None:
         work = Transfer(ALL_REDUCE, TENSOR, TOKENS * WIDTH)
@@ -257,13 +258,13 @@ class _Builder:
         if self.is_last:
             kernel = Kernel(operators.elementwise("at::native::FillFunctor<float>", 1), 1_500, faults.BACKWARD, "aten::fill_")
             self.add(Call(("aten::ones_like", "aten::fill_"), kernel, batch, gap_ns=25_000))
-        last_batch = batch == self.model.batches - 1
+        last_batch = batch == self.batches - 1
         nodes = self.pending.pop(batch)[::-1]
         for place, (operator, sequence, reduced, layer) in enumerate(nodes):
             begin = len(self.program.calls)
             for number, (name, kernel_name, kernel_ns) in enumerate(operator.backward):
                 gap = 40_000 if place == 0 and number == 0 else _GAP_NS
-                work = Kernel(kernel_name, self._shared(kernel_ns), faults.BACKWARD, name)
+                work = Kernel(kernel_name, kernel_ns, faults.BACKWARD, name)
                 self.add(Call((name,), work, batch, gap_ns=gap, thread=ENGINE, shapes=operator.shapes[:2]))
                 # the gradient of the weights does not wait for that of the input, which is reduced
                 if number == 0 and reduced and self.layout.tensor > 1:
@@ -284,12 +285,12 @@ class _Builder:
         if layer < 0 or layer % per_bucket:
             return
         layers = min(per_bucket, self.model.layers - layer)
-        elements = layers * LAYER_PARAMETERS // self.layout.tensor
+        elements = layers * LAYER_PARAMETERS
         operation = REDUCE_SCATTER if self.model.shards else ALL_REDUCE
         begin = len(self.program.calls)
-        add = Kernel(operators.ADD, self._shared(40_000), faults.BACKWARD, "aten::add_")
+        add = Kernel(operators.ADD, 40_000, faults.BACKWARD, "aten::add_")
         names = ("torch::autograd::AccumulateGrad", "aten::add_")
-        self.add(Call(names, add, self.model.batches - 1, thread=ENGINE, shapes=((elements,), (elements,))))
+        self.add(Call(names, add, self.batches - 1, thread=ENGINE, shapes=((elements,), (elements,))))
         self._communicate(Transfer(operation, DATA, elements), thread=ENGINE)
         name = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
         self.span(name, begin, lead=_NODE_LEAD, category="cpu_op", thread=ENGINE)
@@ -313,7 +314,7 @@ class _Builder:
         adam = (
             "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4, ADAM_MODE::ADAMW>>"
         )
-        update = Kernel(adam, self._shared(150_000), "optimizer", "aten::_fused_adamw_")
+        update = Kernel(adam, 150_000, "optimizer", "aten::_fused_adamw_")
         for number in range(min(self.model.layers, 8)):
             gap = 12_000 if number == 0 else _GAP_NS
             self.add(Call(("aten::_fused_adamw_",), update, gap_ns=gap, sleeps=number == 0))
