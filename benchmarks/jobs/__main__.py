@@ -73,7 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
     took = time.perf_counter() - begin
     print(f"{layout.ranks} ranks ({layout.data} x {layout.pipeline} x {layout.tensor}), {size / 1e6:.0f} MB in {took:.1f} s")
     for fault in faults:
-        print(fault.as_record())
+        record = {**fault.as_record(), "ranks": f"{len(fault.ranks)} ranks"} if len(fault.ranks) > 16 else fault.as_record()
+        print(record)
 
 
 def _size(text: str) -> int:
