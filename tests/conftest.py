@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from hypothesis import HealthCheck, settings
 
 from . import captures_marker, shared_data
 from .once import once, run_ranks, session_folder
+
+# benchmarks is a package in the root of the repository, which pytest alone does not look into
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 # The time of an example, or of making one, says how busy the machine is, not whether the code is right.
 ANY_TIME = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
