@@ -268,7 +268,7 @@ def _collectives_on_one_clock(traces: Sequence[Trace], groups: pl.Expr) -> pl.Da
     rows = rows.join(last, on="message", maintain_order="left")
     compared = rows.select("rank", "last").unique()
     apart = _distance_of_ends(rows)
-    errors = [_smaller(clocks.error_between(one, other), apart, one, other) for one, other in compared.iter_rows()]
+    errors = [_smaller_error(clocks.error_between(rank, last), apart, rank, last) for rank, last in compared.iter_rows()]
     compared = compared.with_columns(error_ns=pl.Series(errors, dtype=pl.Float64).round().cast(pl.Int64))
     rows = rows.join(compared, on=["rank", "last"], maintain_order="left").drop("last")
     return rows.filter(pl.col("error_ns").is_not_null().all().over("message"))
@@ -282,7 +282,7 @@ def _distance_of_ends(rows: pl.DataFrame) -> dict[int, float]:
     return {rank: apart_ns for rank, apart_ns, count in by_rank.iter_rows() if count >= _LEAST}
 
 
-def _smaller(error_ns: float | None, apart: dict[int, float], one: int, other: int) -> float | None:
+def _smaller_error(error_ns: float | None, apart: dict[int, float], one: int, other: int) -> float | None:
     if one == other:
         return 0.0
     if error_ns is None or one not in apart or other not in apart:

@@ -51,7 +51,7 @@ def find_clock_trouble(traces: Sequence[Trace]) -> list[health.HealthFinding]:
     if len({trace.rank for trace in traces}) < 2:
         return []
     clocks = job_clocks(traces)
-    found = []
+    findings = []
     compared = (health.RANK_COMPARISON, health.COMMUNICATION_TIMES)
     ordered = clocks.pieces.sort("rank", "piece").with_columns(
         set_by=(pl.col("offset_ns").shift(1) - pl.col("offset_ns")).over("rank"),
@@ -64,14 +64,14 @@ def find_clock_trouble(traces: Sequence[Trace]) -> list[health.HealthFinding]:
             f"recorded, as its messages say (between {row['low']} and {row['from_ns']} ns on it); what came before and what "
             "came after are brought to the other clocks each for itself"
         )
-        found.append(health.finding("rank_clock_set", health.WARNING, 1, message, *compared))
+        findings.append(health.finding("rank_clock_set", health.WARNING, 1, message, *compared))
     if clocks.contradictions:
         count = sum(messages for _, _, messages in clocks.contradictions)
-        one, other, _ = clocks.contradictions[0]
+        first, second, _ = clocks.contradictions[0]
         message = (
             f"{count} bounds from messages between {len(clocks.contradictions)} pairs of ranks contradict each other, such as "
-            f"between ranks {one} and {other}: messages that are not the same were paired, or a clock was set often; "
+            f"between ranks {first} and {second}: messages that are not the same were paired, or a clock was set often; "
             "these tell nothing of clocks"
         )
-        found.append(health.finding("contradictory_messages", health.WARNING, count, message, *compared))
-    return found
+        findings.append(health.finding("contradictory_messages", health.WARNING, count, message, *compared))
+    return findings

@@ -60,16 +60,16 @@ class PairBounds:
         return len(self.first)
 
     @classmethod
-    def joined(cls, several: list[PairBounds]) -> PairBounds:
+    def join_all(cls, several: list[PairBounds]) -> PairBounds:
         """All of several."""
         names = ("first", "second", "at", "at_most", "message")
-        return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in names))
+        return cls(*(np.concatenate([getattr(bounds, name) for bounds in several]) for name in names))
 
-    def tightened(self, by_ns: float) -> PairBounds:
+    def tighten_by(self, by_ns: float) -> PairBounds:
         """Bounds that are less by some nanoseconds."""
         return PairBounds(self.first, self.second, self.at, self.at_most - by_ns, self.message)
 
-    def of(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> PairBounds:
+    def select_rows(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> PairBounds:
         """Some of them."""
         return PairBounds(self.first[chosen], self.second[chosen], self.at[chosen], self.at_most[chosen], self.message[chosen])
 
@@ -90,8 +90,8 @@ def bounds_of(parts: pl.DataFrame, resolution_ns: int) -> PairBounds:
     pairs = pl.concat([from_hubs, to_hubs.select(from_hubs.columns)]).filter(pl.col("first") != pl.col("second"))
     at_most = pl.col("leave") - pl.col("arrival") + resolution_ns
     at_s = (pl.col("leave") + pl.col("arrival")) / 2e9
-    found = pairs.select("first", "second", "message", at_s=at_s, at_most=at_most).sort("first", "second", "at_s", "at_most")
-    columns = (found[name].to_numpy() for name in ("first", "second", "at_s", "at_most", "message"))
+    bound_rows = pairs.select("first", "second", "message", at_s=at_s, at_most=at_most).sort("first", "second", "at_s", "at_most")
+    columns = (bound_rows[name].to_numpy() for name in ("first", "second", "at_s", "at_most", "message"))
     return PairBounds(*columns)
 
 
@@ -103,11 +103,11 @@ def _are_hubs(parts: pl.DataFrame) -> pl.Expr | pl.Series:
     place = pl.col("is_last").rank("ordinal", descending=True).over("group")
     size = pl.len().over("group")
     hubs = came_last.sort("group", "clock").select("group", "clock", is_hub=(size <= SMALL_GROUP) | (place <= _HUBS))
-    chosen = parts.select("group", "clock").join(hubs, on=["group", "clock"], how="left", maintain_order="left")["is_hub"]
+    are_hubs = parts.select("group", "clock").join(hubs, on=["group", "clock"], how="left", maintain_order="left")["is_hub"]
     # the one source of a broadcast, or the one rank that a reduction ends on, is on one side alone
     alone = pl.col("is_awaited") & (pl.col("is_awaited").sum().over("message") == 1)
     alone |= pl.col("has_waited") & (pl.col("has_waited").sum().over("message") == 1)
-    return chosen | parts.select(alone=alone)["alone"]
+    return are_hubs | parts.select(alone=alone)["alone"]
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class Pairs:
     bounds: Bounds
     messages: npt.NDArray[np.int64]
 
-    def of(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Pairs:
+    def select_rows(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Pairs:
         """Some of them."""
-        return Pairs(self.first[chosen], self.second[chosen], self.bounds.of(chosen), self.messages[chosen])
+        return Pairs(self.first[chosen], self.second[chosen], self.bounds.select_rows(chosen), self.messages[chosen])
 
 
 def pairs_of(found: PairBounds, columns: int | None = _KEPT) -> Pairs:
@@ -153,33 +153,33 @@ def pairs_of(found: PairBounds, columns: int | None = _KEPT) -> Pairs:
     position = 0
     while position < len(by_count):
         most = int(counts[by_count[position]])
-        chosen = by_count[position : position + max(1, _CELLS // most)]
-        rows = np.concatenate([order[starts[one] : starts[one + 1]] for one in chosen])
-        row_of = np.repeat(np.arange(len(chosen)), counts[chosen])
-        side = _pad_rows(row_of, len(chosen), is_upper[rows], found.at[rows], found.at_most[rows])
-        done.append((chosen, side if columns is None else _tightest(side, columns)))
-        position += len(chosen)
+        pair_rows = by_count[position : position + max(1, _CELLS // most)]
+        rows = np.concatenate([order[starts[row] : starts[row + 1]] for row in pair_rows])
+        row_of = np.repeat(np.arange(len(pair_rows)), counts[pair_rows])
+        side = _pad_rows(row_of, len(pair_rows), is_upper[rows], found.at[rows], found.at_most[rows])
+        done.append((pair_rows, side if columns is None else _keep_tightest(side, columns)))
+        position += len(pair_rows)
     return Pairs(first, second, _put_together(done, len(names)), counts)
 
 
-def _tightest(bounds: Bounds, columns: int) -> Bounds:
+def _keep_tightest(bounds: Bounds, columns: int) -> Bounds:
     """The tightest bounds in each part of the time, seen from the line in the middle of some of them."""
     zero = np.zeros(len(bounds.upper))
     rough = find_corridors(thin_out(bounds, zero, zero, columns))
-    line = (rough.bounds.ceiling(rough.slope) + rough.bounds.floor(rough.slope)) / 2
+    line = (rough.bounds.highest_start(rough.slope) + rough.bounds.lowest_start(rough.slope)) / 2
     return thin_out(bounds, np.where(np.isfinite(line), line, 0.0), rough.slope, columns)
 
 
 def _pad_rows(row: npt.NDArray[np.intp], rows: int, is_upper: npt.NDArray[np.bool_], at: Floats, at_most: Floats) -> Bounds:
     """Bounds of several pairs one after the other, ``row`` saying of which, as arrays of (pairs, bounds)."""
     sides: list[Floats] = []
-    for chosen, sign in ((is_upper, 1.0), (~is_upper, -1.0)):
-        of = row[chosen]
+    for on_side, sign in ((is_upper, 1.0), (~is_upper, -1.0)):
+        of = row[on_side]
         counts = np.bincount(of, minlength=rows)
         column = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
         shape = (rows, int(counts.max(initial=0)))
         times, values = np.zeros(shape), np.full(shape, sign * np.inf)
-        times[of, column], values[of, column] = at[chosen], sign * at_most[chosen]
+        times[of, column], values[of, column] = at[on_side], sign * at_most[on_side]
         sides += [times, values]
     return Bounds(*sides)
 
@@ -188,9 +188,9 @@ def _put_together(parts: list[tuple[npt.NDArray[np.intp], Bounds]], rows: int) -
     arrays: list[Floats] = []
     for name, empty in (("upper_at", 0.0), ("upper", np.inf), ("lower_at", 0.0), ("lower", -np.inf)):
         width = max((getattr(bounds, name).shape[1] for _, bounds in parts), default=0)
-        whole = np.full((rows, width), empty)
-        for chosen, bounds in parts:
+        array = np.full((rows, width), empty)
+        for pair_rows, bounds in parts:
             values = getattr(bounds, name)
-            whole[chosen, : values.shape[1]] = values
-        arrays.append(whole)
+            array[pair_rows, : values.shape[1]] = values
+        arrays.append(array)
     return Bounds(*arrays)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from steplens.analysis.cluster.clocks.bounds import pairs_of
-from steplens.analysis.cluster.clocks.cuts import broken, find_cuts, set_back
+from steplens.analysis.cluster.clocks.cuts import find_broken, find_cuts, set_back
 from steplens.analysis.cluster.clocks.solution import solve_clocks
 from steplens.analysis.cluster.clocks.system import ClockSystem
 
@@ -65,38 +65,38 @@ class Clocks:
             (pl.col("_offset_ns") + (pl.col("_drift_ppm") / 1e6 * (pl.col(name) - pl.col("_from_ns"))).round().cast(pl.Int64))
             for name in columns
         ]
-        times = [(pl.col(name) + one.fill_null(0)).alias(name) for name, one in zip(columns, added, strict=True)]
+        times = [(pl.col(name) + shift.fill_null(0)).alias(name) for name, shift in zip(columns, added, strict=True)]
         return joined.with_columns(times).sort("_order").select(frame.columns)
 
     def error_between(self, one: int, other: int) -> float | None:
         """How far the difference of two ranks' times may be off, ns, the most over all pieces; None where it cannot be told."""
         if one == other:
             return 0.0
-        known = self.errors.get((min(one, other), max(one, other)))
+        of_both = self.errors.get((min(one, other), max(one, other)))
         if one in self.hosts and self.hosts[one] == self.hosts.get(other):
             return float(self.host_error_ns)
         reference, error = self._by_rank.get(one, (None, None)), self._by_rank.get(other, (None, None))
         if reference[0] is None or reference[0] != error[0] or reference[1] is None or error[1] is None:
-            return known
+            return of_both
         both = reference[1] + error[1]
-        return both if known is None else min(known, both)
+        return both if of_both is None else min(of_both, both)
 
     @property
     def _by_rank(self) -> dict[int, tuple[int | None, float | None]]:
         """Reference and largest error of each rank."""
         if not hasattr(self, "_known"):
-            known: dict[int, tuple[int | None, float | None]] = {}
+            by_rank: dict[int, tuple[int | None, float | None]] = {}
             for rank, reference, error in self.pieces.select("rank", "reference", "error_ns").iter_rows():
-                before = known.get(rank)
+                before = by_rank.get(rank)
                 if before is None:
-                    known[rank] = (reference, error)
+                    by_rank[rank] = (reference, error)
                 elif before[0] != reference or error is None or before[1] is None:
-                    known[rank] = (reference if before[0] == reference else None, None)
+                    by_rank[rank] = (reference if before[0] == reference else None, None)
                 else:
-                    known[rank] = (reference, max(error, before[1]))
-            object.__setattr__(self, "_known", known)
-        found: dict[int, tuple[int | None, float | None]] = self.__dict__["_known"]
-        return found
+                    by_rank[rank] = (reference, max(error, before[1]))
+            object.__setattr__(self, "_known", by_rank)
+        answer: dict[int, tuple[int | None, float | None]] = self.__dict__["_known"]
+        return answer
 
 
 def find_clocks(
@@ -121,12 +121,12 @@ def find_clocks(
     """
     parts = set_back(messages.drop_nulls(["rank", "arrival_ns", "leave_ns"]))
     for number in range(_MOST_CUTS + 1):
-        system = ClockSystem.of(parts, resolution_ns)
-        is_broken = broken(system.pairs)
+        system = ClockSystem.build_system(parts, resolution_ns)
+        is_broken = find_broken(system.pairs)
         if not is_broken.any() or number == _MOST_CUTS:
             break
-        with_all = pairs_of(system.bounds_between(system.pairs.of(is_broken)), columns=None)
-        parts = system.split(find_cuts(with_all))
+        with_all = pairs_of(system.bounds_between(system.pairs.select_rows(is_broken)), columns=None)
+        parts = system.split_pieces(find_cuts(with_all))
     solution = solve_clocks(system, is_broken, hosts or {}, host_error_ns)
     sides = system.parts.select("message", "rank", "piece")
     of_hosts = {rank: host for rank, host in (hosts or {}).items() if host not in solution.separate_hosts}

@@ -40,15 +40,15 @@ class Bounds:
     lower_at: Floats
     lower: Floats
 
-    def ceiling(self, slope: Floats) -> Floats:
+    def highest_start(self, slope: Floats) -> Floats:
         """How high a line of this slope can be at time 0, ns."""
         return np.asarray((self.upper - slope[:, None] * self.upper_at).min(axis=1, initial=np.inf))
 
-    def floor(self, slope: Floats) -> Floats:
+    def lowest_start(self, slope: Floats) -> Floats:
         """How low a line of this slope can be at time 0, ns."""
         return np.asarray((self.lower - slope[:, None] * self.lower_at).max(axis=1, initial=-np.inf))
 
-    def of(self, pairs: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Bounds:
+    def select_rows(self, pairs: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Bounds:
         """The bounds of some pairs."""
         return Bounds(self.upper_at[pairs], self.upper[pairs], self.lower_at[pairs], self.lower[pairs])
 
@@ -72,35 +72,35 @@ class Corridors:
     flattest: Floats
     steepest: Floats
 
-    def middle(self, at: Floats) -> Floats:
+    def middle_line(self, at: Floats) -> Floats:
         """The line in the middle at some moments (s), ns; shape (pairs, moments). NaN where all bounds are on one side."""
-        middle = (self.bounds.ceiling(self.slope) + self.bounds.floor(self.slope)) / 2
+        middle = (self.bounds.highest_start(self.slope) + self.bounds.lowest_start(self.slope)) / 2
         with np.errstate(invalid="ignore"):
             return np.asarray(middle[:, None] + self.slope[:, None] * at)
 
-    def highest(self, at: float) -> Floats:
+    def highest_at(self, at: float) -> Floats:
         """How high a line of the corridor can be at a moment (s), ns."""
-        slope = _maximize(lambda slope: self.bounds.ceiling(slope) + slope * at, self.flattest, self.steepest)
-        return np.asarray(self.bounds.ceiling(slope) + slope * at)
+        slope = _golden_section(lambda slope: self.bounds.highest_start(slope) + slope * at, self.flattest, self.steepest)
+        return np.asarray(self.bounds.highest_start(slope) + slope * at)
 
-    def lowest(self, at: float) -> Floats:
+    def lowest_at(self, at: float) -> Floats:
         """How low a line of the corridor can be at a moment (s), ns."""
-        slope = _maximize(lambda slope: -self.bounds.floor(slope) - slope * at, self.flattest, self.steepest)
-        return np.asarray(self.bounds.floor(slope) + slope * at)
+        slope = _golden_section(lambda slope: -self.bounds.lowest_start(slope) - slope * at, self.flattest, self.steepest)
+        return np.asarray(self.bounds.lowest_start(slope) + slope * at)
 
 
 def find_corridors(bounds: Bounds) -> Corridors:
     """The corridor of each pair; where no straight line keeps within the bounds, all are loosened by as much as one needs."""
     steepest = np.full(len(bounds.upper), STEEPEST)
-    slope = _maximize(lambda slope: bounds.ceiling(slope) - bounds.floor(slope), -steepest, steepest)
-    width = bounds.ceiling(slope) - bounds.floor(slope)
+    slope = _golden_section(lambda slope: bounds.highest_start(slope) - bounds.lowest_start(slope), -steepest, steepest)
+    width = bounds.highest_start(slope) - bounds.lowest_start(slope)
     slope = np.where(np.isfinite(width), slope, 0.0)
     # a hundredth of a nanosecond more, for the rounding of what is computed
     slack = np.maximum(-width, 0.0)[:, None] / 2 + 0.01
     loosened = Bounds(bounds.upper_at, bounds.upper + slack, bounds.lower_at, bounds.lower - slack)
 
     def is_inside(slope: Floats) -> npt.NDArray[np.bool_]:
-        return np.asarray(loosened.ceiling(slope) >= loosened.floor(slope))
+        return np.asarray(loosened.highest_start(slope) >= loosened.lowest_start(slope))
 
     return Corridors(loosened, slope, width, _last_inside(is_inside, slope, -steepest), _last_inside(is_inside, slope, steepest))
 
@@ -116,13 +116,13 @@ def thin_out(bounds: Bounds, line: Floats, slope: Floats, columns: int) -> Bound
     """
     if bounds.upper.shape[1] <= columns and bounds.lower.shape[1] <= columns:
         return bounds
-    above = bounds.upper - line[:, None] - slope[:, None] * bounds.upper_at
-    below = line[:, None] + slope[:, None] * bounds.lower_at - bounds.lower
+    over_line = bounds.upper - line[:, None] - slope[:, None] * bounds.upper_at
+    under_line = line[:, None] + slope[:, None] * bounds.lower_at - bounds.lower
     first = min(bounds.upper_at.min(initial=0.0), bounds.lower_at.min(initial=0.0))
     last = max(bounds.upper_at.max(initial=0.0), bounds.lower_at.max(initial=0.0))
     part_s = max(last - first, 1e-9) / columns
-    kept: list[Floats] = []
-    for at, bound, distance in ((bounds.upper_at, bounds.upper, above), (bounds.lower_at, bounds.lower, below)):
+    tightest: list[Floats] = []
+    for at, bound, distance in ((bounds.upper_at, bounds.upper, over_line), (bounds.lower_at, bounds.lower, under_line)):
         part = np.minimum(((at - first) / part_s).astype(np.intp), columns - 1)
         times = np.zeros((len(at), columns))
         values = np.full((len(at), columns), np.inf if bound is bounds.upper else -np.inf)
@@ -134,11 +134,11 @@ def thin_out(bounds: Bounds, line: Floats, slope: Floats, columns: int) -> Bound
                 there = np.isfinite(of_part[rows, nearest])
                 times[there, column] = at[rows, nearest][there]
                 values[there, column] = bound[rows, nearest][there]
-        kept += [times, values]
-    return Bounds(*kept)
+        tightest += [times, values]
+    return Bounds(*tightest)
 
 
-def _maximize(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+def _golden_section(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
     """Where a concave function is largest, by golden section, for each pair."""
     low, high = low.copy(), high.copy()
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)

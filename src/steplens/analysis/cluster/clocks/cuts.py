@@ -34,7 +34,7 @@ class Cut:
     high: float
 
 
-def broken(pairs: Pairs) -> npt.NDArray[np.bool_]:
+def find_broken(pairs: Pairs) -> npt.NDArray[np.bool_]:
     """Which pairs no straight line keeps between the bounds of."""
     return find_corridors(pairs.bounds).width < -2 * NOISE_NS
 
@@ -45,9 +45,9 @@ def find_cuts(pairs: Pairs) -> list[Cut]:
     The clock with the most broken pairs was set: the others are in order with each other. Of two clocks alone nobody can tell
     which one it was, nor does it matter: the later one is cut.
     """
-    first_s, last_s = _span(pairs.bounds)
+    first_s, last_s = _time_span(pairs.bounds)
     ends = _last_straight(pairs.bounds, first_s, last_s)
-    begins = -_last_straight(_backwards(pairs.bounds), -last_s, -first_s)
+    begins = -_last_straight(_turn_back(pairs.bounds), -last_s, -first_s)
     # more than one cut: of the first it is known that it is felt where the straight part from the beginning ends
     several = begins > ends
     begins = np.where(several, ends - (last_s - first_s) / (1 << _ROUNDS), begins)
@@ -91,12 +91,12 @@ def _common_moment(begins: Floats, ends: Floats) -> tuple[float, float]:
     return float(moments[deepest]), float(moments[min(deepest + 1, len(moments) - 1)])
 
 
-def _span(bounds: Bounds) -> tuple[float, float]:
+def _time_span(bounds: Bounds) -> tuple[float, float]:
     times = np.concatenate([bounds.upper_at[np.isfinite(bounds.upper)], bounds.lower_at[np.isfinite(bounds.lower)]])
     return float(times.min(initial=np.inf)), float(times.max(initial=-np.inf))
 
 
-def _backwards(bounds: Bounds) -> Bounds:
+def _turn_back(bounds: Bounds) -> Bounds:
     return Bounds(-bounds.upper_at, bounds.upper, -bounds.lower_at, bounds.lower)
 
 

@@ -1,4 +1,4 @@
-"""From the bounds of pairs of clocks to the offset of each: intervals, what is left as it was recorded, and the chosen lines."""
+"""From bounds of pairs of clocks to the offset of each: intervals, what is left as it was recorded, and the chosen lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs
 from steplens.analysis.cluster.clocks.corridors import Floats, find_corridors
 from steplens.analysis.cluster.clocks.graph import Edges, find_components, highest_offsets, lowest_offsets
-from steplens.analysis.cluster.clocks.lines import Lines, fit_lines, keep_bounds
+from steplens.analysis.cluster.clocks.offset_lines import Lines, fit_lines, keep_bounds
 from steplens.analysis.cluster.clocks.system import Choice, ClockSystem, Numbers, compare_ends, pairs_of_ranks
 from steplens.analysis.tools.schemas import table_schema
 
@@ -55,17 +55,17 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
     """The clocks of a system, from all its pairs but those that contradict themselves.
 
     Args:
-        system: of ``ClockSystem.of``.
+        system: of ``ClockSystem.build_system``.
         is_contradictory: pairs whose messages contradict each other.
         hosts: of ranks that read the clock of their host, which.
         host_error_ns: how far times of one moment are apart at most that two ranks of a host read.
     """
-    ranks, count = system.ranks, system.clocks.height
+    ranks, count = system.clock_ranks, system.clocks.height
     # two ranks that were paired wrongly somewhere are nowhere believed
     of_ranks = pairs_of_ranks(ranks, system.pairs.first, system.pairs.second)
     denied = np.unique(of_ranks[is_contradictory])
     is_denied = np.isin(of_ranks, denied)
-    pairs, lost = system.pairs.of(~is_denied), system.pairs.of(is_denied)
+    pairs, lost = system.pairs.select_rows(~is_denied), system.pairs.select_rows(is_denied)
     messages_of: dict[tuple[int, int], int] = {}
     for first, second, messages in zip(ranks[lost.first], ranks[lost.second], lost.messages, strict=True):
         key = (min(int(first), int(second)), max(int(first), int(second)))
@@ -73,11 +73,11 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
     contradictions = tuple((*key, messages) for key, messages in messages_of.items())
     if not count:
         return Solution(pl.DataFrame(schema=PIECES), 0, contradictions, (), {})
-    first, last, counts = system.life()
-    moments = _moments(system, first, last)
+    first, last, counts = system.message_span()
+    moments = _choose_moments(system, first, last)
     corridors = find_corridors(pairs.bounds)
-    highest = np.stack([corridors.highest(moment) for moment in moments], axis=1)
-    lowest = np.stack([corridors.lowest(moment) for moment in moments], axis=1)
+    highest = np.stack([corridors.highest_at(moment) for moment in moments], axis=1)
+    lowest = np.stack([corridors.lowest_at(moment) for moment in moments], axis=1)
 
     names = np.array([hosts.get(int(rank), "") for rank in ranks], dtype=str)
     apart = (system.rough[pairs.first] - system.rough[pairs.second]).astype(np.float64)
@@ -88,24 +88,24 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
     graph = _Graph(pairs, lowest, highest, _edges_of_hosts(system, names, separate, host_error_ns), count)
     within = _when_known(moments, first, last)
     reference, is_off = _find_agreeing(system, graph, within, is_cut)
-    units = _units(names, separate)
-    is_off |= _explain(pairs, disagree & ~is_off[pairs.first] & ~is_off[pairs.second], units)
+    units = _number_hosts(names, separate)
+    is_off |= _explain_disagreement(pairs, disagree & ~is_off[pairs.first] & ~is_off[pairs.second], units)
     is_off |= np.isin(units, units[is_off])
     is_off[reference] = False
-    low, high = graph.intervals(np.unique(reference))
+    low, high = graph.find_intervals(np.unique(reference))
 
     recorded = (system.rough - system.rough[reference]).astype(np.float64)
     lines = _choose_lines(system, moments, low, high, within, (first, last))
     lines = Lines(lines.first, lines.last, np.where(is_off, lines.begin, recorded), np.where(is_off, lines.end, recorded))
     of_hosts = [graph.same.bounds_at(at) for at in (first, last)]
     lines, still_broken = _keep_messages(
-        system, lines, PairBounds.joined([system.bounds_between(pairs), *of_hosts]), ~is_off, denied
+        system, lines, PairBounds.join_all([system.bounds_between(pairs), *of_hosts]), ~is_off, denied
     )
     clocks = np.arange(count)
-    chosen = np.stack([lines.at(clocks, np.full(count, moment)) for moment in moments], axis=1)
-    error = np.where(within, np.maximum(high - chosen, chosen - low), 0.0).max(axis=1)
-    pieces = _describe(system, lines, reference, np.maximum(error, 0.0), counts)
-    errors = _errors_of_pairs(system, pairs, (lowest, highest), moments, within, chosen)
+    line_values = np.stack([lines.offset_at(clocks, np.full(count, moment)) for moment in moments], axis=1)
+    error = np.where(within, np.maximum(high - line_values, line_values - low), 0.0).max(axis=1)
+    pieces = _describe_pieces(system, lines, reference, np.maximum(error, 0.0), counts)
+    errors = _errors_of_pairs(system, pairs, (lowest, highest), moments, within, line_values)
     return Solution(pieces, still_broken, contradictions, tuple(sorted(separate)), errors)
 
 
@@ -127,12 +127,12 @@ class _Graph:
     same: Edges
     clocks: int
 
-    def components(self) -> Numbers:
+    def label_components(self) -> Numbers:
         """The lowest clock that each is connected with."""
         first, second = np.concatenate([self.pairs.first, self.same.first]), np.concatenate([self.pairs.second, self.same.second])
         return find_components(self.clocks, first, second)
 
-    def intervals(self, references: Numbers) -> tuple[Floats, Floats]:
+    def find_intervals(self, references: Numbers) -> tuple[Floats, Floats]:
         """Interval of each clock at each moment against its reference, of which a component has one: low and high."""
         pairs, same, moments = self.pairs, self.same, self.lowest.shape[1]
         low, high = np.full((self.clocks, moments), -np.inf), np.full((self.clocks, moments), np.inf)
@@ -154,7 +154,7 @@ def _find_agreeing(system: ClockSystem, graph: _Graph, within: Choice, is_cut: C
 
     Of the lowest clock, the lowest that does not agree with it and so on, that is the reference which most others agree with.
     """
-    component = graph.components()
+    component = graph.label_components()
     best = component.copy()
     is_off = np.ones(graph.clocks, bool)
     most = np.zeros(graph.clocks, np.int64)
@@ -162,7 +162,7 @@ def _find_agreeing(system: ClockSystem, graph: _Graph, within: Choice, is_cut: C
     candidate = component.copy()
     is_tried = np.zeros(graph.clocks, bool)
     for _ in range(_CANDIDATES):
-        low, high = graph.intervals(np.unique(candidate))
+        low, high = graph.find_intervals(np.unique(candidate))
         recorded = (system.rough - system.rough[candidate]).astype(np.float64)[:, None]
         agrees = (~within | ((recorded >= low - _ROUNDED_NS) & (recorded <= high + _ROUNDED_NS))).all(axis=1) & ~is_cut
         agrees[np.unique(candidate)] = True
@@ -189,14 +189,14 @@ def _when_known(moments: Floats, first: Floats, last: Floats) -> Choice:
     return np.asarray(within)
 
 
-def _moments(system: ClockSystem, first: Floats, last: Floats) -> Floats:
+def _choose_moments(system: ClockSystem, first: Floats, last: Floats) -> Floats:
     span = np.linspace(float(first.min()), float(last.max()), _MOMENTS)
     is_cut = system.clocks["is_cut"].to_numpy()
     more = np.unique(np.concatenate([first[is_cut], last[is_cut]]))
     return np.unique(np.concatenate([span, more[:: max(1, len(more) // _MOST_MOMENTS)]]))
 
 
-def _units(names: np.ndarray, separate: set[str]) -> Numbers:
+def _number_hosts(names: np.ndarray, separate: set[str]) -> Numbers:
     """Clocks that are one: those of a host; every other is one of its own."""
     lowest: dict[str, int] = {}
     units = [lowest.setdefault(name, clock) if name and name not in separate else clock for clock, name in enumerate(names)]
@@ -205,18 +205,18 @@ def _units(names: np.ndarray, separate: set[str]) -> Numbers:
 
 def _edges_of_hosts(system: ClockSystem, names: np.ndarray, separate: set[str], error_ns: int) -> Edges:
     """Processes of one host read one clock."""
-    units = _units(names, separate)
-    one = np.flatnonzero(units != np.arange(len(units)))
-    other = units[one]
-    distance = (system.rough[one] - system.rough[other]).astype(np.float64)
+    units = _number_hosts(names, separate)
+    follower = np.flatnonzero(units != np.arange(len(units)))
+    leader = units[follower]
+    distance = (system.rough[follower] - system.rough[leader]).astype(np.float64)
     return Edges(
-        np.concatenate([one, other]),
-        np.concatenate([other, one]),
+        np.concatenate([follower, leader]),
+        np.concatenate([leader, follower]),
         np.concatenate([distance, -distance]) + error_ns,
     )
 
 
-def _explain(pairs: Pairs, disagree: Choice, units: Numbers) -> Choice:
+def _explain_disagreement(pairs: Pairs, disagree: Choice, units: Numbers) -> Choice:
     """As few clocks as explain all pairs that disagree."""
     is_off = np.zeros(len(units), bool)
     first, second = units[pairs.first], units[pairs.second]
@@ -242,12 +242,12 @@ def _choose_lines(
     mutual = system.parts.filter("is_awaited", "has_waited")
     clock = mutual["clock"].to_numpy()
     at = mutual["leave"].to_numpy()
-    ends = mutual.select("message", "clock").with_columns(end=pl.Series(at + lines.at(clock, at / 1e9)))
+    ends = mutual.select("message", "clock").with_columns(end=pl.Series(at + lines.offset_at(clock, at / 1e9)))
     later = compare_ends(ends, system.clocks.height)
     clocks = np.arange(system.clocks.height)
-    chosen = np.stack([lines.at(clocks, np.full(len(clocks), moment)) for moment in moments], axis=1) - later[:, None]
-    up = np.where(is_bounded, low - chosen, -np.inf).max(axis=1)
-    down = np.where(is_bounded, chosen - high, -np.inf).max(axis=1)
+    line_values = np.stack([lines.offset_at(clocks, np.full(len(clocks), moment)) for moment in moments], axis=1) - later[:, None]
+    up = np.where(is_bounded, low - line_values, -np.inf).max(axis=1)
+    down = np.where(is_bounded, line_values - high, -np.inf).max(axis=1)
     # where both sides are left, the line is better in the middle
     shift = np.where((up > 0) & (down > 0), later, np.where(up > 0, up, np.where(down > 0, -down, 0.0)))
     begin, end = lines.begin - later + shift, lines.end - later + shift
@@ -263,26 +263,26 @@ def _keep_messages(system: ClockSystem, lines: Lines, bounds: PairBounds, is_fix
     """
     for _ in range(_ADDED):
         # as if times were not rounded, as far as that is possible
-        lines, _ = keep_bounds(lines, bounds.tightened(system.resolution_ns + _BETWEEN_NS), is_fixed, passes=_TRIED)
+        lines, _ = keep_bounds(lines, bounds.tighten_by(system.resolution_ns + _BETWEEN_NS), is_fixed, passes=_TRIED)
         lines, still_broken = keep_bounds(lines, bounds, is_fixed)
         more = system.broken_bounds(lines, denied)
         if not len(more):
             return lines, still_broken
-        bounds = PairBounds.joined([bounds, more])
+        bounds = PairBounds.join_all([bounds, more])
     return lines, still_broken + len(more)
 
 
-def _describe(system: ClockSystem, lines: Lines, reference: Numbers, error: Floats, messages: Numbers) -> pl.DataFrame:
+def _describe_pieces(system: ClockSystem, lines: Lines, reference: Numbers, error: Floats, messages: Numbers) -> pl.DataFrame:
     """The table ``PIECES``: lines against that of the reference, on the rank's own clock."""
-    begin = lines.begin - lines.at(reference, lines.first)
-    end = lines.end - lines.at(reference, lines.last)
+    begin = lines.begin - lines.offset_at(reference, lines.first)
+    end = lines.end - lines.offset_at(reference, lines.last)
     begin_ns = system.origin + np.round(lines.first * 1e9).astype(np.int64) + system.rough
-    _, last, _ = system.life()
+    _, last, _ = system.message_span()
     is_known = np.isfinite(error)
     columns = {
-        "rank": system.ranks,
+        "rank": system.clock_ranks,
         "piece": system.clocks["piece"],
-        "reference": system.ranks[reference],
+        "reference": system.clock_ranks[reference],
         "from_ns": begin_ns,
         "to_ns": system.origin + np.round(last * 1e9).astype(np.int64) + system.rough,
         "offset_ns": np.round(begin).astype(np.int64) - (system.rough - system.rough[reference]),
@@ -294,20 +294,20 @@ def _describe(system: ClockSystem, lines: Lines, reference: Numbers, error: Floa
 
 
 def _errors_of_pairs(
-    system: ClockSystem, pairs: Pairs, interval: tuple[Floats, Floats], moments: Floats, within: Choice, chosen: Floats
+    system: ClockSystem, pairs: Pairs, interval: tuple[Floats, Floats], moments: Floats, within: Choice, line_values: Floats
 ) -> dict[tuple[int, int], float]:
     """What the messages between two ranks alone say of the error of their difference, ns."""
     lowest, highest = interval
-    difference = chosen[pairs.first] - chosen[pairs.second]
+    difference = line_values[pairs.first] - line_values[pairs.second]
     counted = within[pairs.first] & within[pairs.second]
     with np.errstate(invalid="ignore"):
         farthest = np.maximum(highest - difference, difference - lowest)
     error = np.where(counted, farthest, 0.0).max(axis=1, initial=0.0)
     is_known = counted.any(axis=1) & np.isfinite(error)
-    ranks = system.ranks
+    ranks = system.clock_ranks
     errors: dict[tuple[int, int], float] = {}
     of_pairs = zip(ranks[pairs.first[is_known]], ranks[pairs.second[is_known]], error[is_known], strict=True)
-    for one, other, value in of_pairs:
-        key = (min(int(one), int(other)), max(int(one), int(other)))
+    for first, second, value in of_pairs:
+        key = (min(int(first), int(second)), max(int(first), int(second)))
         errors[key] = max(errors.get(key, 0.0), float(value))
     return errors

@@ -11,7 +11,7 @@ import polars as pl
 from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs, bounds_of, pairs_of
 from steplens.analysis.cluster.clocks.corridors import Floats
 from steplens.analysis.cluster.clocks.cuts import Cut
-from steplens.analysis.cluster.clocks.lines import Lines
+from steplens.analysis.cluster.clocks.offset_lines import Lines
 
 Numbers = npt.NDArray[np.int64]
 Choice = npt.NDArray[np.bool_]
@@ -26,7 +26,7 @@ class ClockSystem:
         clocks: clock, rank, piece and is_cut of each, sorted by number: those that were never set come first, in order of rank.
         rough: by how much each clock is ahead of the lowest that it is connected with, roughly, ns.
         origin: ns.
-        found: all bounds.
+        all_bounds: on their differences.
         pairs: the tightest of each pair.
         resolution_ns: by how much a time of the source may be rounded, which the bounds grant.
     """
@@ -35,12 +35,12 @@ class ClockSystem:
     clocks: pl.DataFrame
     rough: Numbers
     origin: int
-    found: PairBounds
+    all_bounds: PairBounds
     pairs: Pairs
     resolution_ns: int
 
     @classmethod
-    def of(cls, parts: pl.DataFrame, resolution_ns: int) -> ClockSystem:
+    def build_system(cls, parts: pl.DataFrame, resolution_ns: int) -> ClockSystem:
         """The system of some sides of messages.
 
         Args:
@@ -57,19 +57,22 @@ class ClockSystem:
             arrival=(pl.col("arrival_ns") - moved - origin).cast(pl.Float64),
             leave=(pl.col("leave_ns") - moved - origin).cast(pl.Float64),
         )
-        found = bounds_of(parts, resolution_ns)
-        return cls(parts, clocks, rough, origin, found, pairs_of(found), resolution_ns)
+        all_bounds = bounds_of(parts, resolution_ns)
+        return cls(parts, clocks, rough, origin, all_bounds, pairs_of(all_bounds), resolution_ns)
 
     @property
-    def ranks(self) -> Numbers:
+    def clock_ranks(self) -> Numbers:
         """The rank of each clock."""
         return self.clocks["rank"].to_numpy()
 
     def bounds_between(self, pairs: Pairs) -> PairBounds:
         """All bounds of some pairs."""
         count = self.clocks.height
-        low, high = np.minimum(self.found.first, self.found.second), np.maximum(self.found.first, self.found.second)
-        return self.found.of(np.isin(low * count + high, pairs.first * count + pairs.second))
+        low, high = (
+            np.minimum(self.all_bounds.first, self.all_bounds.second),
+            np.maximum(self.all_bounds.first, self.all_bounds.second),
+        )
+        return self.all_bounds.select_rows(np.isin(low * count + high, pairs.first * count + pairs.second))
 
     def broken_bounds(self, lines: Lines, denied: Numbers) -> PairBounds:
         """What messages ask for and lines break: that who waits in a message does not leave before the last one has arrived.
@@ -83,7 +86,7 @@ class ClockSystem:
         common = {}
         for name in ("arrival", "leave"):
             times = parts[name].to_numpy()
-            common[f"common_{name}"] = pl.Series(times + lines.at(clock, times / 1e9))
+            common[f"common_{name}"] = pl.Series(times + lines.offset_at(clock, times / 1e9))
         parts = parts.select("message", "clock", "arrival", "leave", "is_awaited", "has_waited").with_columns(**common)
         last = parts.filter("is_awaited").sort("common_arrival").unique("message", keep="last")
         last = last.select("message", "common_arrival", first="clock", sent="arrival")
@@ -91,16 +94,16 @@ class ClockSystem:
         broken = broken.filter((pl.col("common_leave") < pl.col("common_arrival") - 1) & (pl.col("first") != pl.col("clock")))
         at_most = pl.col("leave") - pl.col("sent") + self.resolution_ns
         broken = broken.select("message", "first", "clock", at=(pl.col("leave") + pl.col("sent")) / 2e9, at_most=at_most)
-        found = PairBounds(*(broken[name].to_numpy() for name in ("first", "clock", "at", "at_most", "message")))
-        return found.of(~np.isin(pairs_of_ranks(self.ranks, found.first, found.second), denied))
+        bounds = PairBounds(*(broken[name].to_numpy() for name in ("first", "clock", "at", "at_most", "message")))
+        return bounds.select_rows(~np.isin(pairs_of_ranks(self.clock_ranks, bounds.first, bounds.second), denied))
 
-    def life(self) -> tuple[Floats, Floats, Numbers]:
+    def message_span(self) -> tuple[Floats, Floats, Numbers]:
         """When the messages of each clock begin and end (s from ``origin``), and how many it has."""
         sides = pl.col("arrival").min() / 1e9, pl.col("leave").max() / 1e9, pl.len().cast(pl.Int64)
         life = self.parts.group_by("clock").agg(first=sides[0], last=sides[1], messages=sides[2]).sort("clock")
         return life["first"].to_numpy(), life["last"].to_numpy(), life["messages"].to_numpy()
 
-    def split(self, cuts: list[Cut]) -> pl.DataFrame:
+    def split_pieces(self, cuts: list[Cut]) -> pl.DataFrame:
         """The sides of messages with pieces cut in two; what lies where a clock was set belongs to neither."""
         moments = pl.DataFrame([(cut.clock, cut.low, cut.high) for cut in cuts], schema=["clock", "low", "high"], orient="row")
         parts = self.parts.join(
@@ -117,8 +120,8 @@ class ClockSystem:
 
 def pairs_of_ranks(ranks: Numbers, first: Numbers, second: Numbers) -> Numbers:
     """A number for the two ranks of each pair of clocks, in whichever order."""
-    one, other = ranks[first], ranks[second]
-    return np.asarray(np.minimum(one, other) * (int(ranks.max(initial=0)) + 1) + np.maximum(one, other))
+    low, high = np.minimum(ranks[first], ranks[second]), np.maximum(ranks[first], ranks[second])
+    return np.asarray(low * (int(ranks.max(initial=0)) + 1) + high)
 
 
 def _rough_offsets(parts: pl.DataFrame, clocks: int) -> Numbers:
@@ -148,9 +151,9 @@ def compare_ends(ends: pl.DataFrame, clocks: int) -> Floats:
         is_known[start] = True
         reached = [start]
         for clock in reached:
-            for _, other, distance in sorted(neighbours.get(clock, ()), reverse=True):
-                if not is_known[other]:
-                    is_known[other] = True
-                    later[other] = later[clock] + distance
-                    reached.append(other)
+            for _, neighbour, distance in sorted(neighbours.get(clock, ()), reverse=True):
+                if not is_known[neighbour]:
+                    is_known[neighbour] = True
+                    later[neighbour] = later[clock] + distance
+                    reached.append(neighbour)
     return later

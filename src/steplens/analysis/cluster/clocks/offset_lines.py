@@ -34,16 +34,12 @@ class Lines:
     begin: Floats
     end: Floats
 
-    def at(self, clock: npt.NDArray[np.int64], moment: Floats) -> Floats:
+    def offset_at(self, clock: npt.NDArray[np.int64], moment: Floats) -> Floats:
         """The offset of some clocks at one moment (s) each, ns."""
-        share = self.share(clock, moment)
+        share = self.share_of_span(clock, moment)
         return np.asarray(self.begin[clock] * (1 - share) + self.end[clock] * share)
 
-    def slope(self) -> Floats:
-        """Drift of each clock, ns/s."""
-        return np.asarray((self.end - self.begin) / (self.last - self.first))
-
-    def share(self, clock: npt.NDArray[np.int64], moment: Floats) -> Floats:
+    def share_of_span(self, clock: npt.NDArray[np.int64], moment: Floats) -> Floats:
         """How much of the way from ``first`` to ``last`` of some clocks has gone at one moment (s) each; below 0 before that."""
         return np.asarray((moment - self.first[clock]) / (self.last - self.first)[clock])
 
@@ -92,16 +88,16 @@ def keep_bounds(lines: Lines, bounds: PairBounds, is_fixed: npt.NDArray[np.bool_
     clocks = len(begin)
     # bounds that were broken once are looked at in each pass, all others now and then
     watched = np.zeros(len(bounds), bool)
-    share_of = [lines.share(of, bounds.at) for of in (bounds.first, bounds.second)]
+    share_of = [lines.share_of_span(of, bounds.at) for of in (bounds.first, bounds.second)]
     is_free = 1.0 - is_fixed.astype(float)
     for _ in range(passes):
-        excess = _excess(begin, end, bounds, share_of)
+        excess = _excess_over(begin, end, bounds, share_of)
         broken = excess > 0
         if not broken.any():
             break
         watched |= broken
         of = np.flatnonzero(watched)
-        some = bounds.of(of)
+        some = bounds.select_rows(of)
         shares = [share[of] for share in share_of]
         weights = [
             np.stack([1 - share, share]) * is_free[clock] for clock, share in zip((some.first, some.second), shares, strict=True)
@@ -109,25 +105,25 @@ def keep_bounds(lines: Lines, bounds: PairBounds, is_fixed: npt.NDArray[np.bool_
         # a bound between two fixed clocks moves nothing
         norm = np.maximum(sum((weight**2).sum(axis=0) for weight in weights), 1e-6)
         for _ in range(20):
-            excess = _excess(begin, end, some, shares)
+            excess = _excess_over(begin, end, some, shares)
             is_broken = excess > 0
             if not is_broken.any():
                 break
             push = np.where(is_broken, (excess * (1 + _BEYOND) + _LEAST_NS) / norm, 0.0)
-            asked = np.zeros((2, clocks))
+            push_sum = np.zeros((2, clocks))
             count = np.zeros(clocks)
             for clock, weight, sign in ((some.first, weights[0], -1.0), (some.second, weights[1], 1.0)):
                 for half in (0, 1):
-                    asked[half] += np.bincount(clock, sign * push * weight[half], minlength=clocks)
+                    push_sum[half] += np.bincount(clock, sign * push * weight[half], minlength=clocks)
                 count += np.bincount(clock, is_broken.astype(float), minlength=clocks)
-            mean = asked / np.maximum(count, 1.0)
+            mean = push_sum / np.maximum(count, 1.0)
             begin += mean[0]
             end += mean[1]
-    kept = Lines(lines.first, lines.last, begin, end)
-    return kept, int((_excess(begin, end, bounds, share_of) > 0).sum())
+    moved = Lines(lines.first, lines.last, begin, end)
+    return moved, int((_excess_over(begin, end, bounds, share_of) > 0).sum())
 
 
-def _excess(begin: Floats, end: Floats, bounds: PairBounds, shares: list[Floats]) -> Floats:
+def _excess_over(begin: Floats, end: Floats, bounds: PairBounds, shares: list[Floats]) -> Floats:
     """By how much each bound is broken, ns."""
     first = begin[bounds.first] * (1 - shares[0]) + end[bounds.first] * shares[0]
     second = begin[bounds.second] * (1 - shares[1]) + end[bounds.second] * shares[1]
