@@ -1,4 +1,4 @@
-"""What summary and advice ask of each of many small traces, worked out in several processes at once where that is worth it.
+"""What summary and advice ask of each trace of a run: worked out in several processes at once, and kept beside its tables.
 
 The processes beside this one run this module. What they answer takes the place of what this process would work out; asked about
 a trace alone, nothing else changes, so that an answer that does not come is worked out when it is needed.
@@ -7,8 +7,7 @@ a trace alone, nothing else changes, so that an answer that does not come is wor
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import io
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,28 +16,42 @@ from typing import Any
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.finding import Finding
 from steplens.advice.judging.asking import findings_of, is_small, judge_once
 from steplens.advice.registry import built_in_rules
+from steplens.analysis.cluster.messages import communication_rows
+from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
-from steplens.common.worker_processes import SharedTasks, serve_tasks
+from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
+from steplens.trace.cache.answer_values import decode_answer, encode_answer
+from steplens.trace.cache.kept_answers import read_answers, write_answers
 from steplens.trace.trace import Trace
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64
-#: what is asked of every trace, by the name under which the answer is sent
-_FRAMES: dict[str, Callable[[Trace], pl.DataFrame]] = {
-    "times": times_of_steps,
-    "phase_names": host_phase_names,
-    "operators": operators_by_name,
-}
+#: what is asked of every trace
+_QUESTIONS: tuple[Callable[[Trace], pl.DataFrame], ...] = (
+    times_of_steps,
+    host_phase_names,
+    operators_by_name,
+    idle_causes,
+    communication_rows,
+)
+#: a larger answer is worked out again rather than kept
+_MOST_BYTES = 256 << 10
+#: the name of what our rules found, among the names of functions
+_FINDINGS = "findings"
+#: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
+_PROCESS_BYTES, _TIMES_KEPT = 300 << 20, 12
+#: of the memory of the machine, all processes may take one part of so many
+_PART_OF_MEMORY = 2
 
 
 def prepare_answers(run: Run) -> None:
-    """Work out what summary and advice ask of each trace of a run, in several processes where there are many small ones.
+    """Have what summary and advice ask of each trace of a run: as it was kept, or worked out in several processes.
 
     Args:
         run: as it was opened; of one that is only a part of another, or whose tables are not kept, nothing is worked out.
@@ -47,17 +60,45 @@ def prepare_answers(run: Run) -> None:
     if first is None or len(run.traces) < 2 or first.once(_is_prepared):
         return
     first.replace(_is_prepared, True)
-    if set(first.companions) != set(run.traces) or not all(trace.kept is not None and is_small(trace) for trace in run.traces):
+    context = _context_of(run)
+    if context is None:
         return
+    left = [number for number, trace in enumerate(run.traces) if not _accept_kept(trace, context)]
+    if not left:
+        return
+    request = {"path": os.fsdecode(run.path), "context": context, "numbers": left}
+    are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
+    tasks = SharedTasks(
+        len(left), "steplens.advice.prepare", request, at_once=are_many, most_workers=lambda: _most_processes(run.traces)
+    )
+
+    def work_out_here(place: int) -> None:
+        _work_out(run.traces[left[place]])
+
+    for place, answers in tasks.run(work_out_here).items():
+        _accept_answers(run.traces[left[place]], answers)
+
+
+def keep_answers(run: Run) -> None:
+    """Keep what is known of each trace of a run by now beside its tables, for whoever asks about the run the next time."""
+    context = _context_of(run) if len(run.traces) > 1 and run.traces[0].once(_is_prepared) else None
+    if context is None or is_worker():
+        return
+    for trace in run.traces:
+        if trace.kept is None or trace.once(_kept_context) == context:
+            continue
+        write_answers(trace.kept, context, _encode_answers(trace))
+
+
+def _context_of(run: Run) -> str | None:
+    """What answers about a trace depend on besides it: the others, with which it is decided which steps figures are of.
+
+    None where nothing is kept, or the traces are a part of a run.
+    """
+    if set(run.traces[0].companions) != set(run.traces) or any(trace.kept is None for trace in run.traces):
+        return None
     prints = [trace.kept.fingerprint for trace in run.traces if trace.kept is not None]
-    request = {"path": os.fsdecode(run.path), "fingerprints": prints}
-    tasks = SharedTasks(len(prints), "steplens.advice.prepare", request, at_once=len(prints) >= _MANY_TRACES)
-
-    def work_out(number: int) -> None:
-        _work_out(run.traces[number])
-
-    for number, answer in tasks.run(work_out).items():
-        _take_answer(run.traces[number], answer)
+    return hashlib.sha256("\0".join(prints).encode()).hexdigest()
 
 
 def _is_prepared(_: Trace) -> bool:
@@ -65,56 +106,90 @@ def _is_prepared(_: Trace) -> bool:
     return False
 
 
-def _work_out(trace: Trace) -> dict[str, pl.DataFrame]:
+def _kept_context(_: Trace) -> str:
+    """With which others the answers about a trace were kept that it has."""
+    return ""
+
+
+def _work_out(trace: Trace) -> None:
     """Ask a trace for everything; the answers stay with it. What fails is asked again, and fails, where it matters."""
-    frames = {}
-    for name, make in _FRAMES.items():
+    for make in _QUESTIONS:
         with contextlib.suppress(Exception):  # the boundary of a question, as of a trace without steps
-            frames[name] = trace.once(make)
+            make(trace)
     facts = Facts(trace)
     for rule in built_in_rules():
         if rule.judge_run is None and rule.is_about(facts.device) and rule.applies([facts]):
             with contextlib.suppress(Exception):  # the boundary of a rule
                 judge_once(rule, facts)
-    return frames
+    trace.release_tables()
 
 
-def _start_worker(request: Any) -> Callable[[int], dict[str, Any]]:
-    traces: Sequence[Trace] = open_run(Path(request["path"])).traces
-    fingerprints: list[str] = request["fingerprints"]
+def _encode_answers(trace: Trace) -> dict[str, bytes]:
+    """Everything that is known of a trace and small, by name."""
+    judged: dict[str, tuple[Finding, ...]] = {name: of_rule for (name, _), of_rule in findings_of(trace).items()}
+    of_trace = {**trace.answers(), _FINDINGS: judged}
+    encoded = {name: encode_answer(answer) for name, answer in of_trace.items()}
+    return {name: content for name, content in encoded.items() if content is not None and len(content) <= _MOST_BYTES}
 
-    def answer_for_trace(number: int) -> dict[str, Any]:
-        trace = traces[number]
-        if len(traces) != len(fingerprints) or trace.kept is None or trace.kept.fingerprint != fingerprints[number]:
-            raise ValueError("it has changed meanwhile")
-        frames = _work_out(trace)
-        findings = {name: list(map(dataclasses.asdict, of_rule)) for (name, _), of_rule in findings_of(trace).items()}
-        return {"frames": {name: _to_ipc_stream(frame) for name, frame in frames.items()}, "findings": findings}
+
+def _accept_kept(trace: Trace, context: str) -> bool:
+    """Whether answers about a trace were kept, which it has then."""
+    answers = None if trace.kept is None else read_answers(trace.kept, context)
+    if answers is None:
+        return False
+    _accept_answers(trace, answers)
+    trace.replace(_kept_context, context)
+    return True
+
+
+def _accept_answers(trace: Trace, answers: dict[str, bytes]) -> None:
+    """Let a trace answer what was worked out about it before, or elsewhere."""
+
+    def read_answer(name: str) -> tuple[Any] | None:
+        content = answers.get(name)
+        if content is None:
+            return None
+        try:
+            return (decode_answer(content),)
+        except ValueError:  # worked out again
+            return None
+
+    trace.accept_answers(read_answer)
+    judges = {rule.name: rule.judge for rule in built_in_rules()}
+    judged = read_answer(_FINDINGS)
+    for name, findings in judged[0].items() if judged is not None else ():
+        findings_of(trace)[name, judges[name]] = findings
+
+
+def _most_processes(traces: Sequence[Trace]) -> int:
+    """How many processes may work beside this one, as far as memory goes."""
+    largest = max((_kept_bytes(trace) for trace in traces), default=0)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return memory // (_PART_OF_MEMORY * (_PROCESS_BYTES + _TIMES_KEPT * largest))
+
+
+def _kept_bytes(trace: Trace) -> int:
+    """Bytes of the files that hold the tables of a trace."""
+    if trace.kept is None:
+        return 0
+    try:
+        return sum(file.stat().st_size for file in trace.kept.folder.iterdir())
+    except OSError:
+        return 0
+
+
+def _start_worker(request: Any) -> Callable[[int], dict[str, bytes]]:
+    run = open_run(Path(request["path"]))
+    if _context_of(run) != request["context"]:
+        raise ValueError("it has changed meanwhile")
+    numbers: list[int] = request["numbers"]
+
+    def answer_for_trace(place: int) -> dict[str, bytes]:
+        trace = run.traces[numbers[place]]
+        _work_out(trace)
+        return _encode_answers(trace)
 
     return answer_for_trace
-
-
-def _to_ipc_stream(frame: pl.DataFrame) -> bytes:
-    content = io.BytesIO()
-    frame.write_ipc_stream(content)
-    return content.getvalue()
-
-
-def _take_answer(trace: Trace, answer: dict[str, Any]) -> None:
-    """Let a trace answer what a process worked out about it."""
-    for name, stream in answer["frames"].items():
-        trace.replace(_FRAMES[name], pl.read_ipc_stream(stream))
-    judges = {rule.name: rule.judge for rule in built_in_rules()}
-    for name, findings in answer["findings"].items():
-        findings_of(trace)[name, judges[name]] = tuple(map(_restore_finding, findings))
-
-
-def _restore_finding(fields: dict[str, Any]) -> Finding:
-    """A finding from its fields; no number of it becomes one of another type."""
-    saving = None if fields["saving"] is None else Saving(**fields["saving"])
-    evidence = [{**item, **{name: tuple(item[name]) for name in ("steps", "places", "places_ns")}} for item in fields["evidence"]]
-    lists = {name: tuple(fields[name]) for name in ("lies_in", "ranks", "overlaps", "first")}
-    return Finding(**{**fields, **lists, "saving": saving, "evidence": tuple(Evidence(**item) for item in evidence)})
 
 
 if __name__ == "__main__":

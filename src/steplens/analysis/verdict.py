@@ -217,21 +217,29 @@ def whole_of_shares(summary: StepSummary) -> float:
 
 def _leading_collective(traces: Sequence[Trace]) -> tuple[str, float]:
     """The operation that most of the communication is, and its share; empty where none leads."""
+    return _largest_share(pl.concat([trace.once(_communication_by_operation) for trace in traces]), _LEADS)
+
+
+def _communication_by_operation(trace: Trace) -> pl.DataFrame:
+    """How long each operation communicates in the chosen steps: name, length (ns)."""
     operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.lit(""))
-    frames = [_in_chosen(trace, "communication").select(operation.alias("name"), length=_LENGTH).collect() for trace in traces]
-    return _largest_share(pl.concat(frames), _LEADS)
+    rows = _in_chosen(trace, "communication").select(operation.alias("name"), length=_LENGTH)
+    return rows.drop_nulls().group_by("name").agg(pl.col("length").sum()).sort("name").collect()
 
 
 def _leading_category(traces: Sequence[Trace]) -> tuple[str, float, float]:
     """The category of operators with the most computing, its share, and its time in a step."""
-    category = pl.col("category").cast(pl.String).fill_null("")
-    frames = []
-    for trace in traces:
-        tasks = _in_chosen(trace, "kernels").filter(pl.col("kind") == KIND_COMPUTE)
-        frames.append(tasks.select(category.alias("name"), length="self_ns").collect())
+    frames = [trace.once(_computing_by_category) for trace in traces]
     rows, steps = pl.concat(frames), sum(len(chosen_steps(trace).steps) for trace in traces)
     name, share = _largest_share(rows, 0.0)
     return name, share, share * float(rows["length"].sum()) / max(steps, 1)
+
+
+def _computing_by_category(trace: Trace) -> pl.DataFrame:
+    """How long the operators of each category compute in the chosen steps: name, length (ns)."""
+    category = pl.col("category").cast(pl.String).fill_null("")
+    tasks = _in_chosen(trace, "kernels").filter(pl.col("kind") == KIND_COMPUTE)
+    return tasks.group_by(category.alias("name")).agg(length=pl.col("self_ns").sum()).sort("name").collect()
 
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")

@@ -107,12 +107,14 @@ def keep_timelines(run: Run) -> None:
 
     It takes less than a tenth of what reading took, and nothing where a run is small or was laid out before.
     """
+    from steplens.advice.prepare import keep_answers
     from steplens.timeline.prebuild import lay_out
     from steplens.timeline.time_origin import trace_origins
 
     sys.stdout.flush()
     if all(trace.kept is None for trace in run.traces):
         return
+    keep_answers(run)
     for trace, origin_ns in zip(run.traces, trace_origins(run.traces), strict=True):
         # the command has done what it was asked for; whoever shows the run is told what is wrong
         with contextlib.suppress(Exception):

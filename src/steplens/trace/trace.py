@@ -34,6 +34,12 @@ class Kept:
     fingerprint: str
 
 
+def answer_name(make: Callable[[Trace], Any]) -> str | None:
+    """What an answer of ``Trace.once`` is kept under: the place of its function; None of one that nobody else can find."""
+    module, name = getattr(make, "__module__", ""), getattr(make, "__qualname__", "")
+    return f"{module}:{name}" if module.startswith("steplens.") and name and "<" not in name else None
+
+
 @functools.cache
 def _without_rows(name: str) -> pl.LazyFrame:
     """A table that a source does not have."""
@@ -61,6 +67,8 @@ class Trace:
         self._made: dict[Callable[[Trace], Any], Any] = {}
         self._source_tables: dict[str, pl.DataFrame | None] = {}
         self._instead: dict[Callable[[Trace], Any], Callable[[Trace], Any]] = {}
+        self._read_answer: Callable[[str], tuple[Any] | None] | None = None
+        self._as_loaded = self._tables.copy()
 
     def __contains__(self, name: str) -> bool:
         return name in self._tables
@@ -100,13 +108,13 @@ class Trace:
 
     def once(self, make: Callable[[Trace], Made]) -> Made:
         """``make(self)``, worked out once: small answers that several analyses rest on. Nobody may change what this returns."""
-        if make not in self._made:
+        if make not in self._made and not self._is_kept(make):
             self._made[make] = self._instead.get(make, make)(self)
         return cast(Made, self._made[make])
 
     def once_if_small(self, make: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
         """``make(self)``, as ``once`` if it takes little memory; a larger frame is worked out again whenever it is asked for."""
-        if make in self._made:
+        if make in self._made or self._is_kept(make):
             return cast(pl.DataFrame, self._made[make])
         frame = make(self)
         if frame.estimated_size() <= _SMALL_BYTES:
@@ -120,6 +128,35 @@ class Trace:
     def instead(self, make: Callable[[Trace], Made], other: Callable[[Trace], Made]) -> None:
         """Let ``once(make)`` be ``other(self)``: for a trace made of another one, whose files are not at its ``source``."""
         self._instead[make] = other
+
+    def accept_answers(self, read: Callable[[str], tuple[Any] | None]) -> None:
+        """Let answers that were kept be those of ``once``.
+
+        Args:
+            read: gives the answer of a name (``answer_name``), in a tuple; None where it was not kept.
+        """
+        self._read_answer = read
+
+    def answers(self) -> dict[str, Any]:
+        """What was worked out once so far and has a name, by it; nothing of a trace that was made of another one."""
+        if self._instead:
+            return {}
+        named = {answer_name(make): answer for make, answer in self._made.items()}
+        return {name: answer for name, answer in named.items() if name is not None}
+
+    def release_tables(self) -> None:
+        """Let go of tables that were read since the trace was loaded; they are read again when somebody asks for them."""
+        self._tables = self._as_loaded.copy()
+
+    def _is_kept(self, make: Callable[[Trace], Any]) -> bool:
+        """Whether an answer was kept, which is made the answer of ``once`` then."""
+        if self._read_answer is None or make in self._instead:
+            return False
+        name = answer_name(make)
+        answer = None if name is None else self._read_answer(name)
+        if answer is not None:
+            self._made[make] = answer[0]
+        return answer is not None
 
     def meta_values(self) -> dict[str, Any]:
         """The ``meta`` table as a dictionary, values decoded from JSON."""

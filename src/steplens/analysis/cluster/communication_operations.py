@@ -11,7 +11,7 @@ import polars as pl
 from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.measured_communication import communication_times, is_measured
 from steplens.analysis.steps.device_work import computing_tasks
-from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.once import once_if_small, once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import COLLECTIVE
@@ -98,6 +98,7 @@ def _of_nothing() -> pl.DataFrame:
     return _of_trace(Trace(Path(), {}))
 
 
+@once_if_small
 def _of_trace(trace: Trace) -> pl.DataFrame:
     """The operations of one trace, with what the library measured (``_LIBRARY``), no longer than the operation; else null."""
     kind = pl.col("kind").cast(pl.String)

@@ -11,6 +11,7 @@ import re
 import numpy as np
 import polars as pl
 
+from steplens.analysis.tools.once import once_if_small
 from steplens.formats.ascend_terms import HCCL_OPERATIONS
 from steplens.trace.schema import NAME, RECEIVE, SEND
 from steplens.trace.trace import Trace
@@ -194,6 +195,7 @@ def communication_matrix(trace: Trace) -> pl.DataFrame:
     )
 
 
+@once_if_small
 def link_transfers(trace: Trace) -> pl.DataFrame:
     """``communication_matrix`` with the step filled in: one row per operation and link, or the totals of a source that selects.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.once import once_per_run, once_per_trace
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.checks.ranks import ends_together, recorded_ranks
 from steplens.trace.schema import COLLECTIVE, RECEIVE, SEND
@@ -44,7 +44,7 @@ def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
     Returns:
         Sorted by message and rank; ``message`` counts from 0, in the order of the program within a group and operation.
     """
-    rows = _communication_rows(traces)
+    rows = pl.concat([pl.DataFrame(schema=_ROWS), *map(communication_rows, traces)])
     if rows["rank"].n_unique() < 2:
         return pl.DataFrame(schema=SIDES)
     ranks, job = recorded_ranks(traces)
@@ -87,21 +87,22 @@ def clock_bounds(sides: pl.DataFrame) -> pl.DataFrame:
     ).filter(pl.col("is_awaited") | pl.col("has_waited"))
 
 
-def _communication_rows(traces: Sequence[Trace]) -> pl.DataFrame:
-    schema = table_schema("step, bytes, ranks, start_ns, end_ns, peer, rank, kind: String, group: String, operation: String")
-    frames: list[pl.DataFrame] = [pl.DataFrame(schema=schema)]
-    for trace in traces:
-        if "communication" not in trace:
-            continue
-        columns = {
-            "group": pl.col("group").cast(pl.String).fill_null(""),
-            "operation": pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String)),
-            "kind": pl.col("kind").cast(pl.String),
-            "rank": pl.lit(trace.rank),
-        }
-        rows = trace.required("communication").select("step", "bytes", "ranks", "start_ns", "end_ns", "peer", **columns)
-        frames.append(rows.drop_nulls(["step", "end_ns"]).collect().select(cast_columns(schema)))
-    return pl.concat(frames).filter(pl.col("rank") >= 0)
+_ROWS = table_schema("step, bytes, ranks, start_ns, end_ns, peer, rank, kind: String, group: String, operation: String")
+
+
+@once_per_trace
+def communication_rows(trace: Trace) -> pl.DataFrame:
+    """The sides of a trace's collectives, sends and receives in its steps, one row each, whether or not others were recorded."""
+    if "communication" not in trace or trace.rank < 0:
+        return pl.DataFrame(schema=_ROWS)
+    columns = {
+        "group": pl.col("group").cast(pl.String).fill_null(""),
+        "operation": pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String)),
+        "kind": pl.col("kind").cast(pl.String),
+        "rank": pl.lit(trace.rank),
+    }
+    rows = trace.required("communication").select("step", "bytes", "ranks", "start_ns", "end_ns", "peer", **columns)
+    return rows.drop_nulls(["step", "end_ns"]).collect().select(cast_columns(_ROWS))
 
 
 def _point_to_point(rows: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from steplens.analysis.operators.operators import ALL_STEPS, operators
 from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.tools.once import once_if_small
 from steplens.analysis.tools.parallel import by_rank
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.analysis.tools.source_lines import source_line
@@ -53,17 +54,29 @@ def rank_differences(traces: Sequence[Trace], rank: int, *, by_line: bool = Fals
     return both.filter(most > 0).sort(most, *_KEY, descending=[True, False, False]).select(cast_columns(COLUMNS))
 
 
+@once_if_small
+def _calls_by_stack(trace: Trace) -> pl.DataFrame:
+    """``operators`` by name and stack, of the chosen steps."""
+    return operators(trace, "stack", chosen_steps(trace).steps)
+
+
+def _names_of_communication(trace: Trace) -> tuple[str | None, ...]:
+    """What communication operations are called in a trace."""
+    names = trace.required("communication").select(pl.col("name").cast(pl.String).unique().sort()).collect()["name"]
+    return tuple(names.to_list())
+
+
 def _per_step(windows: Sequence[Trace], rank: int, by_line: bool) -> pl.DataFrame:
     """name, line, rank and ``_FIGURES`` of a step of one rank."""
     steps = [chosen_steps(trace).steps for trace in windows]
-    calls = [operators(trace, "stack", of) for trace, of in zip(windows, steps, strict=True) if of]
+    calls = [_calls_by_stack(trace) for trace, of in zip(windows, steps, strict=True) if of]
     schema: dict[str, pl.DataType] = {"name": pl.String(), "line": pl.String(), "rank": pl.Int64()}
     schema |= dict.fromkeys(_FIGURES, pl.Float64())
     if not calls:
         return pl.DataFrame(schema=schema)
     rows = pl.concat(calls).with_columns(pl.col("name").cast(pl.String))
     # how long communication takes says how long a rank waits, not what it does
-    moved = {name for trace in windows for name in trace.required("communication").select("name").unique().collect()["name"]}
+    moved = {name for trace in windows for name in trace.once(_names_of_communication)}
     name = pl.col("name").fill_null("")
     is_work = ~name.is_in([*moved, ALL_STEPS]) & ~name.str.starts_with(STEP_PREFIX)
     rows = rows.with_columns(line=source_line(rows["stack"])).filter(is_work)

@@ -16,6 +16,7 @@ from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.steps.summary import usual_device_steps
 from steplens.analysis.steps.training_thread import records_host
 from steplens.analysis.tools import names
+from steplens.analysis.tools.once import once_if_small
 from steplens.analysis.tools.overlap import (
     Int64Array,
     Intervals,
@@ -59,6 +60,7 @@ _USUAL_GAPS = 3
 _NEVER = np.iinfo(np.int64).max
 
 
+@once_if_small
 def idle_causes(trace: Trace) -> pl.DataFrame:
     """Idle time of the device per step and cause, in ns; per step it adds up to ``idle_ns`` of ``steps.device.device_periods``.
 

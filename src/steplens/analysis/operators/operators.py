@@ -73,6 +73,8 @@ def operators(
     """
     if by not in _KEYS:
         raise ValueError(f"operators(by={by!r}): by must be one of {', '.join(_KEYS)}")
+    if per_step and by == "name" and not annotations:
+        return trace.once(operators_of_step)
     if per_step:
         basis = step_basis(trace)
         sums = operators(trace, by, basis.steps or None, annotations=annotations)
@@ -89,6 +91,14 @@ def operators(
 def operators_by_name(trace: Trace) -> pl.DataFrame:
     """``operators`` by name, of all calls."""
     return _with_percentages(_group_calls(trace, "name", pl.lit(True), annotations=False))
+
+
+def operators_of_step(trace: Trace) -> pl.DataFrame:
+    """``operators`` by name, per step."""
+    basis = step_basis(trace)
+    sums = operators(trace, "name", basis.steps or None)
+    means = divide_by_steps(divide_by_steps(sums, _HOST_SUMS, len(basis.steps)), _DEVICE_SUMS, len(basis.device_steps))
+    return _with_percentages(means)
 
 
 def operators_of_traces(

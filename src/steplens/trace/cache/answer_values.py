@@ -1,0 +1,115 @@
+"""Small answers about a trace as bytes and back: frames, arrays, plain values, and the dataclasses of steplens that hold them.
+
+Nothing is executed to read them: a dataclass is named by its place in steplens and is made from its fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import io
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+_PLAIN = (type(None), bool, int, float, str, bytes)
+_FRAME, _SERIES, _ARRAY, _OBJECT, _DICT = "frame", "series", "array", "object", "dict"
+_SEQUENCES: dict[str, type[tuple[Any, ...] | list[Any] | set[Any] | frozenset[Any]]] = {
+    "tuple": tuple,
+    "list": list,
+    "set": set,
+    "frozenset": frozenset,
+}
+_PACKAGE = "steplens."
+#: kinds of arrays: truth values, whole and floating point numbers
+_ARRAY_KINDS = "biuf"
+
+
+def encode_answer(value: Any) -> bytes | None:
+    """An answer as bytes; None where it is of a kind that is not kept, such as one that holds functions."""
+    try:
+        return msgspec.msgpack.encode(_as_plain(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def decode_answer(content: bytes) -> Any:
+    """An answer from its bytes.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _from_plain(msgspec.msgpack.decode(content))
+    except (
+        msgspec.DecodeError,
+        pl.exceptions.PolarsError,
+        ImportError,
+        AttributeError,
+        TypeError,
+        KeyError,
+        IndexError,
+    ) as error:
+        raise ValueError(f"no answer that was kept: {error}") from error
+
+
+def _as_plain(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, np.bool_ | np.integer | np.floating):
+        return value.item()
+    if isinstance(value, pl.DataFrame):
+        return [_FRAME, _as_stream(value)]
+    if isinstance(value, pl.Series):
+        return [_SERIES, _as_stream(value.to_frame())]
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in _ARRAY_KINDS or value.ndim != 1:
+            raise TypeError(f"an array of {value.dtype} in {value.ndim} dimensions is not kept")
+        return [_ARRAY, value.dtype.str, value.tobytes()]
+    for kind, sequence in _SEQUENCES.items():
+        if type(value) is sequence:
+            return [kind, [_as_plain(item) for item in value]]
+    if type(value) is dict:
+        return [_DICT, [[_as_plain(key), _as_plain(item)] for key, item in value.items()]]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith(_PACKAGE):
+        fields = {field.name: _as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return [_OBJECT, type(value).__module__, type(value).__qualname__, fields]
+    raise TypeError(f"a {type(value).__name__} is not kept")
+
+
+def _as_stream(frame: pl.DataFrame) -> bytes:
+    content = io.BytesIO()
+    frame.write_ipc_stream(content)
+    return content.getvalue()
+
+
+def _from_plain(plain: Any) -> Any:
+    if not isinstance(plain, list):
+        return plain
+    kind, *parts = plain
+    if kind in (_FRAME, _SERIES):
+        frame = pl.read_ipc_stream(io.BytesIO(parts[0]))
+        return frame if kind == _FRAME else frame.to_series()
+    if kind == _ARRAY:
+        dtype = np.dtype(parts[0])
+        if dtype.kind not in _ARRAY_KINDS:
+            raise ValueError(f"an array of {dtype} is not kept")
+        return np.frombuffer(parts[1], dtype)
+    if kind in _SEQUENCES:
+        return _SEQUENCES[kind](map(_from_plain, parts[0]))
+    if kind == _DICT:
+        return {_from_plain(key): _from_plain(item) for key, item in parts[0]}
+    if kind == _OBJECT:
+        return _make_object(*parts)
+    raise ValueError(f"of no kind that is kept: {kind}")
+
+
+def _make_object(module: str, name: str, fields: dict[str, Any]) -> Any:
+    if not module.startswith(_PACKAGE) or "." in name:
+        raise ValueError(f"{module}:{name} is no dataclass of steplens")
+    made = getattr(importlib.import_module(module), name)
+    if not (isinstance(made, type) and dataclasses.is_dataclass(made)):
+        raise ValueError(f"{module}:{name} is no dataclass")
+    return made(**{key: _from_plain(value) for key, value in fields.items()})

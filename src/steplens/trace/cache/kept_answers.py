@@ -1,0 +1,85 @@
+"""Small answers about a trace, kept beside its tables: what is asked of every rank of a job again and again.
+
+With them the tables of a rank need not be read to speak of its job. They are believed like the tables are: with our seal, for
+these very tables, and only by the version of steplens that worked them out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from steplens.common import rundir
+from steplens.trace.cache import seal
+from steplens.trace.trace import Kept
+
+_KIND, _PREFIX, _SUFFIX = "answers", "answers-", ".msgpack"
+_MOST_BYTES = 64 << 20
+#: a rank is asked about alone and with others, which are sets of answers of their own: the last ones are kept
+_SETS = 3
+
+
+def read_answers(kept: Kept, context: str) -> dict[str, bytes] | None:
+    """The answers about a trace that were kept, by name; None where there are none of ours.
+
+    Args:
+        kept: where its tables are kept.
+        context: what else they depend on, such as the other traces of the run.
+    """
+    try:
+        with seal.cache_folder(seal.own_place(kept.folder)) as folder:
+            content = seal.read_file(_file_name(context), folder, _MOST_BYTES)
+    except OSError:
+        return None
+    mark, answers = content[: seal.SIZE], content[seal.SIZE :]
+    if not seal.is_sealed(_KIND, _identity(kept, context) + answers, mark):
+        return None
+    try:
+        return msgspec.msgpack.decode(answers, type=dict[str, bytes])
+    except msgspec.DecodeError:
+        return None
+
+
+def write_answers(kept: Kept, context: str, answers: Mapping[str, bytes]) -> None:
+    """Keep answers about a trace; where nothing can be written they are worked out again the next time.
+
+    Args:
+        kept: where its tables are kept.
+        context: as for ``read_answers``.
+        answers: of ``answer_values.encode_answer``, by name.
+    """
+    content = msgspec.msgpack.encode(dict(answers))
+    mark = seal.compute_seal(_KIND, _identity(kept, context) + content)
+    if mark is None or len(content) > _MOST_BYTES:
+        return
+    with contextlib.suppress(OSError), seal.cache_folder(seal.own_place(kept.folder)) as folder:
+        place = seal.path_of(folder)
+        rundir.write_bytes(place / _file_name(context), mark + content)
+        sets = sorted(place.glob(f"{_PREFIX}*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+        for old in sets[:-_SETS]:
+            old.unlink()
+
+
+def _file_name(context: str) -> str:
+    return f"{_PREFIX}{hashlib.sha256(context.encode()).hexdigest()[:16]}{_SUFFIX}"
+
+
+def _identity(kept: Kept, context: str) -> bytes:
+    return "\0".join((kept.fingerprint, context, program_digest(), "")).encode()
+
+
+@functools.cache
+def program_digest() -> str:
+    """What the program is known by that works answers out: all of its modules, since any may change an answer."""
+    package = Path(__file__).parents[2]
+    digest = hashlib.sha256(sys.modules["steplens"].__version__.encode())
+    for module in sorted(package.rglob("*.py")):
+        status = module.stat()
+        digest.update(f"{module.relative_to(package)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
