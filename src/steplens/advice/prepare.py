@@ -41,7 +41,9 @@ _QUESTIONS: tuple[Callable[[Trace], pl.DataFrame], ...] = (
     communication_rows,
 )
 #: a larger answer is worked out again rather than kept
-_MOST_BYTES = 256 << 10
+_MOST_BYTES = 64 << 10
+#: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
+_OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -127,7 +129,8 @@ def _work_out(trace: Trace) -> None:
 def _encode_answers(trace: Trace) -> dict[str, bytes]:
     """Everything that is known of a trace and small, by name."""
     judged: dict[str, tuple[Finding, ...]] = {name: of_rule for (name, _), of_rule in findings_of(trace).items()}
-    of_trace = {**trace.answers(), _FINDINGS: judged}
+    known = {name: answer for name, answer in trace.answers().items() if name.rpartition(":")[2] not in _OF_EVENTS}
+    of_trace = {**known, _FINDINGS: judged}
     encoded = {name: encode_answer(answer) for name, answer in of_trace.items()}
     return {name: content for name, content in encoded.items() if content is not None and len(content) <= _MOST_BYTES}
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
 
 import polars as pl
 
@@ -14,6 +14,7 @@ from steplens.common import json_text
 from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
+Table: TypeAlias = "pl.DataFrame | pl.LazyFrame"
 
 #: more than any job has; ranks and sizes of groups below it fit into every column that holds them
 _MOST_RANKS = 1 << 31
@@ -51,11 +52,12 @@ class Trace:
 
     Args:
         source: the run directory or trace file the tables come from.
-        tables: table name -> frame, eager or lazy; names and columns as in ``trace.schema``.
+        tables: table name -> frame, eager or lazy, or what reads it when somebody asks for it; names and columns as in
+            ``trace.schema``.
         kept: where these very tables are kept; None where they are not, or were changed since.
     """
 
-    def __init__(self, source: Path, tables: Mapping[str, pl.DataFrame | pl.LazyFrame], kept: Kept | None = None) -> None:
+    def __init__(self, source: Path, tables: Mapping[str, Table | Callable[[], Table]], kept: Kept | None = None) -> None:
         unknown = set(tables) - set(SCHEMA)
         if unknown:
             raise ValueError(f"not tables of a trace: {sorted(unknown)}")
@@ -63,7 +65,7 @@ class Trace:
         self.kept = kept
         #: the traces of its run, itself among them: which steps figures are of is chosen for all of them together
         self.companions: tuple[Trace, ...] = (self,)
-        self._tables: dict[str, pl.DataFrame | pl.LazyFrame] = dict(tables)
+        self._tables: dict[str, Table | Callable[[], Table]] = dict(tables)
         self._made: dict[Callable[[Trace], Any], Any] = {}
         self._source_tables: dict[str, pl.DataFrame | None] = {}
         self._instead: dict[Callable[[Trace], Any], Callable[[Trace], Any]] = {}
@@ -80,7 +82,7 @@ class Trace:
         """The whole table as a frame (kept in memory from then on), or None where the source has none."""
         if name not in SCHEMA:
             raise AttributeError(f"a trace has no table {name!r}; its tables are {', '.join(SCHEMA)}")
-        frame = self._tables.get(name)
+        frame = self._table_as_read(name)
         if isinstance(frame, pl.LazyFrame):
             frame = frame.collect()
             self._tables[name] = frame
@@ -93,13 +95,19 @@ class Trace:
 
     def in_memory(self, name: str) -> pl.DataFrame | None:
         """The table if all of it is in memory already; None where it is absent, or would have to be read."""
-        frame = self._tables.get(name)
+        frame = self._table_as_read(name)
         return frame if isinstance(frame, pl.DataFrame) else None
 
     def lazy(self, name: str) -> pl.LazyFrame | None:
         """The table as a lazy frame, so that a query reads only the columns it needs; None where absent."""
-        frame = self._tables.get(name)
+        frame = self._table_as_read(name)
         return frame.lazy() if frame is not None else None
+
+    def _table_as_read(self, name: str) -> Table | None:
+        table = self._tables.get(name)
+        if callable(table):
+            table = self._tables[name] = table()
+        return table
 
     def required(self, name: str) -> pl.LazyFrame:
         """Like ``lazy``, but an absent table is an empty one with the right columns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
 from steplens.analysis.steps.choice import LEAST_STEPS, ChosenSteps, choose_steps
@@ -173,11 +174,23 @@ def _queue_wait(traces: Sequence[Trace], host_parts: Sequence[str]) -> dict[str,
     count = 0
     for trace in traces:
         steps = usual_step_times(trace).drop_nulls(["start_ns", "duration_ns", *host_parts])
-        start = steps["start_ns"].to_numpy()
         count += steps.height
-        for phase, length in queue_waits_by_phase(trace, start, start + steps["duration_ns"].to_numpy()).items():
-            sums[phase] = sums.get(phase, 0) + length
+        for phase, by_step in trace.once(_queue_waits_of_steps).items():
+            for number in steps["step"].to_list():
+                if number in by_step:
+                    sums[phase] = sums.get(phase, 0) + by_step[number]
     return {phase: sums[phase] / count for phase in HOST_PARTS if phase in sums}
+
+
+def _queue_waits_of_steps(trace: Trace) -> dict[str, dict[int, int]]:
+    """How long the host waits for the queue by phase in each usual step, ns."""
+    waits: dict[str, dict[int, int]] = {}
+    steps = usual_step_times(trace).drop_nulls(["step", "start_ns", "duration_ns"])
+    for number, start, duration in steps.select("step", "start_ns", "duration_ns").iter_rows():
+        begin, end = np.array([start]), np.array([start + duration])
+        for phase, length in queue_waits_by_phase(trace, begin, end).items():
+            waits.setdefault(phase, {})[number] = length
+    return waits
 
 
 def _long_steps(traces: Sequence[Trace], several: bool) -> tuple[LongStep, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
+import zlib
 from typing import Any
 
 import msgspec
@@ -23,14 +24,16 @@ _SEQUENCES: dict[str, type[tuple[Any, ...] | list[Any] | set[Any] | frozenset[An
     "frozenset": frozenset,
 }
 _PACKAGE = "steplens."
+#: of compression: small frames are mostly descriptions of their columns
+_LEVEL = 6
 #: kinds of arrays: truth values, whole and floating point numbers
 _ARRAY_KINDS = "biuf"
 
 
 def encode_answer(value: Any) -> bytes | None:
-    """An answer as bytes; None where it is of a kind that is not kept, such as one that holds functions."""
+    """An answer as bytes, compressed; None where it is of a kind that is not kept, such as one that holds functions."""
     try:
-        return msgspec.msgpack.encode(_as_plain(value))
+        return zlib.compress(msgspec.msgpack.encode(_as_plain(value)), _LEVEL)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
 
@@ -42,15 +45,15 @@ def decode_answer(content: bytes) -> Any:
         ValueError: it is none.
     """
     try:
-        return _from_plain(msgspec.msgpack.decode(content))
+        return _from_plain(msgspec.msgpack.decode(zlib.decompress(content)))
     except (
+        zlib.error,
         msgspec.DecodeError,
         pl.exceptions.PolarsError,
         ImportError,
         AttributeError,
         TypeError,
-        KeyError,
-        IndexError,
+        LookupError,
     ) as error:
         raise ValueError(f"no answer that was kept: {error}") from error
 

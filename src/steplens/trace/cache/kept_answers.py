@@ -41,8 +41,9 @@ def read_answers(kept: Kept, context: str) -> dict[str, bytes] | None:
     if not seal.is_sealed(_KIND, _identity(kept, context) + answers, mark):
         return None
     try:
-        return msgspec.msgpack.decode(answers, type=dict[str, bytes])
-    except msgspec.DecodeError:
+        names, contents = msgspec.msgpack.decode(answers, type=tuple[dict[str, int], list[bytes]])
+        return {name: contents[number] for name, number in names.items()}
+    except (msgspec.DecodeError, IndexError):
         return None
 
 
@@ -54,7 +55,10 @@ def write_answers(kept: Kept, context: str, answers: Mapping[str, bytes]) -> Non
         context: as for ``read_answers``.
         answers: of ``answer_values.encode_answer``, by name.
     """
-    content = msgspec.msgpack.encode(dict(answers))
+    # several questions often have one answer
+    numbers: dict[bytes, int] = {}
+    names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in answers.items()}
+    content = msgspec.msgpack.encode((names, [*numbers]))
     mark = seal.compute_seal(_KIND, _identity(kept, context) + content)
     if mark is None or len(content) > _MOST_BYTES:
         return

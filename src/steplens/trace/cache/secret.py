@@ -8,6 +8,7 @@ or the container starts again. Where there can be none at all, nothing is sealed
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import pwd
@@ -50,11 +51,19 @@ def private_folders() -> list[Path]:
     return [state / "steplens", _MEMORY / f"steplens-{os.geteuid()}-state"]
 
 
+@functools.lru_cache(maxsize=4)
+def _home_in_accounts(user: int) -> Path | None:
+    """The home of a user as the system's list of accounts has it, which takes a millisecond to look at."""
+    try:
+        return Path(pwd.getpwuid(user).pw_dir)
+    except KeyError:
+        return None
+
+
 def _user_home() -> Path:
     """The user's home: with ``sudo`` the variable may still name that of another one."""
-    candidates = [Path(os.environ.get("HOME", ""))]
-    with contextlib.suppress(KeyError):
-        candidates.append(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    named = _home_in_accounts(os.geteuid())
+    candidates = [Path(os.environ.get("HOME", "")), *([named] if named is not None else [])]
     for home in candidates:
         with contextlib.suppress(OSError):
             if home.is_absolute() and home.stat().st_uid == os.geteuid():

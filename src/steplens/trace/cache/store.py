@@ -10,6 +10,7 @@ somebody else made, is rebuilt, never trusted.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -17,7 +18,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -25,7 +26,7 @@ from steplens.common import json_text, partial, rundir
 from steplens.trace.cache import manifest as manifests
 from steplens.trace.cache import seal
 from steplens.trace.schema import SCHEMA
-from steplens.trace.trace import Kept, Trace
+from steplens.trace.trace import Kept, Table, Trace
 
 _PARQUET = "parquet"
 #: a line of JSON, which has the length of each table by its name, and behind it the Arrow streams of these tables
@@ -55,7 +56,7 @@ def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace
         return build()
     cache = seal.own_place(cache)
     key = manifests.cache_key(cache, sources, told)
-    loaded = _load_trace(cache, key, sources)
+    loaded = _load_trace(cache, key, sources, build)
     if loaded is not None:
         return loaded
     marks = [] if key is None else seal.file_change_marks(sources)
@@ -66,27 +67,62 @@ def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace
             trace.kept = _save_trace(trace, cache, {"key": key, "marks": marks, "rank": trace.rank})
             if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
-                return _load_trace(cache, key, sources) or trace
+                return _load_trace(cache, key, sources, build) or trace
     return trace
 
 
-def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]) -> Trace | None:
+def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace | None:
+    """The trace that is kept there; its files are read, and looked at whether they are those that were written, when needed."""
     try:
         with seal.cache_folder(cache) as folder:
             raw = manifests.read_manifest(folder)
             manifest = manifests.checked_manifest(raw)
             if not manifests.is_of(manifest, key, sources):
                 return None
-            tables: dict[str, pl.DataFrame | pl.LazyFrame] = {}
-            for file, digest in manifest["tables"].items():
-                # their columns are those of the key, as they were written; looking at them would take most of the time
-                read = _read_small_tables(folder, digest) if file == _SMALL else _scan_large_table(cache / file, folder, digest)
-                if read is None or not set(read) <= set(SCHEMA):
-                    return None
-                tables |= read
+        files = _Files(cache, manifest["tables"], build)
+        names = [*manifest["small"], *(file.partition(".")[0] for file in manifest["tables"] if file != _SMALL)]
+        if not set(names) <= set(SCHEMA):
+            return None
+        tables = {name: functools.partial(files.read_table, name) for name in names}
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, manifests.manifest_fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
+
+
+class _Files:
+    """The files of a trace that is kept; where they are not those that were written, its sources are read again.
+
+    Args:
+        cache: the folder that they lie in.
+        digests: of each, as the manifest says.
+        build: reads the sources.
+    """
+
+    def __init__(self, cache: Path, digests: dict[str, list[str | int]], build: Callable[[], Trace]) -> None:
+        self._cache = cache
+        self._digests = digests
+        self._build = build
+
+    def read_table(self, name: str) -> Table:
+        """A table, of which a large one is not read yet."""
+        try:
+            with seal.cache_folder(self._cache) as folder:
+                # their columns are those of the key, as they were written; looking at them would take most of the time
+                file = f"{name}.{_PARQUET}"
+                if file in self._digests:
+                    read: dict[str, Any] | None = _scan_large_table(self._cache / file, folder, self._digests[file])
+                else:
+                    read = _read_small_tables(folder, self._digests[_SMALL])
+            if read is not None:
+                return cast(Table, read[name])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+            pass
+        frame = self._read_sources().table(name)
+        return pl.DataFrame(schema=SCHEMA[name]) if frame is None else frame
+
+    @functools.cache  # noqa: B019 - as long as the trace that has it
+    def _read_sources(self) -> Trace:
+        return self._build()
 
 
 def _read_small_tables(inside: int, digest: list[str | int]) -> dict[str, pl.DataFrame] | None:
@@ -207,7 +243,7 @@ def _write_tables(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
         content = b"".join((index, b"\n", *small.values()))
         _write_file(place / _SMALL, content)
         digests[_SMALL] = [len(content), hashlib.sha256(content).hexdigest()]
-    manifest = manifests.sealed_manifest(json.dumps({**made_of, "tables": digests}).encode())
+    manifest = manifests.sealed_manifest(json.dumps({**made_of, "tables": digests, "small": [*small]}).encode())
     # not waiting until it is on the disk: of a manifest that a crash tore the seal is wrong, and all is made anew
     _write_file(place / manifests.NAME, manifest)
     return manifest
