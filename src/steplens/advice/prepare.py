@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ _QUESTIONS: tuple[Callable[[Trace], pl.DataFrame], ...] = (
 _MOST_BYTES = 64 << 10
 #: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
+_NOT_KEPT = (*_OF_EVENTS, "_kept_answers", "_is_prepared")
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -87,9 +88,10 @@ def keep_answers(run: Run) -> None:
     if context is None or is_worker():
         return
     for trace in run.traces:
-        if trace.kept is None or trace.once(_kept_context) == context:
-            continue
-        write_answers(trace.kept, context, _encode_answers(trace))
+        kept_before = trace.once(_kept_answers)
+        more = _encode_answers(trace, leave_out=kept_before)
+        if trace.kept is not None and more:
+            write_answers(trace.kept, context, {**kept_before, **more})
 
 
 def _context_of(run: Run) -> str | None:
@@ -108,9 +110,9 @@ def _is_prepared(_: Trace) -> bool:
     return False
 
 
-def _kept_context(_: Trace) -> str:
-    """With which others the answers about a trace were kept that it has."""
-    return ""
+def _kept_answers(_: Trace) -> dict[str, bytes]:
+    """The answers about a trace that were kept, by name."""
+    return {}
 
 
 def _work_out(trace: Trace) -> None:
@@ -126,11 +128,11 @@ def _work_out(trace: Trace) -> None:
     trace.release_tables()
 
 
-def _encode_answers(trace: Trace) -> dict[str, bytes]:
-    """Everything that is known of a trace and small, by name."""
+def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, bytes]:
+    """Everything that is known of a trace and small, by name, but for some."""
     judged: dict[str, tuple[Finding, ...]] = {name: of_rule for (name, _), of_rule in findings_of(trace).items()}
-    known = {name: answer for name, answer in trace.answers().items() if name.rpartition(":")[2] not in _OF_EVENTS}
-    of_trace = {**known, _FINDINGS: judged}
+    known = {**trace.answers(), _FINDINGS: judged}
+    of_trace = {name: known[name] for name in known if name not in leave_out and name.rpartition(":")[2] not in _NOT_KEPT}
     encoded = {name: encode_answer(answer) for name, answer in of_trace.items()}
     return {name: content for name, content in encoded.items() if content is not None and len(content) <= _MOST_BYTES}
 
@@ -141,7 +143,7 @@ def _accept_kept(trace: Trace, context: str) -> bool:
     if answers is None:
         return False
     _accept_answers(trace, answers)
-    trace.replace(_kept_context, context)
+    trace.replace(_kept_answers, answers)
     return True
 
 

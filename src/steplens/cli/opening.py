@@ -114,8 +114,9 @@ def keep_timelines(run: Run) -> None:
     sys.stdout.flush()
     if all(trace.kept is None for trace in run.traces):
         return
+    origins = trace_origins(run.traces)
     keep_answers(run)
-    for trace, origin_ns in zip(run.traces, trace_origins(run.traces), strict=True):
+    for trace, origin_ns in zip(run.traces, origins, strict=True):
         # the command has done what it was asked for; whoever shows the run is told what is wrong
         with contextlib.suppress(Exception):
             lay_out(trace, origin_ns)

@@ -16,11 +16,12 @@ from steplens.analysis.cluster.communication_operations import communication_ope
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.steps.phases import phase_intervals
 from steplens.analysis.tools.names import containing, distinct
-from steplens.analysis.tools.overlap import Int64Array, intersect, length_inside, merged, subtract
+from steplens.analysis.tools.overlap import intersect, length_inside, merged, subtract
 from steplens.run import Run
 from steplens.trace.building.framework import PYTORCH
 from steplens.trace.health import COMMUNICATION_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, STEP_PHASES
 from steplens.trace.schema import CORE_CPU, OPTIMIZER_CLOSURE, OPTIMIZER_STEP_PREFIX, SCOPE_BACKWARD
+from steplens.trace.trace import Trace
 
 #: PyTorch's modules of optimizers, as Python frames name them, and the class in each that takes ``fused``
 _OF_MODULE = {"adagrad": "Adagrad", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
@@ -238,13 +239,13 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
     operations = _gradient_exchanges(facts, every)
     if operations.is_empty() or not facts.step_ns:
         return None
-    begin, end = _backward_spans(facts)
+    spans = facts.steps.select("step").join(facts.trace.once(_backward_spans), on="step").sort("start_ns")
+    begin, end = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
     exchange = merged(operations)
-    tasks = computing_tasks(facts.trace).select("start_ns", "end_ns").collect()
-    computing = merged(tasks)
     beside = float(length_inside(exchange, begin, end).sum())
     if beside > _OVERLAPPED * exchange.length_ns or not len(begin):
         return None
+    computing = merged(computing_tasks(facts.trace).select("start_ns", "end_ns").collect())
     count = facts.steps.height
     alone = facts.typical_length_ns(subtract(exchange, intersect(exchange, computing)))
     backward = float(np.median(end - begin))
@@ -292,15 +293,13 @@ def _gradients_per_step(facts: Facts) -> float:
     return float(calls.select(pl.len()).collect().item()) / facts.steps.height
 
 
-def _backward_spans(facts: Facts) -> tuple[Int64Array, Int64Array]:
-    """When backward ran on the device in each step: from its first task to its last."""
-    steps = facts.steps.select("step")
-    pid = facts.trace.required("steps").select("pid").unique()
-    ops = facts.trace.required("ops").filter(pl.col("scope") == SCOPE_BACKWARD).join(pid, on="pid", how="semi")
-    if facts.device != CORE_CPU:
+def _backward_spans(trace: Trace) -> pl.DataFrame:
+    """When backward ran on the device in each step: from its first task to its last; step, start_ns and end_ns."""
+    pid = trace.required("steps").select("pid").unique()
+    ops = trace.required("ops").filter(pl.col("scope") == SCOPE_BACKWARD).join(pid, on="pid", how="semi")
+    if Facts(trace).device != CORE_CPU:
         host = ops.group_by("step").agg(first=pl.col("start_ns").min(), last=pl.col("end_ns").max())
-        tasks = computing_tasks(facts.trace).join(host, on="step")
+        tasks = computing_tasks(trace).join(host, on="step")
         ops = tasks.filter(pl.col("launch_ns").is_between("first", "last"))
-    spans = ops.group_by("step").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).collect()
-    spans = steps.join(spans, on="step").sort("start_ns")
-    return spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
+    spans = ops.group_by("step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    return spans.drop_nulls("step").sort("step").collect()

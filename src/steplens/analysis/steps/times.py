@@ -47,13 +47,18 @@ def step_times(trace: Trace, *, whole_trace_without_steps: bool = False) -> pl.D
         trace: one rank.
         whole_trace_without_steps: a trace without steps gives one row for all of it, ``step`` null.
     """
-    steps = trace.steps
-    if steps is not None and steps.height:
+    if trace.once(_has_steps):
         return trace.once(times_of_steps)
     if trace.is_results_only:
         return trace.once(_of_given)
     whole_step = _whole_trace_times(trace) if whole_trace_without_steps else None
     return pl.DataFrame(schema=COLUMNS) if whole_step is None else whole_step
+
+
+def _has_steps(trace: Trace) -> bool:
+    """Whether steps were recorded."""
+    steps = trace.steps
+    return steps is not None and steps.height > 0
 
 
 def _of_given(trace: Trace) -> pl.DataFrame:

@@ -258,15 +258,16 @@ def _advice_rows(run: Run) -> list[dict[str, str]]:
 
 
 def _is_recorded(run: Run, column: str) -> bool:
-    return any(_has_values(trace, column) for trace in run.traces)
+    return any(column in trace.once(_filled_columns) for trace in run.traces)
 
 
-def _has_values(trace: Trace, column: str) -> bool:
-    """Whether any call has something in a column."""
-    calls = trace.in_memory("ops")
-    if calls is not None:
-        return calls[column].null_count() < calls.height
-    return trace.required("ops").select(column).drop_nulls().head(1).collect().height > 0
+def _filled_columns(trace: Trace) -> tuple[str, ...]:
+    """The columns in which any call of a trace has something, of those that operators are grouped by."""
+    import polars as pl
+
+    columns = ("id", *_GROUP_COLUMNS.values())
+    filled = trace.required("ops").select(pl.col(column).is_not_null().any() for column in columns).collect()
+    return tuple(column for column in columns if filled[column][0])
 
 
 def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:

@@ -1,4 +1,5 @@
-"""Small answers about a trace as bytes and back: frames, arrays, plain values, and the dataclasses of steplens that hold them.
+"""Small answers about a trace as bytes and back: frames, arrays, plain values, and the dataclasses and named tuples of steplens
+that hold them.
 
 Nothing is executed to read them: a dataclass is named by its place in steplens and is made from its fields.
 """
@@ -76,10 +77,18 @@ def _as_plain(value: Any) -> Any:
             return [kind, [_as_plain(item) for item in value]]
     if type(value) is dict:
         return [_DICT, [[_as_plain(key), _as_plain(item)] for key, item in value.items()]]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith(_PACKAGE):
-        fields = {field.name: _as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return [_OBJECT, type(value).__module__, type(value).__qualname__, fields]
+    kind_of_value = type(value)
+    if kind_of_value.__module__.startswith(_PACKAGE) and (names := _field_names(kind_of_value)) is not None:
+        fields = {name: _as_plain(getattr(value, name)) for name in names}
+        return [_OBJECT, kind_of_value.__module__, kind_of_value.__qualname__, fields]
     raise TypeError(f"a {type(value).__name__} is not kept")
+
+
+def _field_names(made: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass or a named tuple; None of any other type."""
+    if dataclasses.is_dataclass(made):
+        return tuple(field.name for field in dataclasses.fields(made))
+    return getattr(made, "_fields", None) if issubclass(made, tuple) else None
 
 
 def _as_stream(frame: pl.DataFrame) -> bytes:
@@ -113,6 +122,6 @@ def _make_object(module: str, name: str, fields: dict[str, Any]) -> Any:
     if not module.startswith(_PACKAGE) or "." in name:
         raise ValueError(f"{module}:{name} is no dataclass of steplens")
     made = getattr(importlib.import_module(module), name)
-    if not (isinstance(made, type) and dataclasses.is_dataclass(made)):
-        raise ValueError(f"{module}:{name} is no dataclass")
+    if not isinstance(made, type) or _field_names(made) is None:
+        raise ValueError(f"{module}:{name} has no fields")
     return made(**{key: _from_plain(value) for key, value in fields.items()})
