@@ -6,7 +6,6 @@ import itertools
 import json
 import logging
 import os
-import pwd
 import stat
 import subprocess
 import sys
@@ -196,8 +195,7 @@ def test_the_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytes
     os.chown(theirs, NOBODY, NOBODY)
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(theirs))
-    entry = pwd.getpwuid(0)
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((*entry[:5], str(own), entry[6])))
+    monkeypatch.setattr(secret, "_home_in_accounts", lambda _: own)
     assert secret.user_secret() == (own / ".local" / "state" / "steplens" / secret.NAME).read_bytes()
     assert list(theirs.iterdir()) == []
 

@@ -5,6 +5,7 @@ The processes beside this one run this module.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,10 +17,13 @@ from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.detect import find_traces, is_kept, load, sources
 from steplens.readers.reader import AnyCapture
+from steplens.trace.cache.store import tables_read_later
 from steplens.trace.trace import Trace
 
 #: so many take longer to read than a process takes to start
 _MANY = 100
+#: of so many most are never asked for their tables: what is asked of every trace is kept beside them
+_READ_LATER = 32
 #: memory of a process that reads, beside what it reads; and of what it reads for each byte of the source
 _PROCESS_BYTES = 200 << 20
 _TIMES_SOURCE = 12
@@ -48,8 +52,9 @@ def load_all(
             progress(tasks.done, len(every), every[number].path)
         loaded[number] = _load_or_error(every[number])
 
-    for number in sorted(tasks.run(load_numbered)):
-        loaded[number] = _load_or_error(every[number])
+    with tables_read_later() if len(every) >= _READ_LATER else contextlib.nullcontext():
+        for number in sorted(tasks.run(load_numbered)):
+            loaded[number] = _load_or_error(every[number])
     return [loaded[number] for number in range(len(every))]
 
 

@@ -16,7 +16,8 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,8 @@ _SMALL_BYTES = 256 << 10
 _SMALL_FILE_BYTES = 64 << 20
 #: of which the first line takes at most
 _INDEX_BYTES = 4 << 10
+#: whether tables are read when somebody asks for them
+_LATER: ContextVar[bool] = ContextVar("tables are read later", default=False)
 #: tables that take no more memory than this stay in it when they were just built
 _KEPT_BYTES = 256 << 20
 
@@ -72,21 +75,48 @@ def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace
 
 
 def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace | None:
-    """The trace that is kept there; its files are read, and looked at whether they are those that were written, when needed."""
+    """The trace that is kept there; None where there is none of ours of these sources."""
     try:
         with seal.cache_folder(cache) as folder:
             raw = manifests.read_manifest(folder)
             manifest = manifests.checked_manifest(raw)
             if not manifests.is_of(manifest, key, sources):
                 return None
-        files = _Files(cache, manifest["tables"], build)
-        names = [*manifest["small"], *(file.partition(".")[0] for file in manifest["tables"] if file != _SMALL)]
-        if not set(names) <= set(SCHEMA):
-            return None
-        tables = {name: functools.partial(files.read_table, name) for name in names}
+            tables = _read_later(cache, manifest, build) if _LATER.get() else _read_now(cache, folder, manifest)
+            if tables is None or not set(tables) <= set(SCHEMA):
+                return None
         return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, manifests.manifest_fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
+
+
+@contextlib.contextmanager
+def tables_read_later() -> Iterator[None]:
+    """Within this, of traces that are kept nothing is read before somebody asks for it: for so many that most are never asked."""
+    token = _LATER.set(True)
+    try:
+        yield
+    finally:
+        _LATER.reset(token)
+
+
+def _read_now(cache: Path, folder: int, manifest: dict[str, Any]) -> dict[str, Table | Callable[[], Table]] | None:
+    """The tables, the small ones read; None where their files are not those that were written."""
+    tables: dict[str, Table | Callable[[], Table]] = {}
+    for file, digest in manifest["tables"].items():
+        # their columns are those of the key, as they were written; looking at them would take most of the time
+        read = _read_small_tables(folder, digest) if file == _SMALL else _scan_large_table(cache / file, folder, digest)
+        if read is None:
+            return None
+        tables |= read
+    return tables
+
+
+def _read_later(cache: Path, manifest: dict[str, Any], build: Callable[[], Trace]) -> dict[str, Table | Callable[[], Table]]:
+    """What reads each table."""
+    files = _Files(cache, manifest["tables"], build)
+    names = [*manifest["small"], *(file.partition(".")[0] for file in manifest["tables"] if file != _SMALL)]
+    return {name: functools.partial(files.read_table, name) for name in names}
 
 
 class _Files:
