@@ -25,6 +25,7 @@ from steplens.trace.trace import Trace
 if TYPE_CHECKING:
     from steplens.analysis.steps.summary import StepSummary
     from steplens.analysis.verdict_words import Verdict
+    from steplens.common.executors import TaskExecutor
     from steplens.readers.unread import Unread
 
 
@@ -54,12 +55,14 @@ class Run:
         traces: one per run directory or file, in order of name.
         unreadable: what lies in a folder and could not be read, path and reason.
         unread: what else lies there and is of no kind that is read, with its reason.
+        executor: where what is asked of each trace is worked out; None is this machine.
     """
 
     def __init__(
         self, path: Path, traces: list[tuple[Source, Trace]], unreadable: list[InputError], unread: Sequence[Unread] = ()
     ) -> None:
         self.path = path
+        self.executor: TaskExecutor | None = None
         self.unread = list(unread)
         self.sources = [source for source, _ in traces]
         self.traces = [trace for _, trace in traces]
@@ -499,6 +502,8 @@ def open_run(
     path: str | os.PathLike[str],
     progress: Callable[[int, int, Path], None] | None = None,
     bytes_progress: Callable[[Path, int, int], None] | None = None,
+    *,
+    executor: TaskExecutor | None = None,
 ) -> Run:
     """Open a run directory, a folder of them, or a trace file that steplens did not write.
 
@@ -507,6 +512,8 @@ def open_run(
         progress: told before a trace is read: how many are read already, how many there are, and its path.
         bytes_progress: told some times a second while a large file is read: which, how many of its bytes were, and how many it
             has; what told of reading around this call is not told then.
+        executor: where traces are read, and what is asked of each of them is worked out: a ``concurrent.futures.Executor``, or
+            what has its ``submit``. Its processes have to see ``path`` under the same name. None is this machine.
 
     Raises:
         InputError: nothing at ``path`` can be read; the message says why and what to do.
@@ -521,7 +528,7 @@ def open_run(
     unread: list[Unread] = []
     every = find_traces(top, unread)
     with reading.told_to(bytes_progress) if bytes_progress is not None else contextlib.nullcontext():
-        all_loaded = load_all(top, every, progress)
+        all_loaded = load_all(top, every, progress, executor)
     for found, loaded in zip(every, all_loaded, strict=True):
         if isinstance(loaded, InputError):
             unreadable.append(loaded)
@@ -531,7 +538,9 @@ def open_run(
         if len(unreadable) == 1:
             raise unreadable[0]
         raise InputError(top, f"holds {len(unreadable)} runs and none can be read; the first: {unreadable[0].problem}")
-    return Run(top, traces, unreadable, unread)
+    run = Run(top, traces, unreadable, unread)
+    run.executor = executor
+    return run
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Container, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
+from steplens.common.executors import map_ranks
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.cache.answer_values import decode_answer, encode_answer
@@ -44,7 +46,7 @@ _QUESTIONS: tuple[Callable[[Trace], pl.DataFrame], ...] = (
 _MOST_BYTES = 64 << 10
 #: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
-_NOT_KEPT = (*_OF_EVENTS, "_kept_answers", "_is_prepared")
+_NOT_KEPT = (*_OF_EVENTS, "_accepted_answers", "_kept_count", "_is_prepared")
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -59,16 +61,18 @@ def prepare_answers(run: Run) -> None:
     Args:
         run: as it was opened; of one that is only a part of another, or whose tables are not kept, nothing is worked out.
     """
-    first = run.traces[0] if run.traces else None
-    if first is None or len(run.traces) < 2 or first.once(_is_prepared):
+    if len(run.traces) < 2 or run.traces[0].once(_is_prepared):
         return
-    first.replace(_is_prepared, True)
+    left = use_kept_answers(run)
+    run.traces[0].replace(_is_prepared, True)
     context = _context_of(run)
-    if context is None:
+    if context is None or not left:
         return
-    left = [number for number, trace in enumerate(run.traces) if not _accept_kept(trace, context)]
-    if not left:
-        return
+    if run.executor is not None:
+        work_out_there = partial(_answer_number, os.fsdecode(run.path.absolute()), context)
+        for number, answers in map_ranks(run.executor, work_out_there, left):
+            _accept_answers(run.traces[number], answers)
+            left.remove(number)
     request = {"path": os.fsdecode(run.path), "context": context, "numbers": left}
     are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
     tasks = SharedTasks(
@@ -82,16 +86,28 @@ def prepare_answers(run: Run) -> None:
         _accept_answers(run.traces[left[place]], answers)
 
 
+def use_kept_answers(run: Run) -> list[int]:
+    """Let each trace of a run answer what was worked out about it before.
+
+    Returns:
+        The numbers of the traces of which nothing was kept.
+    """
+    context = _context_of(run) if len(run.traces) > 1 else None
+    if context is None:
+        return [*range(len(run.traces))]
+    return [number for number, trace in enumerate(run.traces) if not _accept_kept(trace, context)]
+
+
 def keep_answers(run: Run) -> None:
     """Keep what is known of each trace of a run by now beside its tables, for whoever asks about the run the next time."""
     context = _context_of(run) if len(run.traces) > 1 and run.traces[0].once(_is_prepared) else None
     if context is None or is_worker():
         return
     for trace in run.traces:
-        kept_before = trace.once(_kept_answers)
-        more = _encode_answers(trace, leave_out=kept_before)
-        if trace.kept is not None and more:
-            write_answers(trace.kept, context, {**kept_before, **more})
+        accepted = trace.once(_accepted_answers)
+        answers = {**accepted, **_encode_answers(trace, leave_out=accepted)}
+        if trace.kept is not None and len(answers) > trace.once(_kept_count):
+            write_answers(trace.kept, context, answers)
 
 
 def _context_of(run: Run) -> str | None:
@@ -110,9 +126,14 @@ def _is_prepared(_: Trace) -> bool:
     return False
 
 
-def _kept_answers(_: Trace) -> dict[str, bytes]:
-    """The answers about a trace that were kept, by name."""
+def _accepted_answers(_: Trace) -> dict[str, bytes]:
+    """The answers about a trace that were worked out before, or elsewhere, by name."""
     return {}
+
+
+def _kept_count(_: Trace) -> int:
+    """How many of them are kept beside its tables."""
+    return 0
 
 
 def _work_out(trace: Trace) -> None:
@@ -143,7 +164,7 @@ def _accept_kept(trace: Trace, context: str) -> bool:
     if answers is None:
         return False
     _accept_answers(trace, answers)
-    trace.replace(_kept_answers, answers)
+    trace.replace(_kept_count, len(answers))
     return True
 
 
@@ -160,6 +181,7 @@ def _accept_answers(trace: Trace, answers: dict[str, bytes]) -> None:
             return None
 
     trace.accept_answers(read_answer)
+    trace.replace(_accepted_answers, answers)
     judges = {rule.name: rule.judge for rule in built_in_rules()}
     judged = read_answer(_FINDINGS)
     for name, findings in judged[0].items() if judged is not None else ():
@@ -184,17 +206,28 @@ def _kept_bytes(trace: Trace) -> int:
 
 
 def _start_worker(request: Any) -> Callable[[int], dict[str, bytes]]:
-    run = open_run(Path(request["path"]))
-    if _context_of(run) != request["context"]:
-        raise ValueError("it has changed meanwhile")
     numbers: list[int] = request["numbers"]
+    _run_of_context(request["path"], request["context"])
+    return lambda place: _answer_number(request["path"], request["context"], numbers[place])
 
-    def answer_for_trace(place: int) -> dict[str, bytes]:
-        trace = run.traces[numbers[place]]
-        _work_out(trace)
-        return _encode_answers(trace)
 
-    return answer_for_trace
+def _answer_number(path: str, context: str, number: int) -> dict[str, bytes]:
+    """What is known of one of the traces at a path, worked out in this process.
+
+    Raises:
+        ValueError: it has changed meanwhile.
+    """
+    trace = _run_of_context(path, context).traces[number]
+    _work_out(trace)
+    return _encode_answers(trace)
+
+
+@lru_cache(maxsize=1)
+def _run_of_context(path: str, context: str) -> Run:
+    run = open_run(Path(path))
+    if _context_of(run) != context:
+        raise ValueError("it has changed meanwhile")
+    return run
 
 
 if __name__ == "__main__":

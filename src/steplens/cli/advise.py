@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.arguments import InputPath, Json, Scheduler
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import verdict_row
@@ -38,6 +38,7 @@ def advise(
         Path | None, typer.Option(metavar="FOLDER", help="Folder of rules of your own, a Python file each; they are run.")
     ] = None,
     language: Annotated[Language, typer.Option(metavar="LANGUAGE", help="Language of the texts: en or zh.")] = Language.en,
+    scheduler: Scheduler = "",
     as_json: Json = False,
 ) -> None:
     """Say what to change in the training in PATH, most valuable first.
@@ -61,7 +62,7 @@ def advise(
     words = Words(language.value, {**all_texts(), **own_texts})
     # a rule of the user's own replaces ours of the same name
     judged = tuple({rule.name: rule for rule in (*all_rules(), *user_rules)}.values())
-    run = open_with_progress(path)
+    run = open_with_progress(path, scheduler=scheduler)
     earlier = open_with_progress(since) if since is not None else None
     with show_work("analysing"):
         run.verdict()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.arguments import InputPath, Json, Scheduler
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.text.text import console, duration, plain, print_json
@@ -20,6 +20,7 @@ _OF_DEVICE = ("kernels", "communication")
 
 def open_(
     path: InputPath,
+    scheduler: Scheduler = "",
     json: Json = False,
 ) -> None:
     """Say what PATH holds: traces of PyTorch, captures of Ascend's or MindSpore's profiler, raw or analysed.
@@ -27,7 +28,7 @@ def open_(
     Each trace is shown with how it is read and why, its rank, devices, steps and tables, and what is doubtful about it.
     """
     try:
-        run = open_with_progress(path)
+        run = open_with_progress(path, scheduler=scheduler)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 _QUIET_S = 0.5
 
 
-def open_with_progress(path: Path, rank: int | None = None) -> Run:
+def open_with_progress(path: Path, rank: int | None = None, scheduler: str = "") -> Run:
     """``steplens.open``, with a bar on a terminal while a large file is read.
 
     Args:
         path: what to open.
         rank: which rank of it will be asked about; None is all of them.
+        scheduler: where ranks are read and judged (``common.executors.named_executor``); empty is this machine.
 
     Raises:
         InputError: it cannot be opened, or is known to have no such rank.
@@ -46,9 +47,14 @@ def open_with_progress(path: Path, rank: int | None = None) -> Run:
         refuse_rank(path, rank)
     import steplens
 
+    executor = None
+    if scheduler:
+        from steplens.common.executors import named_executor
+
+        executor = named_executor(scheduler)
     began = time.time()
     with show_progress():
-        run = steplens.open(path)
+        run = steplens.open(path, executor=executor)
     _say_where_kept(run, began)
     return run
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import CsvFile, Json, OptionalPath, Rank
+from steplens.cli.line.arguments import CsvFile, Json, OptionalPath, Rank, Scheduler
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.text.text import console, plain, print_json
@@ -43,6 +43,7 @@ def table(
     whole: Annotated[
         bool, typer.Option("--whole", help="Sums over the whole recording, instead of means over the steps that figures are of.")
     ] = False,
+    scheduler: Scheduler = "",
     csv: CsvFile = None,
     json: Json = False,
 ) -> None:
@@ -54,6 +55,7 @@ def table(
     if path is None or name is None:
         _list_tables(json=json)
         return
+    from steplens.advice.prepare import use_kept_answers
     from steplens.analysis.catalogue import recorded_table
 
     try:
@@ -62,8 +64,9 @@ def table(
         _check_columns(path, name, by, _asked_columns(columns, sort))
         if csv is not None:
             check_csv(csv)
-        run = open_with_progress(path, rank)
+        run = open_with_progress(path, rank, scheduler)
         with show_work("analysing"):
+            use_kept_answers(run)
             table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank, per_step=not whole)
             basis = "" if whole else basis_of_table(of_rank(run, rank), name, by)
     except SteplensError as error:

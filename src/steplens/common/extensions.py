@@ -11,6 +11,7 @@ READERS = "steplens.readers"
 WRITERS = "steplens.writers"
 RULES = "steplens.rules"
 ANALYSES = "steplens.analyses"
+EXECUTORS = "steplens.executors"
 
 _LOG = logging.getLogger("steplens.common.extensions")
 
@@ -56,6 +57,13 @@ def load_extensions(group: str, kind: type) -> tuple[Any, ...]:
 def package_of(extension: object) -> str:
     """The installed package with its version that something came with, "steplens-more 1.0"; empty for what is built in."""
     return next((package for value, package in _LOADED if value is extension), "")
+
+
+def entry_points_of(group: str) -> list[Any]:
+    """The entry points of a group, not loaded."""
+    import importlib.metadata
+
+    return list(importlib.metadata.entry_points(group=group))
 
 
 def are_installed(group: str) -> bool:

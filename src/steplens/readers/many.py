@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from steplens.common.errors import InputError
+from steplens.common.executors import TaskExecutor, map_ranks
 from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.detect import find_traces, is_kept, load, sources
@@ -32,7 +33,10 @@ _PART_OF_MEMORY = 2
 
 
 def load_all(
-    top: Path, every: Sequence[AnyCapture], progress: Callable[[int, int, Path], None] | None
+    top: Path,
+    every: Sequence[AnyCapture],
+    progress: Callable[[int, int, Path], None] | None,
+    executor: TaskExecutor | None = None,
 ) -> list[Trace | InputError]:
     """Every trace, or why it cannot be read.
 
@@ -40,7 +44,14 @@ def load_all(
         top: what ``find_traces`` was given.
         every: what it found there.
         progress: told before each trace is read: how many are, how many there are, and its path.
+        executor: what reads the traces first, into their caches.
     """
+    if executor is not None:
+        unread = [number for number, capture in enumerate(every) if not is_kept(capture)]
+        read_there = partial(_cache_capture, os.fsdecode(top.absolute()))
+        for done, (number, _) in enumerate(map_ranks(executor, read_there, unread)):
+            if progress is not None:
+                progress(done, len(unread), every[number].path)
     loaded: dict[int, Trace | InputError] = {}
     at_once = len(every) >= _MANY and not any(map(is_kept, (every[0], every[-1])))
     tasks = SharedTasks(
@@ -82,6 +93,16 @@ def _source_bytes(capture: AnyCapture) -> int:
         return sum(source.stat().st_size for source in sources(capture))
     except (InputError, OSError):
         return 0
+
+
+def _cache_capture(top: str, number: int) -> bool:
+    """Read one of the traces at a path into its cache, in a process of an executor."""
+    return _tasks_of(top)(number)
+
+
+@lru_cache(maxsize=1)
+def _tasks_of(top: str) -> Callable[[int], bool]:
+    return _make_task(top)
 
 
 def _make_task(top: Any) -> Callable[[int], bool]:

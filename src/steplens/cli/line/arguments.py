@@ -20,5 +20,15 @@ OptionalPath = Annotated[
 JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Rank = Annotated[int | None, typer.Option(metavar="N", help="Only the traces of this rank.")]
+#: where a job of many ranks is read and judged
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Where ranks are read and judged: a scheduler of Dask (tcp://HOST:PORT, or its scheduler file), or an installed "
+        "executor by its name. This machine by default.",
+        show_default=False,
+    ),
+]
 #: where rows go instead of the terminal
 CsvFile = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a CSV file instead of showing the rows.")]

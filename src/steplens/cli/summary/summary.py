@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.arguments import InputPath, Json, Scheduler
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
@@ -63,11 +63,12 @@ def summary(
         By, typer.Option(metavar="GROUP", help="What operators are grouped by: name, shape, stack or module.")
     ] = By.name,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators to show, the longest first.")] = 10,
+    scheduler: Scheduler = "",
     json: Json = False,
 ) -> None:
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
     try:
-        run = open_with_progress(path)
+        run = open_with_progress(path, scheduler=scheduler)
         with show_work("analysing"):
             figures = collect_summary(run, path, by.value, top)
     except SteplensError as error:

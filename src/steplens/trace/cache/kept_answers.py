@@ -57,7 +57,7 @@ def write_answers(kept: Kept, context: str, answers: Mapping[str, bytes]) -> Non
     """
     # several questions often have one answer
     numbers: dict[bytes, int] = {}
-    names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in answers.items()}
+    names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in sorted(answers.items())}
     content = msgspec.msgpack.encode((names, [*numbers]))
     mark = seal.compute_seal(_KIND, _identity(kept, context) + content)
     if mark is None or len(content) > _MOST_BYTES:
