@@ -319,3 +319,27 @@ def test_pages_of_several_runs_and_of_a_strategy_break_no_rule(pages: Site, axe:
             found += [f"{address}, {colours}: {one}" for one in pages.driver.execute_async_script(scripts.AXE, None, None)]
     pages.theme("light")
     assert found == []
+
+
+@pytest.fixture
+def ascend(look: Callable[[Sequence[Path]], Site]) -> Site:
+    """Two of eight ranks on an Ascend device, as the communication library measured them."""
+    site = look([shared("ascend_pytorch", "text_level1")])
+    site.until(scripts.ALL_OPEN, "the ranks are open")
+    return site
+
+
+def test_what_to_change_is_said_to_its_end_and_with_its_code(ascend: Site) -> None:
+    ascend.open("#/0/overview")
+    cut = """
+    const isCut = one => one.clientHeight && one.scrollHeight > one.clientHeight + 1;
+    return [...document.querySelectorAll('.change > *')].filter(isCut).map(one => one.innerText)"""
+    assert ascend.count(".changes > .change") == 3
+    assert ascend.script(cut) == []
+    assert "`" not in ascend.text("main")
+    assert ascend.text(".changes code") == "if rank == 0"
+    remedies = ascend.script("return [...document.querySelectorAll('.change > .note')].map(one => one.innerText)")
+    ascend.open("#/0/advice")
+    assert "`" not in ascend.script("return document.querySelector('main').textContent")
+    whole = ascend.script("return [...document.querySelectorAll('.finding-card')].map(one => one.textContent)")
+    assert all(any(remedy in one for one in whole) for remedy in remedies)

@@ -6,6 +6,7 @@ import { report } from "../report/embedded";
 import * as format from "../words/format";
 import { t } from "../words/i18n";
 import { type Child, h } from "./dom";
+import { prose } from "./prose";
 
 export function problemBox(error: unknown): HTMLElement {
   const { problem, where, remedy } =
@@ -15,9 +16,9 @@ export function problemBox(error: unknown): HTMLElement {
   return h(
     "div",
     { class: "problem", role: "alert" },
-    h("p", null, h("strong", null, problem)),
+    h("p", null, h("strong", null, prose(problem))),
     where ? h("p", null, `${t("where")}: `, h("code", null, where)) : null,
-    remedy ? h("p", null, remedy) : null,
+    remedy ? h("p", null, prose(remedy)) : null,
   );
 }
 

@@ -8,6 +8,7 @@ import { type Key, named, t } from "../words/i18n";
 import { inLanguage } from "../words/i18n";
 import { type Child, h } from "./dom";
 import type { Context } from "./page";
+import { prose } from "./prose";
 
 let numbered = 0;
 /** An id that no other element has. */
@@ -206,8 +207,8 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
     "li",
     { class: `finding level-${finding.level}` },
     findingLevel(finding),
-    h("a", { href }, text?.title ?? finding.id),
-    finding.saving ? h("span", { class: "note" }, savingText(finding)) : null,
+    h("a", { href }, prose(text?.title ?? finding.id)),
+    finding.saving ? h("span", { class: "note" }, prose(savingText(finding))) : null,
   );
 }
 

@@ -3,6 +3,7 @@
 import type { Finding, Overview } from "../../api/types";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { prose } from "../../ui/prose";
 import { card, findingLevel, firstOnes, savingText, togetherWords } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
@@ -55,7 +56,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
 
 function change(context: Context, finding: Finding, all: readonly Finding[], number: number): HTMLElement {
   const link = (one: Finding): HTMLElement =>
-    h("a", { href: context.to("advice", { finding: one.id }) }, inLanguage(one.texts)?.title ?? one.id);
+    h("a", { href: context.to("advice", { finding: one.id }) }, prose(inLanguage(one.texts)?.title ?? one.id));
   const text = inLanguage(finding.texts);
   const { saving } = finding;
   return h(
@@ -67,10 +68,10 @@ function change(context: Context, finding: Finding, all: readonly Finding[], num
       h("b", null, `${number}.`),
       findingLevel(finding),
       h("span", { class: "note" }, t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })),
-      saving ? h("b", { class: "change-saving" }, savingText(finding)) : null,
+      saving ? h("b", { class: "change-saving" }, prose(savingText(finding))) : null,
     ),
     link(finding),
     firstOnes(finding, all, link),
-    text?.remedy ? h("p", { class: "note" }, text.remedy) : null,
+    text?.remedy ? h("p", { class: "note" }, prose(text.remedy)) : null,
   );
 }
