@@ -21,7 +21,7 @@ from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.verdict import whole_of_shares
 from steplens.analysis.verdict_words import Verdict, collective_name
 from steplens.server import advice
-from steplens.server.advice import FindingShown
+from steplens.server.advice import FindingShown, Together
 from steplens.server.http import documented
 from steplens.server.http.errors import path_text
 from steplens.server.http.routing import create_router
@@ -255,7 +255,8 @@ class Overview(BaseModel):
             of PyTorch the number of a loader as id and its stage as type.
         advice: the first findings.
         findings: how many findings there are.
-        together_ns: what all of them save together at most; likely_together_ns: probably.
+        together_ns: what all of them save together at most; likely_together_ns: probably; together, at_stake: what there is to
+            say of that (``server.advice.AdviceShown``).
         judged: whether the advice was there in time; if not, ask ``advice``, which waits for it.
         health: severity -> how many findings about the data.
     """
@@ -278,6 +279,8 @@ class Overview(BaseModel):
     findings: int
     together_ns: float
     likely_together_ns: float
+    together: Together
+    at_stake: bool
     judged: bool
     health: dict[str, int]
 
@@ -324,6 +327,8 @@ def overview(chosen: Chosen) -> Overview:
         findings=len(findings),
         together_ns=judged.together_ns if judged is not None else 0.0,
         likely_together_ns=judged.likely_together_ns if judged is not None else 0.0,
+        together=advice.together_of(findings, judged.together_ns) if judged is not None else "",
+        at_stake=advice.any_at_stake(findings),
         judged=judged is not None,
         health=dict(health.group_by("severity").agg(pl.len()).sort("severity").iter_rows()),
     )

@@ -950,10 +950,13 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         AdviceShown: {
+            at_stake: boolean;
             findings: components["schemas"]["FindingShown"][];
             likely_together_ns: number;
             silenced: components["schemas"]["SilencedShown"][];
             step_ns: number;
+            /** @enum {string} */
+            together: "" | "overlap" | "bounded";
             together_ns: number;
         };
         Alive: {
@@ -1529,6 +1532,7 @@ export interface components {
         };
         Overview: {
             advice: components["schemas"]["FindingShown"][];
+            at_stake: boolean;
             base_ns: number;
             figures: components["schemas"]["StepFigures"];
             findings: number;
@@ -1551,6 +1555,8 @@ export interface components {
             recorded_ranks: number;
             step_ns: number | null;
             steps: number;
+            /** @enum {string} */
+            together: "" | "overlap" | "bounded";
             together_ns: number;
             verdict: components["schemas"]["VerdictShown"];
             work: components["schemas"]["WorkShown"][];

@@ -27,10 +27,10 @@ export function adviceCard(context: Context, found: Overview): HTMLElement {
 
 /** Of what savings are shares, and what the findings save together. */
 function note(found: Overview, findings: readonly Finding[]): Child {
-  if (found.step_ns === null || !findings.some((one) => one.saving)) return null;
-  const { step_ns, together_ns, likely_together_ns } = found;
-  const together = togetherWords({ findings: [...findings], step_ns, together_ns, likely_together_ns });
-  return h("p", { class: "note" }, [t("overview.change.what", { time: format.time(step_ns) }), together].join(" ").trim());
+  const { step_ns } = found;
+  if (step_ns === null || !(found.together || findings.some((one) => one.saving))) return null;
+  const of = t("overview.change.what", { time: format.time(step_ns) });
+  return h("p", { class: "note" }, [of, togetherWords({ ...found, step_ns })].join(" ").trim());
 }
 
 function listed(context: Context, found: Overview, findings: readonly Finding[]): Child {
