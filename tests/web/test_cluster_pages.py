@@ -343,3 +343,31 @@ def test_what_to_change_is_said_to_its_end_and_with_its_code(ascend: Site) -> No
     assert "`" not in ascend.script("return document.querySelector('main').textContent")
     whole = ascend.script("return [...document.querySelectorAll('.finding-card')].map(one => one.textContent)")
     assert all(any(remedy in one for one in whole) for remedy in remedies)
+
+
+HEADS = """
+const tables = [...document.querySelectorAll('main table')];
+return tables.map(one => [...one.querySelectorAll('thead th')].map(head => head.innerText.trim())).filter(one => one.length)"""
+#: what the communication of a rank consists of, and the start of a collective
+NAMES = {
+    "en": ("Wait", "Transfer", "In flight, cause unknown", "Start in own step"),
+    "zh": ("等待", "传输", "进行中，原因未知", "自身迭代内开始"),
+}
+
+
+@pytest.mark.parametrize("language", NAMES)
+def test_parts_of_communication_have_one_name_in_every_table(ascend: Site, language: str) -> None:
+    if language != ascend.spoken():
+        ascend.language(language)
+    ascend.open("#/0/communication?table=communication")
+    ascend.until("return document.querySelectorAll('.grid-table tbody td.number').length > 5", "the raw table has rows")
+    parts, start = NAMES[language][:3], NAMES[language][3]
+    collectives, of_ranks, *_ = tables = ascend.script(HEADS)
+    (raw,) = [heads for heads in tables if len(set(parts) & set(heads)) == len(parts) and heads not in (collectives, of_ranks)]
+    for heads in (collectives, of_ranks, raw):
+        assert [head for head in heads if head in parts] == list(parts)
+    # ranks begin a step at different times: what is on one clock and what is not is said
+    assert start in collectives
+    notes = ascend.text(".card .note")
+    assert f"{start}{':' if language == 'en' else '：'}" in notes
+    assert ("on one clock" if language == "en" else "同一时钟") in notes

@@ -87,9 +87,11 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
   const columns: SortedColumn<Cost>[] = [
     { name: "", title: t("rank"), cell: (row) => t("rank.n", { number: row.rank }) },
     ...time(named("column", "communication_ns"), (row) => row.communication_ns),
-    ...time(t("communication.waiting"), (row) => row.wait_ns),
-    ...time(t("communication.transfer"), (row) => row.transfer_ns),
-    ...(found.rows.some((row) => row.unexplained_ns > 0) ? time(t("costs.unexplained"), (row) => row.unexplained_ns) : []),
+    ...time(named("column", "wait_ns"), (row) => row.wait_ns),
+    ...time(named("column", "transfer_ns"), (row) => row.transfer_ns),
+    ...(found.rows.some((row) => row.unexplained_ns > 0)
+      ? time(named("column", "unexplained_ns"), (row) => row.unexplained_ns)
+      : []),
     ...time(named("column", "exposed_ns"), (row) => row.exposed_ns),
     ...time(named("column", "overlapped_ns"), (row) => row.overlapped_ns),
     { name: "", title: t("steps"), numeric: true, cell: (row) => format.count(row.steps) },
@@ -145,8 +147,8 @@ async function showOperations(context: Context, rank: number): Promise<void> {
   const heads = [
     t("costs.operation"),
     t("costs.calls"),
-    t("communication.transfer"),
-    t("communication.waiting"),
+    named("column", "transfer_ns"),
+    named("column", "wait_ns"),
     t("links.bytes"),
     t("links.bandwidth"),
   ];
