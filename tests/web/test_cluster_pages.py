@@ -371,3 +371,19 @@ def test_parts_of_communication_have_one_name_in_every_table(ascend: Site, langu
     notes = ascend.text(".card .note")
     assert f"{start}{':' if language == 'en' else '：'}" in notes
     assert ("on one clock" if language == "en" else "同一时钟") in notes
+
+
+def test_a_link_that_takes_longer_than_its_ranks_transfer_is_explained(ascend: Site) -> None:
+    ascend.open("#/0/communication")
+    costs = {row[0]: ms(row[3]) for row in cells(ascend, "Communication of each rank")}
+    links = cells(ascend, "All links")
+    assert any(ms(row[3]) > costs[row[0]] for row in links)
+    notes = ascend.script("return [...document.querySelectorAll('main .card > .note')].map(one => one.innerText)")
+    assert sum("the library counts" in note for note in notes) == 2, "beside transfer, and beside the time of links"
+    ascend.script("document.querySelector('[data-operations=\"0\"]').click()")
+    ascend.until("return document.querySelectorAll('dialog tbody button').length === 4", "the operations are there")
+    ascend.script("document.querySelector('dialog tbody button').click()")
+    shown = ascend.until(
+        "return document.querySelector('dialog [role=status] .note')?.innerText", "what is known of one is there"
+    )
+    assert shown.startswith("Which links this operation used is not known")

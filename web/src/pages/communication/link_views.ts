@@ -1,6 +1,6 @@
 /** What communication costs: each rank with its operations and links, the matrix of ranks, and the links one by one. */
 
-import type { Cost, Costs, OperationLink, RankLink, RankLinks } from "../../api/types";
+import type { CommunicationOperation, Cost, Costs, OperationLink, RankLink, RankLinks } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { clusterStage, clusterStep, openDialog, pager, sortedTable, tint, type SortedColumn } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";
@@ -43,6 +43,7 @@ export async function linkCards(context: Context): Promise<Child> {
   if (!costs.steps.length && !all.matching) return null;
   const pick = (source: number | null, destination: number | null): void => context.visit({ source, destination, offset: null });
   const title = all.kind === "wait" ? t("links.waits") : t("links");
+  const isLonger = all.kind === "link" && hasLongerLink(costs.rows, all.rows);
   const note = all.kind === "wait" ? t("links.waits.what") : t("links.what");
   const drawn = all.rows.length > 0 && (all.kind !== "wait" || new Set([...all.sources, ...all.destinations]).size > 2);
   return [
@@ -52,7 +53,7 @@ export async function linkCards(context: Context): Promise<Child> {
         h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)),
         costRows(context, costs, all),
       ],
-      { wide: true, note: costNote(costs, numberOf(params, "step")) },
+      { wide: true, note: costNote(costs, numberOf(params, "step"), isLonger) },
     ),
     // of two ranks a picture says no more than its one line, and nothing where no link is known
     drawn
@@ -64,19 +65,29 @@ export async function linkCards(context: Context): Promise<Child> {
     all.rows.length
       ? card(drawn ? t("links.table") : title, links(context, page, sorted), {
           wide: true,
-          note: drawn ? note : t("links.waits.row"),
+          note: drawn ? [note, isLonger ? ` ${t("links.longer")}` : ""] : t("links.waits.row"),
         })
       : null,
   ];
 }
 
+/** Whether a link takes longer than the transfer of a rank at its ends: the library counts both, each in a way of its own. */
+export function hasLongerLink(
+  costs: readonly Pick<Cost, "rank" | "transfer_ns" | "measured_by">[],
+  links: readonly Pick<RankLink, "source" | "destination" | "time_ns">[],
+): boolean {
+  const measured = costs.filter((one) => one.measured_by === "library");
+  const transfer = new Map(measured.map((one) => [one.rank, one.transfer_ns ?? Infinity]));
+  return links.some((one) => [one.source, one.destination].some((rank) => one.time_ns > (transfer.get(rank) ?? Infinity)));
+}
+
 /** What the figures are of, who measured them, and what they leave open. */
-function costNote(found: Costs, step: number | null): string {
+function costNote(found: Costs, step: number | null, isLonger: boolean): string {
   const by = found.rows.find((row) => row.measured_by !== null)?.measured_by ?? null;
   const how = by === "library" ? t("costs.library") : by === "arrival" ? t("costs.arrival") : t("costs.unknown");
   const rest = by === "library" && found.rows.some((row) => row.unexplained_ns > 0) ? ` ${t("costs.unexplained.what")}` : "";
   const of = step === null ? t(by === "library" ? "costs.mean" : "costs.typical") : t("costs.of_step", { step });
-  return `${of} ${how}${rest}`;
+  return `${of} ${how}${isLonger ? ` ${t("costs.library.transfer")}` : ""}${rest}`;
 }
 
 function costRows(context: Context, found: Costs, links: RankLinks): Child {
@@ -101,7 +112,7 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
       cell: (row) => [
         h(
           "button",
-          { type: "button", "data-operations": row.rank, onclick: () => void showOperations(context, row.rank) },
+          { type: "button", "data-operations": row.rank, onclick: () => void showOperations(context, row, links) },
           t("costs.operations"),
         ),
         " ",
@@ -128,16 +139,24 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
 }
 
 /** The operations of a rank; one of them shows the links that it used. */
-async function showOperations(context: Context, rank: number): Promise<void> {
+async function showOperations(context: Context, { rank, measured_by }: Cost, links: RankLinks): Promise<void> {
   const step = numberOf(context.params, "step");
   const found = await context.api.get("communication/operations", { rank, step, limit: 200 });
   const used = h("div", { role: "status" });
-  const show = async (operation: string): Promise<void> => {
+  const show = async ({ operation, transfer_ns }: CommunicationOperation): Promise<void> => {
     const moved = await context.api.get("communication/operation_links", { rank, operation, step });
-    replace(used, h("h3", null, operation), moved.length ? operationLinks(moved) : h("p", { class: "note" }, t("links.none")));
+    const isLonger = hasLongerLink([{ rank, transfer_ns, measured_by }], moved);
+    replace(
+      used,
+      h("h3", null, operation),
+      moved.length
+        ? operationLinks(moved)
+        : h("p", { class: "note" }, t(links.kind === "link" ? "links.none.operation" : "links.none")),
+      isLonger ? h("p", { class: "note" }, `${t("links.what")} ${t("links.longer")}`) : null,
+    );
   };
   const rows = found.rows.map((row) => [
-    h("button", { type: "button", class: "plain", onclick: () => void show(row.operation) }, format.shorten(row.operation, 120)),
+    h("button", { type: "button", class: "plain", onclick: () => void show(row) }, format.shorten(row.operation, 120)),
     format.count(row.calls),
     format.time(row.transfer_ns),
     format.time(row.wait_ns),
