@@ -23,7 +23,7 @@ def pipeline_of(folder: Path, got: Any) -> list[dict[str, Any]]:
 def test_the_stage_that_holds_up_a_loader_is_named_and_not_the_end_of_its_queue(tmp_path: Path) -> None:
     (row,) = pipeline_of(tmp_path, waits(5))
     assert (row["trace"], row["id"], row["usage"]) == (0, 0, None)
-    assert row["type"].startswith("fetch of DataLoader(")
+    assert row["name"].startswith("fetch of DataLoader(")
 
 
 def test_a_loader_that_keeps_up_is_not_named(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ import { memoryMarks } from "../src/pages/memory/memory_marks";
 import { pathOf, topOf } from "../src/pages/operators/flops_card";
 import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
+import { slowestWords } from "../src/pages/pipeline/slowest";
 import { quantile } from "../src/pages/steps/summary";
 import { deviceBase, hostBase, meanAndMedian, meanLength, meanOf, shareOfSteps, titleOfMean } from "../src/ui/step_means";
 import { isHostBound } from "../src/ui/verdict_words";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
+  operation: `Map_${id}`,
   id,
   type: "Map",
   workers: 1,
@@ -32,6 +34,29 @@ const place = (kind: Place["kind"], empty: number, batches: number): Place => ({
   capacity: null,
   mean_size: 1,
   costs: { wait_ns: 5 },
+});
+
+describe("the slowest operation of a data pipeline", () => {
+  const operations = [operation(0, null, [1]), operation(1, 0, [])];
+
+  test("is named as the server names it", () => {
+    expect(slowestWords({ operations, bottlenecks: [1], keeps_up: false })).toBe(
+      "Map_1 is the bottleneck: its queue is 50 % full on average.",
+    );
+    expect(slowestWords({ operations, bottlenecks: [0, 1], keeps_up: false })).toMatch(/^Map_0 is .*\. Map_1 is .*\.$/);
+    const last = { ...operations[0]!, usage: null };
+    expect(slowestWords({ operations: [last, operations[1]!], bottlenecks: [0], keeps_up: false })).toBe(
+      "Map_0 is the bottleneck.",
+    );
+  });
+
+  test("is none where batches wait for the training, or no queue tells", () => {
+    expect(slowestWords({ operations, bottlenecks: [], keeps_up: true })).toMatch(/keeps up/);
+    expect(slowestWords({ operations, bottlenecks: [], keeps_up: false })).toMatch(/no operation/);
+    const untold = operations.map((one) => ({ ...one, usage: null }));
+    expect(slowestWords({ operations: untold, bottlenecks: [], keeps_up: false })).toBe("");
+    expect(slowestWords({ operations: [], bottlenecks: [], keeps_up: false })).toBe("");
+  });
 });
 
 describe("the graph of a data pipeline", () => {

@@ -1470,6 +1470,7 @@ export interface components {
         };
         Neighbour: {
             id: number;
+            operation: string;
             type: string;
             workers: number | null;
         };
@@ -1517,6 +1518,7 @@ export interface components {
             id: number;
             interval_ms: number | null;
             mean_size: number | null;
+            operation: string;
             parent: components["schemas"]["Neighbour"] | null;
             /** @enum {string} */
             remedy: "source" | "generator" | "map" | "batch" | "other";
@@ -1588,11 +1590,13 @@ export interface components {
         };
         Pipeline: {
             bottlenecks: number[];
+            keeps_up: boolean;
             operations: {
                 children: number[] | null;
                 empty_share: number | null;
                 id: number;
                 mean_size: number | null;
+                operation: string;
                 parent: number | null;
                 queue_capacity: number | null;
                 type: string | null;
@@ -1655,11 +1659,11 @@ export interface components {
             min: number[];
             name: string;
             op: number | null;
+            operation: string | null;
             sample: number[];
             samples: number;
             /** @enum {string} */
             scope: "host" | "process" | "op";
-            type: string | null;
             unit: string;
         };
         Processors: {
