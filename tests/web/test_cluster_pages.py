@@ -13,6 +13,7 @@ import pytest
 
 import steplens
 from steplens.analysis.cluster.joined_operators import rank_steps
+from steplens.analysis.steps.summary import usual_device_steps
 from steplens.run import Run
 
 from ..shared_data import shared
@@ -387,3 +388,19 @@ def test_a_link_that_takes_longer_than_its_ranks_transfer_is_explained(ascend: S
         "return document.querySelector('dialog [role=status] .note')?.innerText", "what is known of one is there"
     )
     assert shown.startswith("Which links this operation used is not known")
+
+
+def test_figures_of_a_step_say_of_which_steps_they_are(pages: Site, recorded: Run) -> None:
+    usual = {tuple(usual_device_steps(trace)["step"]) for trace in recorded.traces}
+    # a step that stands out on one rank may not on another
+    mean = f"mean of steps {next(iter(usual))[0]}" if len(usual) == 1 else "mean of the steps of each rank"
+    pages.open(f"#/{RECORDED}/communication")
+    notes = pages.script("return [...document.querySelectorAll('main .card > .note')].map(one => one.innerText)")
+    # wait and transfer, communication of each rank, who waits for whom as a picture and as a table
+    assert sum(mean in note for note in notes) == 4, notes
+    pages.open(f"#/{RECORDED}/overview")
+    text = pages.text("main")
+    assert len(re.findall(r"exposed [\d.]+ \S+ \(mean\)", text)) == RANKS
+    assert re.search(r"Savings per step, of [\d.,]+ \S+ \(median\)", text)
+    pages.open(f"#/{PROPOSE}/communication")
+    assert pages.text("main").count("Mean over all steps that the library measured") == 3

@@ -110,6 +110,7 @@ function longSentence(found: Communication): Child {
       of: number(long.of_calls),
       time: format.time(long.duration_ns),
       expected: format.time(long.expected_ns),
+      mean: long.ranks * long.steps > 1 ? t("mean.word") : "",
     }),
     " ",
     why,

@@ -1,10 +1,11 @@
 /** What communication costs: each rank with its operations and links, the matrix of ranks, and the links one by one. */
 
-import type { CommunicationOperation, Cost, Costs, OperationLink, RankLink, RankLinks } from "../../api/types";
+import type { CommunicationOperation, Cost, Costs, OperationLink, Rank, RankLink, RankLinks } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { clusterStage, clusterStep, openDialog, pager, sortedTable, tint, type SortedColumn } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { meanOfEach } from "../../ui/step_means";
 import { card, choice, nothing, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -19,7 +20,7 @@ type Measure = (typeof MEASURES)[number];
 const UNITS: Readonly<Record<Measure, string>> = { time_ns: "ns", bytes: "bytes", bytes_per_s: "B/s" };
 
 /** The cards about ranks and links. */
-export async function linkCards(context: Context): Promise<Child> {
+export async function linkCards(context: Context, ranks: readonly Rank[]): Promise<Child> {
   const { params } = context;
   const place = { step: numberOf(params, "step"), stage: numberOf(params, "stage") };
   const filters = {
@@ -44,7 +45,8 @@ export async function linkCards(context: Context): Promise<Child> {
   const pick = (source: number | null, destination: number | null): void => context.visit({ source, destination, offset: null });
   const title = all.kind === "wait" ? t("links.waits") : t("links");
   const isLonger = all.kind === "link" && hasLongerLink(costs.rows, all.rows);
-  const note = all.kind === "wait" ? t("links.waits.what") : t("links.what");
+  const basis = basisOf(costs, all, place.step, meanOfEach(ranks));
+  const note = `${all.kind === "wait" ? t("links.waits.what") : t("links.what")} ${basis.links}`;
   const drawn = all.rows.length > 0 && (all.kind !== "wait" || new Set([...all.sources, ...all.destinations]).size > 2);
   return [
     card(
@@ -53,7 +55,7 @@ export async function linkCards(context: Context): Promise<Child> {
         h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)),
         costRows(context, costs, all),
       ],
-      { wide: true, note: costNote(costs, numberOf(params, "step"), isLonger) },
+      { wide: true, note: `${basis.costs} ${costNote(costs, isLonger)}` },
     ),
     // of two ranks a picture says no more than its one line, and nothing where no link is known
     drawn
@@ -65,7 +67,7 @@ export async function linkCards(context: Context): Promise<Child> {
     all.rows.length
       ? card(drawn ? t("links.table") : title, links(context, page, sorted), {
           wide: true,
-          note: drawn ? [note, isLonger ? ` ${t("links.longer")}` : ""] : t("links.waits.row"),
+          note: drawn ? [note, isLonger ? ` ${t("links.longer")}` : ""] : `${t("links.waits.row")} ${basis.links}`,
         })
       : null,
   ];
@@ -81,13 +83,24 @@ export function hasLongerLink(
   return links.some((one) => [one.source, one.destination].some((rank) => one.time_ns > (transfer.get(rank) ?? Infinity)));
 }
 
-/** What the figures are of, who measured them, and what they leave open. */
-function costNote(found: Costs, step: number | null, isLonger: boolean): string {
+const isOfLibrary = (found: Costs): boolean => found.rows.some((row) => row.measured_by === "library");
+
+/** Of which steps figures of ranks and links are: what the library measures is a mean over all its steps, all else of usual ones. */
+function basisOf(found: Costs, links: RankLinks, step: number | null, mean: string): { costs: string; links: string } {
+  const only = step ?? (found.steps.length === 1 ? found.steps[0]! : null);
+  if (only !== null) return { costs: t("costs.of_step", { step: only }), links: t("costs.of_step", { step: only }) };
+  const usual = mean && t("costs.typical", { mean });
+  const isExposed = mean !== "" && found.rows.some((row) => row.exposed_ns !== null);
+  const measured = isExposed ? t("costs.mean", { mean }) : t("costs.mean.all");
+  return { costs: isOfLibrary(found) ? measured : usual, links: links.kind === "link" ? t("costs.mean.all") : usual };
+}
+
+/** Who measured the figures of ranks, and what they leave open. */
+function costNote(found: Costs, isLonger: boolean): string {
   const by = found.rows.find((row) => row.measured_by !== null)?.measured_by ?? null;
   const how = by === "library" ? t("costs.library") : by === "arrival" ? t("costs.arrival") : t("costs.unknown");
   const rest = by === "library" && found.rows.some((row) => row.unexplained_ns > 0) ? ` ${t("costs.unexplained.what")}` : "";
-  const of = step === null ? t(by === "library" ? "costs.mean" : "costs.typical") : t("costs.of_step", { step });
-  return `${of} ${how}${isLonger ? ` ${t("costs.library.transfer")}` : ""}${rest}`;
+  return `${how}${isLonger ? ` ${t("costs.library.transfer")}` : ""}${rest}`;
 }
 
 function costRows(context: Context, found: Costs, links: RankLinks): Child {

@@ -4,6 +4,7 @@ import type { Finding, Overview } from "../../api/types";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
 import { prose } from "../../ui/prose";
+import { medianWord } from "../../ui/step_means";
 import { card, findingLevel, firstOnes, savingText, togetherWords } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
@@ -29,7 +30,7 @@ export function adviceCard(context: Context, found: Overview): HTMLElement {
 function note(found: Overview, findings: readonly Finding[]): Child {
   const { step_ns } = found;
   if (step_ns === null || !(found.together || findings.some((one) => one.saving))) return null;
-  const of = t("overview.change.what", { time: format.time(step_ns) });
+  const of = t("overview.change.what", { time: format.time(step_ns), median: medianWord(found.figures) });
   return h("p", { class: "note" }, [of, togetherWords({ ...found, step_ns })].join(" ").trim());
 }
 

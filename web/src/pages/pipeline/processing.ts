@@ -143,7 +143,11 @@ function operationShown(context: Context, one: OperationShown, curve: QueueCurve
   return [
     h("h3", null, one.operation),
     figures(
-      figure(t("pipeline.usage"), one.usage === null ? t("pipeline.no_queue") : format.share(one.usage)),
+      figure(
+        t("pipeline.usage"),
+        one.usage === null ? t("pipeline.no_queue") : format.share(one.usage),
+        one.usage === null ? null : t("mean"),
+      ),
       figure(
         t("pipeline.mean_size"),
         one.mean_size === null ? format.NOTHING : format.plain(one.mean_size),
