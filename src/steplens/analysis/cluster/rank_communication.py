@@ -97,8 +97,8 @@ def _of_usual_steps(rows: pl.DataFrame, traces: Sequence[Trace]) -> pl.DataFrame
     ]
     usual_pairs = pl.DataFrame(pairs, schema={"rank": pl.Int64, "step": pl.Int64}, orient="row").unique()
     usual_rows = rows.join(usual_pairs, on=["rank", "step"], how="semi", maintain_order="left")
-    others = rows.join(usual_rows, on="rank", how="anti", maintain_order="left")
-    return pl.concat([usual_rows, of_chosen_steps(others, traces)])
+    other_ranks = rows.join(usual_rows, on="rank", how="anti", maintain_order="left")
+    return pl.concat([usual_rows, of_chosen_steps(other_ranks, traces)])
 
 
 def _beside_computing(windows: Sequence[Trace], step: int | None) -> tuple[float | None, float | None]:

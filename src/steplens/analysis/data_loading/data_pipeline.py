@@ -82,8 +82,8 @@ def operations(trace: Trace) -> pl.DataFrame:
         number, parent_number = pending.popleft()
         children = _with_queue(number, rows, children_of, numbered)
         name = operation_name(rows[number]["type"], number)
-        own = {key: rows[number][key] for key in _OWN}
-        ordered.append({"operation": name, **own, "parent": parent_number, "children": children})
+        own_values = {key: rows[number][key] for key in _OWN}
+        ordered.append({"operation": name, **own_values, "parent": parent_number, "children": children})
         pending.extend((child, number) for child in children)
     sizes = (
         trace.required("pipeline_samples")

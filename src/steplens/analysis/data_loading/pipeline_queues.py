@@ -64,7 +64,7 @@ class PipelineOperation:
     children: tuple[int, ...]
 
     @property
-    def operation(self) -> str:
+    def name_with_number(self) -> str:
         """Its name; see ``data_pipeline.operation_name``."""
         return operation_name(self.type, self.id)
 
@@ -132,7 +132,7 @@ class PipelineFinding:
     value: float
 
     @property
-    def operation(self) -> str:
+    def name_with_number(self) -> str:
         """Its name; see ``data_pipeline.operation_name``."""
         return operation_name(self.type, self.id)
 

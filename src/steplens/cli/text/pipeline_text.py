@@ -37,8 +37,8 @@ def _operation_rows(trace: Trace) -> list[dict[str, Any]]:
     slow = set(held_up_by(trace))
     for row in table.iter_rows(named=True):
         if row["usage"] is not None or row["id"] in slow:
-            shown = ("operation", "workers", "mean_size", "queue_capacity", "usage", "empty_share")
-            rows.append({"rank": trace.rank, **{key: row[key] for key in shown}, "holds_up": row["id"] in slow})
+            operation_columns = ("operation", "workers", "mean_size", "queue_capacity", "usage", "empty_share")
+            rows.append({"rank": trace.rank, **{key: row[key] for key in operation_columns}, "holds_up": row["id"] in slow})
     return rows
 
 

@@ -130,10 +130,10 @@ def pipeline_one(
     findings = [
         finding
         for finding in (judged.findings if judged is not None else ())
-        if _is_about_operation(finding, operation.operation)
+        if _is_about_operation(finding, operation.name_with_number)
     ]
     derived = {
-        "operation": operation.operation,
+        "operation": operation.name_with_number,
         "mean_size": sum(operation.sizes) / len(operation.sizes) if operation.sizes else None,
         "samples": len(operation.sizes),
         "parent": operations_by_id[operation.parent[0]] if operation.parent is not None else None,
