@@ -131,11 +131,11 @@ def test_summary_shows_what_holds_up_a_pipeline(sample: Path) -> None:
     assert shown.exit_code == 0
     lines = [line.split(":")[0].split() for line in shown.output.splitlines() if "it holds up the others" in line]
     assert [(int(words[1]), words[2]) for words in lines] == [
-        (0, "Shuffle(id=4)"),
-        (1, "Shuffle(id=1)"),
-        (2, "Batch(id=0)"),
-        (3, "TFReader(id=2)"),
-        (3, "TFReader(id=3)"),
+        (0, "Shuffle_4"),
+        (1, "Shuffle_1"),
+        (2, "Batch_0"),
+        (3, "TFReader_2"),
+        (3, "TFReader_3"),
     ]
 
 

@@ -16,7 +16,7 @@ import pytest
 import steplens
 from steplens.analysis.cluster.joined_operators import bands, joined_operators, loads, rank_steps
 from steplens.analysis.cluster.strategy import collapse_scopes, stage_operators, stages, transfers
-from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.summary import usual_device_steps
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.run import Run
 from steplens.trace.schema import KIND_COMPUTE
@@ -225,12 +225,12 @@ def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:
     arrived = recorded.arrivals()
     last = {key: max(group.iter_rows(named=True), key=lambda row: row["place"])["rank"]
             for key, group in arrived.group_by("step", "group", "operation", "number")}  # fmt: skip
-    chosen = {(trace.rank, step) for trace in recorded.traces for step in chosen_steps(trace).steps}
+    usual = {(trace.rank, step) for trace in recorded.traces for step in usual_device_steps(trace)["step"]}
     waits: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     flights: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for row in arrived.iter_rows(named=True):
         behind = last[row["step"], row["group"], row["operation"], row["number"]]
-        if (row["rank"], row["step"]) in chosen:
+        if (row["rank"], row["step"]) in usual:
             flights[row["rank"], row["step"]].append((row["start_ns"], row["end_ns"]))
             waits[row["rank"], row["step"], behind].append((row["start_ns"], row["start_ns"] + row["wait_ns"]))
     costs = client.get(f"/api/runs/{RECORDED}/communication/costs")
@@ -248,7 +248,7 @@ def test_waiting_of_a_recorded_job(client: Client, recorded: Run) -> None:
                  for of, step in flights if of == rank}  # fmt: skip
         waited = fmean(covered(spans) for spans in every.values())
         assert row["unexplained_ns"] == pytest.approx(0, abs=1)
-        # shares of the chosen steps, times the mean of the usual ones
+        assert row["steps"] == len(every)
         assert row["wait_ns"] / row["communication_ns"] == pytest.approx(waited / flown)
         for other in range(RANKS):
             towards = sum(covered(spans) for (of, _, behind), spans in waits.items() if (of, behind) == (rank, other)) / len(

@@ -190,13 +190,17 @@ def test_the_way_of_a_batch(client: Client) -> None:
     assert places["send"]["costs"]["total_ns"] == 4e6
 
 
+BATCH = {"operation": "Batch_0", "id": 0, "type": "Batch", "workers": 4}
+
+
 def test_one_operation_and_its_remedy(client: Client) -> None:
     """(M5) and the four remedies of the first guide."""
     found = client.get(f"/api/runs/{PROFILER}/pipeline/operation", op=1)
     assert found["interval_ms"] == 10 and found["parent"]["id"] == 0
     source = client.get(f"/api/runs/{JOB_1}/pipeline/operation", op=1)
+    assert source["operation"] == "Shuffle_1"
     assert (source["capacity"], source["samples"], source["mean_size"]) == (64, 3, 20)
-    assert (source["parent"], [child["id"] for child in source["children"]]) == ({"id": 0, "type": "Batch", "workers": 4}, [2, 3])
+    assert (source["parent"], [child["id"] for child in source["children"]]) == (BATCH, [2, 3])
     remedies = {
         one["type"]: client.get(f"/api/runs/{RUN_2}/pipeline/operation", op=one["id"])["remedy"]
         for one in client.get(f"/api/runs/{RUN_2}/pipeline")["operations"]

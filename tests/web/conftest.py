@@ -173,10 +173,10 @@ def axe() -> str:
 
 
 @contextlib.contextmanager
-def served(paths: Sequence[Path]) -> Iterator[int]:
-    """A server of runs on a free port."""
+def served(paths: Sequence[Path], port: int = 0) -> Iterator[int]:
+    """A server of runs, by default on a free port."""
     library = RunLibrary(paths)
-    bound = open_listening_socket("127.0.0.1", 0)
+    bound = open_listening_socket("127.0.0.1", port)
     server = connections.create_server(create_app(library, TOKEN, control=Trainings()))
     thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
     thread.start()

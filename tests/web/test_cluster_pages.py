@@ -13,6 +13,7 @@ import pytest
 
 import steplens
 from steplens.analysis.cluster.joined_operators import rank_steps
+from steplens.analysis.steps.summary import usual_device_steps
 from steplens.run import Run
 
 from ..shared_data import shared
@@ -319,3 +320,87 @@ def test_pages_of_several_runs_and_of_a_strategy_break_no_rule(pages: Site, axe:
             found += [f"{address}, {colours}: {one}" for one in pages.driver.execute_async_script(scripts.AXE, None, None)]
     pages.theme("light")
     assert found == []
+
+
+@pytest.fixture
+def ascend(look: Callable[[Sequence[Path]], Site]) -> Site:
+    """Two of eight ranks on an Ascend device, as the communication library measured them."""
+    site = look([shared("ascend_pytorch", "text_level1")])
+    site.until(scripts.ALL_OPEN, "the ranks are open")
+    return site
+
+
+def test_what_to_change_is_said_to_its_end_and_with_its_code(ascend: Site) -> None:
+    ascend.open("#/0/overview")
+    cut = """
+    const isCut = one => one.clientHeight && one.scrollHeight > one.clientHeight + 1;
+    return [...document.querySelectorAll('.change > *')].filter(isCut).map(one => one.innerText)"""
+    assert ascend.count(".changes > .change") == 3
+    assert ascend.script(cut) == []
+    assert "`" not in ascend.text("main")
+    assert ascend.text(".changes code") == "if rank == 0"
+    remedies = ascend.script("return [...document.querySelectorAll('.change > .note')].map(one => one.innerText)")
+    ascend.open("#/0/advice")
+    assert "`" not in ascend.script("return document.querySelector('main').textContent")
+    whole = ascend.script("return [...document.querySelectorAll('.finding-card')].map(one => one.textContent)")
+    assert all(any(remedy in one for one in whole) for remedy in remedies)
+
+
+HEADS = """
+const tables = [...document.querySelectorAll('main table')];
+return tables.map(one => [...one.querySelectorAll('thead th')].map(head => head.innerText.trim())).filter(one => one.length)"""
+#: what the communication of a rank consists of, and the start of a collective
+NAMES = {
+    "en": ("Wait", "Transfer", "In flight, cause unknown", "Start in own step"),
+    "zh": ("等待", "传输", "进行中，原因未知", "自身迭代内开始"),
+}
+
+
+@pytest.mark.parametrize("language", NAMES)
+def test_parts_of_communication_have_one_name_in_every_table(ascend: Site, language: str) -> None:
+    if language != ascend.spoken():
+        ascend.language(language)
+    ascend.open("#/0/communication?table=communication")
+    ascend.until("return document.querySelectorAll('.grid-table tbody td.number').length > 5", "the raw table has rows")
+    parts, start = NAMES[language][:3], NAMES[language][3]
+    collectives, of_ranks, *_ = tables = ascend.script(HEADS)
+    (raw,) = [heads for heads in tables if len(set(parts) & set(heads)) == len(parts) and heads not in (collectives, of_ranks)]
+    for heads in (collectives, of_ranks, raw):
+        assert [head for head in heads if head in parts] == list(parts)
+    # ranks begin a step at different times: what is on one clock and what is not is said
+    assert start in collectives
+    notes = ascend.text(".card .note")
+    assert f"{start}{':' if language == 'en' else '：'}" in notes
+    assert ("on one clock" if language == "en" else "同一时钟") in notes
+
+
+def test_a_link_that_takes_longer_than_its_ranks_transfer_is_explained(ascend: Site) -> None:
+    ascend.open("#/0/communication")
+    costs = {row[0]: ms(row[3]) for row in cells(ascend, "Communication of each rank")}
+    links = cells(ascend, "All links")
+    assert any(ms(row[3]) > costs[row[0]] for row in links)
+    notes = ascend.script("return [...document.querySelectorAll('main .card > .note')].map(one => one.innerText)")
+    assert sum("the library counts" in note for note in notes) == 2, "beside transfer, and beside the time of links"
+    ascend.script("document.querySelector('[data-operations=\"0\"]').click()")
+    ascend.until("return document.querySelectorAll('dialog tbody button').length === 4", "the operations are there")
+    ascend.script("document.querySelector('dialog tbody button').click()")
+    shown = ascend.until(
+        "return document.querySelector('dialog [role=status] .note')?.innerText", "what is known of one is there"
+    )
+    assert shown.startswith("Which links this operation used is not known")
+
+
+def test_figures_of_a_step_say_of_which_steps_they_are(pages: Site, recorded: Run) -> None:
+    usual = {tuple(usual_device_steps(trace)["step"]) for trace in recorded.traces}
+    # a step that stands out on one rank may not on another
+    mean = f"mean of steps {next(iter(usual))[0]}" if len(usual) == 1 else "mean of the steps of each rank"
+    pages.open(f"#/{RECORDED}/communication")
+    notes = pages.script("return [...document.querySelectorAll('main .card > .note')].map(one => one.innerText)")
+    # wait and transfer, communication of each rank, who waits for whom as a picture and as a table
+    assert sum(mean in note for note in notes) == 4, notes
+    pages.open(f"#/{RECORDED}/overview")
+    text = pages.text("main")
+    assert len(re.findall(r"exposed [\d.]+ \S+ \(mean\)", text)) == RANKS
+    assert re.search(r"Savings per step, of [\d.,]+ \S+ \(median\)", text)
+    pages.open(f"#/{PROPOSE}/communication")
+    assert pages.text("main").count("Mean over all steps that the library measured") == 3

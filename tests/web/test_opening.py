@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from . import mouse, scripts
-from .conftest import Site
+from .conftest import Site, served, visit
 
 pytestmark = pytest.mark.slow
 
@@ -101,3 +102,30 @@ def test_traces_without_ranks_and_steps(browse: Callable[[Sequence[Path]], Site]
     assert "Traces\n2" in text and "Ranks\n2" not in text
     site.open("#/0/advice")
     site.until(told, "so does its page")
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "advised"),
+    [("en", "does not answer any more", "Start it again with"), ("zh", "不再响应", "重新启动")],
+)
+def test_a_server_that_is_gone_is_said_with_the_way_back(
+    driver: Any, tmp_path: Path, language: str, said: str, advised: str
+) -> None:
+    run = tmp_path / "a run.pt.trace.json"
+    run.write_text(trace_of(20))
+    with served([run]) as port:
+        site = visit(driver, port, "#/0/health")
+        site.until(scripts.ALL_OPEN, "the run is open")
+        if language != "en":
+            site.language(language)
+    site.script("location.hash = '#/0/operators'")
+    site.until("return document.querySelector('main .problem button') !== null", "the page says that there is no server")
+    text = site.text("main .problem")
+    assert f"http://127.0.0.1:{port}" in text and said in text and advised in text and "Failed to fetch" not in text
+    assert site.text("main .problem code") == f"steplens view '{run}'"
+    with served([run], port):
+        mouse.click(site, "main .problem button")
+        site.until("return document.querySelector('main .problem') === null", "the page is there again")
+        site.until("return document.querySelectorAll('.grid-table tbody tr').length > 0", "with its table")
+        driver.get("about:blank")
+    site.console()

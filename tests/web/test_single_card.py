@@ -103,6 +103,8 @@ def test_the_way_of_a_batch_and_its_charts(sample: Callable[[str], Site]) -> Non
     assert boxes[3][1].startswith("empty for 0 of 3 batches, ")
     assert "push 4 ms" in boxes[2] and "waits 666.7 ns" in boxes[4]
     assert site.count("main [data-chart] canvas") == 4
+    # the first tab names the slowest operation, as the others and the advice do
+    assert site.text("main .callout") == "ImageFolderOp_3 is the bottleneck: its queue is 0 % full on average. Data processing"
     site.script("document.querySelector('[data-box=get_next]').click()")
     assert site.text(".card.marked h2") == "Wait of get_next"
     # of the tables those without a row are not offered to whoever comes to choose
@@ -121,7 +123,7 @@ def test_operations_are_chosen_in_the_graph(sample: Callable[[str], Site]) -> No
     """(G2) the source holds up the pipeline; the remedies are those of the first guide."""
     site = sample("run_2")
     site.open("#/0/pipeline?view=processing")
-    card_with(site, "Selected operation", "ImageFolderOp 3")
+    card_with(site, "Selected operation", "ImageFolderOp_3")
     assert site.count(".operation-graph .operation") == 4
     assert site.count(".operation-graph .queue") == 4
     assert site.text(".operation-graph .held") or site.count(".operation-graph .held") == 1
@@ -130,12 +132,24 @@ def test_operations_are_chosen_in_the_graph(sample: Callable[[str], Site]) -> No
         "document.querySelector('.operation-graph .queue[data-op=\"1\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
     )
     chosen = card_with(site, "Selected operation", "if it is written in Python, make its script faster")
-    for text in ("MapOp 1", "Between MapOp 2 (8 workers) and BatchOp 0 (4 workers)", "10 ms", "of 128"):
+    for text in ("MapOp_1", "Between MapOp_2 (8 workers) and BatchOp_0 (4 workers)", "10 ms", "of 128"):
         assert text in chosen
     site.script(PRESS_ON, '.operation-graph .operation[data-op="0"]')
     card_with(site, "Selected operation", "Adjust prefetch_size.")
     assert "op=0" in site.driver.current_url
     assert site.console() == []
+
+
+@pytest.mark.parametrize("page", ["overview", "advice", "pipeline", "pipeline?view=processing", "pipeline?view=processors"])
+def test_an_operation_has_one_name_on_every_page(sample: Callable[[str], Site], page: str) -> None:
+    """That of the advice, with its number: two of these operations are maps."""
+    site = sample("run_2")
+    site.open(f"#/0/{page}")
+    site.settle()
+    text = site.script("return document.querySelector('main').textContent")
+    assert re.search(r"(Op|Folder|Map|Batch)(\(id=| )\d", text) is None
+    if "view=" in page:
+        assert "MapOp_1" in text
 
 
 def test_processors_of_some_batches(sample: Callable[[str], Site]) -> None:
@@ -145,7 +159,7 @@ def test_processors_of_some_batches(sample: Callable[[str], Site]) -> None:
     figures = site.until("return document.querySelector('.figures')?.innerText", "the figures are there")
     for text in ("Logical cores\n100", "Host idle\n10 %", "Context switches"):
         assert text in figures
-    means = card_with(site, "Means", "MapOp 1")
+    means = card_with(site, "Means", "MapOp_1")
     assert "Host\tUser\t15 %\t2" in means
     assert site.count("main .chart canvas") >= 3
     site.open("#/0/pipeline?view=processors&first=2")

@@ -5,7 +5,7 @@ import "./styles/timeline.css";
 import "./styles/views.css";
 import "./styles/overview.css";
 
-import { Refused, RunApi, session } from "./api/client";
+import { Refused, RunApi, Unreachable, session } from "./api/client";
 import type { RunState, Session } from "./api/types";
 import { Shell } from "./app/shell";
 import { type Route, parseRoute } from "./browser/route";
@@ -57,8 +57,13 @@ class App {
       } else this.tell();
       if (this.session.runs.some((one) => one.progress.state === "waiting" || one.progress.state === "opening")) this.again();
     } catch (error) {
-      if (!this.session) replace(this.shell.main, problemBox(error));
-      if (!(error instanceof Refused) || error.status >= 500) this.again();
+      // a run that was being opened is asked for anew once the server is there again
+      const isGone = error instanceof Unreachable;
+      if (isGone && this.session?.runs[parseRoute(location.hash).run]?.generation === 0) this.session = null;
+      // said once, however often it is asked
+      const isSaid = isGone && this.shell.main.querySelector(".problem button") !== null;
+      if (!this.session && !isSaid) replace(this.shell.main, problemBox(error));
+      if (isGone || !(error instanceof Refused) || error.status >= 500) this.again();
     }
   }
 
@@ -174,6 +179,12 @@ class App {
     }
   }
 
+  /** Show the page once more, which the server did not answer. */
+  repeat = (): void => {
+    if (this.session) this.show(false);
+    else void this.poll();
+  };
+
   /** Poll once more, because a run is being read again. */
   refresh = (): void => void this.poll();
 }
@@ -190,4 +201,5 @@ enter();
 theme.start();
 const app = new App(document.getElementById("app")!);
 document.addEventListener("steplens-reopen", app.refresh);
+document.addEventListener("steplens-again", app.repeat);
 void app.poll();

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 
 import type { Rank } from "../src/api/types";
+import { hasLongerLink } from "../src/pages/communication/link_views";
 import { phaseDifferences } from "../src/pages/ranks/differences";
 import { heatClass } from "../src/pages/ranks/heat_map";
 import { layered } from "../src/pages/strategy/graph_layout";
@@ -105,5 +106,22 @@ describe("what a late rank does more than the others", () => {
   test("has words in tables, and not the name of a column", () => {
     expect(cellText("data_wait_ns", { name: "differs", type: "text", unit: "" })).toBe("Data loading");
     expect(cellText("data_wait_ns", { name: "name", type: "text", unit: "" })).toBe("data_wait_ns");
+  });
+});
+
+describe("links beside what their ranks transfer", () => {
+  const costs = [
+    { rank: 0, transfer_ns: 5, measured_by: "library" },
+    { rank: 1, transfer_ns: null, measured_by: null },
+    { rank: 2, transfer_ns: 1, measured_by: "arrival" },
+  ] as const;
+  const link = (source: number, destination: number, time_ns: number) => ({ source, destination, time_ns });
+
+  test("are longer only where the library measured both", () => {
+    expect(hasLongerLink(costs, [link(0, 1, 5), link(1, 2, 9), link(7, 8, 9)])).toBe(false);
+    expect(hasLongerLink(costs, [link(0, 1, 6)])).toBe(true);
+    // measured by its other end
+    expect(hasLongerLink(costs, [link(3, 0, 6)])).toBe(true);
+    expect(hasLongerLink([], [link(0, 1, 6)])).toBe(false);
   });
 });

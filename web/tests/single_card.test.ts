@@ -8,11 +8,24 @@ import { memoryMarks } from "../src/pages/memory/memory_marks";
 import { pathOf, topOf } from "../src/pages/operators/flops_card";
 import { loadingWords } from "../src/pages/overview/loading";
 import { layout } from "../src/pages/pipeline/graph";
+import { slowestWords } from "../src/pages/pipeline/slowest";
 import { quantile } from "../src/pages/steps/summary";
-import { deviceBase, hostBase, meanAndMedian, meanLength, meanOf, shareOfSteps, titleOfMean } from "../src/ui/step_means";
+import {
+  deviceBase,
+  hostBase,
+  meanAndMedian,
+  meanLength,
+  meanOf,
+  meanOfEach,
+  meanWord,
+  medianWord,
+  shareOfSteps,
+  titleOfMean,
+} from "../src/ui/step_means";
 import { isHostBound } from "../src/ui/verdict_words";
 
 const operation = (id: number, parent: number | null, children: number[]): Operation => ({
+  operation: `Map_${id}`,
   id,
   type: "Map",
   workers: 1,
@@ -32,6 +45,29 @@ const place = (kind: Place["kind"], empty: number, batches: number): Place => ({
   capacity: null,
   mean_size: 1,
   costs: { wait_ns: 5 },
+});
+
+describe("the slowest operation of a data pipeline", () => {
+  const operations = [operation(0, null, [1]), operation(1, 0, [])];
+
+  test("is named as the server names it", () => {
+    expect(slowestWords({ operations, bottlenecks: [1], keeps_up: false })).toBe(
+      "Map_1 is the bottleneck: its queue is 50 % full on average.",
+    );
+    expect(slowestWords({ operations, bottlenecks: [0, 1], keeps_up: false })).toMatch(/^Map_0 is .*\. Map_1 is .*\.$/);
+    const last = { ...operations[0]!, usage: null };
+    expect(slowestWords({ operations: [last, operations[1]!], bottlenecks: [0], keeps_up: false })).toBe(
+      "Map_0 is the bottleneck.",
+    );
+  });
+
+  test("is none where batches wait for the training, or no queue tells", () => {
+    expect(slowestWords({ operations, bottlenecks: [], keeps_up: true })).toMatch(/keeps up/);
+    expect(slowestWords({ operations, bottlenecks: [], keeps_up: false })).toMatch(/no operation/);
+    const untold = operations.map((one) => ({ ...one, usage: null }));
+    expect(slowestWords({ operations: untold, bottlenecks: [], keeps_up: false })).toBe("");
+    expect(slowestWords({ operations: [], bottlenecks: [], keeps_up: false })).toBe("");
+  });
 });
 
 describe("the graph of a data pipeline", () => {
@@ -174,6 +210,7 @@ describe("the time that a step loads data", () => {
   });
 
   test("is no wait where the loop loads its data itself", () => {
+    expect(loadingWords([{ ...of(0, 36), mean: " (mean)" }])).toBe("The training waits 36 ms (mean) per step for data (72 %).");
     expect(loadingWords([of(0, 36, true)])).toBe("The training loop spends 36 ms per step on loading its data itself (72 %).");
     expect(loadingWords([of(0, 36, true), of(1, 2, true)])).not.toContain("waits");
   });
@@ -203,6 +240,14 @@ describe("the time that a step loads data", () => {
     expect(meanAndMedian(28.17e6, 27.87e6)).toBe("");
     expect(meanAndMedian(47.26e6, 41.65e6)).toBe(" Mean 47.26 ms, median 41.65 ms: the parts add up to the mean.");
     expect(meanAndMedian(null, 41.65e6)).toBe("");
+    // what is of each rank for itself, and a word behind a figure that stands alone
+    const other = { ...figures, usual_on_device: [3, 4] };
+    expect(meanOfEach([{ figures }, { figures }])).toBe("mean of steps 3–5, 7");
+    expect(meanOfEach([{ figures }, { figures: other }])).toBe("mean of the steps of each rank, without outliers");
+    expect(meanOfEach([{ figures: { ...figures, usual_on_device: [3] } }])).toBe("step 3");
+    expect(meanOfEach([{ figures: { ...figures, chosen: [] } }])).toBe("");
+    expect([meanWord(figures), meanWord({ ...figures, usual: [3] })]).toEqual([" (mean)", ""]);
+    expect([medianWord(figures), medianWord({ steps: 1 })]).toEqual([" (median)", ""]);
   });
 });
 

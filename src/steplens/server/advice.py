@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import polars as pl
 from fastapi import Query
@@ -14,6 +14,7 @@ from steplens.advice.finding import Evidence, Stretch
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.run import Run
+from steplens.server.http import documented
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
@@ -124,16 +125,23 @@ class SilencedShown(BaseModel):
     texts: dict[str, str]
 
 
+Together = Annotated[str, documented.as_type(Literal["", "overlap", "bounded"])]
+#: findings that save less together than this share of the sum of what each saves have a bound that says something
+_BOUNDED = 0.99
+
+
 class AdviceShown(BaseModel):
     """All findings, what attacks the verdict first, and what could not be judged.
 
     ``step_ns`` is the step time of the run, ``together_ns`` what all findings save of it together at most,
-    ``likely_together_ns`` probably.
+    ``likely_together_ns`` probably; ``together`` and ``at_stake``: what there is to say of that (``together_of``).
     """
 
     step_ns: float
     together_ns: float
     likely_together_ns: float
+    together: Together
+    at_stake: bool
     findings: list[FindingShown]
     silenced: list[SilencedShown]
 
@@ -167,6 +175,8 @@ def advice(
         step_ns=judgement.step_ns,
         together_ns=judgement.together_ns,
         likely_together_ns=judgement.likely_together_ns,
+        together=together_of(judgement.findings, judgement.together_ns),
+        at_stake=any_at_stake(judgement.findings),
         findings=[finding_shown(item, traces, chosen.origins) for item in judgement.findings],
         silenced=[
             SilencedShown(
@@ -175,6 +185,31 @@ def advice(
             for item in judgement.silenced
         ],
     )
+
+
+def together_of(findings: Sequence[Finding], together_ns: float) -> str:
+    """What all findings of a run, not only those that a page shows, let say of what they save together.
+
+    Args:
+        findings: all of them.
+        together_ns: what they save together at most.
+
+    Returns:
+        "bounded" where that is less than the sum of what each saves, or where it is told what is left of one after another;
+        "overlap" where it is not and some of them see the same time; "" where a sum says it, or fewer than two have a price.
+    """
+    priced = [finding for finding in findings if finding.saving is not None]
+    if len(priced) < 2:
+        return ""
+    sum_ns = sum(finding.saving.high_ns for finding in priced if finding.saving is not None and not finding.at_stake)
+    if together_ns < _BOUNDED * sum_ns or any(finding.after_ns for finding in priced):
+        return "bounded"
+    return "overlap" if any(finding.overlaps for finding in priced) else ""
+
+
+def any_at_stake(findings: Sequence[Finding]) -> bool:
+    """Whether a finding names time whose cause is still to be found, which counts into no sum."""
+    return any(finding.at_stake and finding.saving is not None for finding in findings)
 
 
 def finding_shown(finding: Finding, traces: Mapping[int, Trace] | None = None, origins: Sequence[int] = ()) -> FindingShown:

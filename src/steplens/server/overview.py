@@ -11,9 +11,10 @@ from typing_extensions import NotRequired, TypedDict
 
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
-from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.data_loading.data_pipeline import operations
 from steplens.analysis.data_loading.data_wait import loads_in_loop, waiting_steps
 from steplens.analysis.data_loading.loaders import LOOP, verdicts
+from steplens.analysis.data_loading.pipeline_verdict import held_up_by
 from steplens.analysis.device.idle import idle_of_step
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.step_distribution import step_distribution
@@ -21,7 +22,7 @@ from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.verdict import whole_of_shares
 from steplens.analysis.verdict_words import Verdict, collective_name
 from steplens.server import advice
-from steplens.server.advice import FindingShown
+from steplens.server.advice import FindingShown, Together
 from steplens.server.http import documented
 from steplens.server.http.errors import path_text
 from steplens.server.http.routing import create_router
@@ -251,11 +252,12 @@ class Overview(BaseModel):
         work_trace: the trace that alone it is of, where ranks call different operators and the verdict names one; None: of all.
         idle: idle time of a step by cause, ns; it adds up to ``idle_ns`` of ``parts``.
         base_ns: what shares of the device's parts are of, as in the verdict; a mean, as they are.
-        pipeline: what holds up the data pipeline, per trace: trace, and id, type and queue's usage of an operation of MindSpore;
-            of PyTorch the number of a loader as id and its stage as type.
+        pipeline: what holds up the data pipeline, per trace: trace, and id, name and queue's usage of an operation of MindSpore;
+            of PyTorch the number of a loader as id and its stage as name.
         advice: the first findings.
         findings: how many findings there are.
-        together_ns: what all of them save together at most; likely_together_ns: probably.
+        together_ns: what all of them save together at most; likely_together_ns: probably; together, at_stake: what there is to
+            say of that (``server.advice.AdviceShown``).
         judged: whether the advice was there in time; if not, ask ``advice``, which waits for it.
         health: severity -> how many findings about the data.
     """
@@ -278,6 +280,8 @@ class Overview(BaseModel):
     findings: int
     together_ns: float
     likely_together_ns: float
+    together: Together
+    at_stake: bool
     judged: bool
     health: dict[str, int]
 
@@ -324,6 +328,8 @@ def overview(chosen: Chosen) -> Overview:
         findings=len(findings),
         together_ns=judged.together_ns if judged is not None else 0.0,
         likely_together_ns=judged.likely_together_ns if judged is not None else 0.0,
+        together=advice.together_of(findings, judged.together_ns) if judged is not None else "",
+        at_stake=advice.any_at_stake(findings),
         judged=judged is not None,
         health=dict(health.group_by("severity").agg(pl.len()).sort("severity").iter_rows()),
     )
@@ -431,11 +437,11 @@ def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]
         slow_loaders = [verdict for verdict in verdicts(trace) if verdict.stage != LOOP]
         names = [f"{verdict.stage} of DataLoader({verdict.dataset}, id={verdict.loader})" for verdict in slow_loaders]
         return [
-            {"trace": number, "id": verdict.loader, "type": name, "usage": None}
+            {"trace": number, "id": verdict.loader, "name": name, "usage": None}
             for verdict, name in zip(slow_loaders, names, strict=True)
         ]
     table = operations(trace)
-    slow = table.filter(pl.col("id").is_in(bottlenecks(table))).select("id", "type", "usage")
+    slow = table.filter(pl.col("id").is_in(held_up_by(trace))).select("id", "usage", name="operation")
     return [{"trace": number, **row} for row in columns.json_records(slow)]
 
 

@@ -3,11 +3,14 @@
 import { withToken } from "../browser/token";
 import { report } from "../report/embedded";
 import type { Query } from "../report/questions";
-import { Refused } from "./refused";
+import { Refused, Unreachable } from "./refused";
 import { type Tile, decode } from "./tile";
 import type * as T from "./types";
 
-export { Refused };
+export { Refused, Unreachable };
+
+/** what the user gave to the server, as far as it said */
+let opened: readonly string[] = [];
 
 /** The address of an answer. */
 export function address(path: string, query: Query = {}): string {
@@ -20,8 +23,20 @@ export function address(path: string, query: Query = {}): string {
   return `./api/${path}${tail ? `?${tail}` : ""}`;
 }
 
+/** What is asked of the server; a browser says no more of one that is gone than that it could not fetch. */
+async function reached<A>(asked: Promise<A>): Promise<A> {
+  try {
+    return await asked;
+  } catch (error) {
+    // an answer that breaks off inside is no JSON, and the one of a page that is left is no failure
+    if (error instanceof TypeError) throw new Unreachable(globalThis.location?.origin ?? "", opened);
+    throw error;
+  }
+}
+
 async function request(path: string, query: Query, init: RequestInit): Promise<Response> {
-  const response = await fetch(address(path, query), { ...init, headers: withToken(init.headers), credentials: "same-origin" });
+  const asked = fetch(address(path, query), { ...init, headers: withToken(init.headers), credentials: "same-origin" });
+  const response = await reached(asked);
   if (response.ok) return response;
   const problem = (await response.json().catch(() => null)) as T.Problem | null;
   throw new Refused(response.status, problem ?? { problem: `HTTP ${response.status}`, where: path, remedy: "" });
@@ -34,7 +49,8 @@ async function ask<A>(path: string, query: Query, init: RequestInit, body?: T.Ta
   const sent = body
     ? { ...init, method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }
     : init;
-  return (await (await request(path, query, sent)).json()) as A;
+  const response = await request(path, query, sent);
+  return (await reached(response.json())) as A;
 }
 
 /** What is said beside an address: what has to be asked of it, and when to stop waiting. */
@@ -62,7 +78,8 @@ export class RunApi {
   async tile(query: Query, signal: AbortSignal): Promise<Tile> {
     const held = report();
     if (held) return held.tile(this.run, query);
-    return decode(await (await request(`runs/${this.run}/timeline/tile`, query, { signal })).arrayBuffer());
+    const response = await request(`runs/${this.run}/timeline/tile`, query, { signal });
+    return decode(await reached(response.arrayBuffer()));
   }
 
   table(name: string, query: T.TableQuery, signal = this.signal): Promise<T.TablePage> {
@@ -101,8 +118,10 @@ export async function fileAddress(of: string): Promise<string> {
   return `.${found}`;
 }
 
-export function session(): Promise<T.Session> {
-  return ask("session", {}, {});
+export async function session(): Promise<T.Session> {
+  const found = await ask<T.Session>("session", {}, {});
+  opened = found.runs.map((one) => one.path);
+  return found;
 }
 
 export function compare(before: number, after: number, signal: AbortSignal): Promise<T.Comparison> {

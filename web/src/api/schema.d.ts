@@ -950,10 +950,13 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         AdviceShown: {
+            at_stake: boolean;
             findings: components["schemas"]["FindingShown"][];
             likely_together_ns: number;
             silenced: components["schemas"]["SilencedShown"][];
             step_ns: number;
+            /** @enum {string} */
+            together: "" | "overlap" | "bounded";
             together_ns: number;
         };
         Alive: {
@@ -1467,6 +1470,7 @@ export interface components {
         };
         Neighbour: {
             id: number;
+            operation: string;
             type: string;
             workers: number | null;
         };
@@ -1514,6 +1518,7 @@ export interface components {
             id: number;
             interval_ms: number | null;
             mean_size: number | null;
+            operation: string;
             parent: components["schemas"]["Neighbour"] | null;
             /** @enum {string} */
             remedy: "source" | "generator" | "map" | "batch" | "other";
@@ -1529,6 +1534,7 @@ export interface components {
         };
         Overview: {
             advice: components["schemas"]["FindingShown"][];
+            at_stake: boolean;
             base_ns: number;
             figures: components["schemas"]["StepFigures"];
             findings: number;
@@ -1551,6 +1557,8 @@ export interface components {
             recorded_ranks: number;
             step_ns: number | null;
             steps: number;
+            /** @enum {string} */
+            together: "" | "overlap" | "bounded";
             together_ns: number;
             verdict: components["schemas"]["VerdictShown"];
             work: components["schemas"]["WorkShown"][];
@@ -1582,11 +1590,13 @@ export interface components {
         };
         Pipeline: {
             bottlenecks: number[];
+            keeps_up: boolean;
             operations: {
                 children: number[] | null;
                 empty_share: number | null;
                 id: number;
                 mean_size: number | null;
+                operation: string;
                 parent: number | null;
                 queue_capacity: number | null;
                 type: string | null;
@@ -1649,11 +1659,11 @@ export interface components {
             min: number[];
             name: string;
             op: number | null;
+            operation: string | null;
             sample: number[];
             samples: number;
             /** @enum {string} */
             scope: "host" | "process" | "op";
-            type: string | null;
             unit: string;
         };
         Processors: {

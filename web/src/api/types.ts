@@ -43,6 +43,7 @@ export type Cost = S.Costs["rows"][number];
 export type Delay = S.Joined["delays"][number];
 export type RankDifference = S.RankDifferences["rows"][number];
 export type CollectiveShown = S.Communication["collectives"][number];
+export type CommunicationOperation = S.Operations["rows"][number];
 export type RankLink = S.Links["rows"][number];
 export type OperationLink = S.operations["links_of_operation"]["responses"][200]["content"]["application/json"][number];
 export type RankStep = S.RankSteps["rows"][number];

@@ -96,6 +96,10 @@ export function waitedWords(waiting: Rank["waiting"]): string {
     : t("pipeline.waited.since", { step: String(waiting.since), time, rest });
 }
 
+/** That an operation holds up the pipeline, and how full its queue is. */
+export const bottleneckWords = (name: string, usage: number | null): string =>
+  usage === null ? t("pipeline.bottleneck.plain", { name }) : t("pipeline.bottleneck", { name, usage: format.share(usage) });
+
 /** Whether the loop loads its batches itself: a DataLoader without workers has no queue, and so never waits for one. */
 export function byItself(place: Place): boolean {
   return place.kind === "iterate" && place.capacity === null && !place.batches && place.costs["wait_ns"] === 0;

@@ -4,7 +4,7 @@ import type { Communication } from "../api/types";
 import { h, type Child } from "../ui/dom";
 import type { Context } from "../ui/page";
 import * as format from "../words/format";
-import { t } from "../words/i18n";
+import { named, t } from "../words/i18n";
 import { chart, nameAxis, tip, valueAxis } from "./chart";
 
 /** The rank that holds up the others; nothing where none stands out. */
@@ -29,10 +29,10 @@ export function slowRank(context: Context, found: Communication): Child {
 /** Waiting and transfer of every rank. */
 export function waitsChart(context: Context, found: Communication): HTMLElement {
   const parts = [
-    ["wait_ns", t("communication.waiting")],
-    ["transfer_ns", t("communication.transfer")],
+    ["wait_ns", named("column", "wait_ns")],
+    ["transfer_ns", named("column", "transfer_ns")],
     ...(found.waits.some((row) => Number(row["unexplained_ns"]) > 0)
-      ? [["unexplained_ns", t("costs.unexplained")] as const]
+      ? [["unexplained_ns", named("column", "unexplained_ns")] as const]
       : []),
   ] as const;
   return chart(

@@ -6,6 +6,7 @@ import { copy } from "../browser/clipboard";
 import { report } from "../report/embedded";
 import { h, replace, type Child } from "../ui/dom";
 import { fileLink } from "../ui/file_link";
+import { problemLine } from "../ui/notices";
 import type { Context } from "../ui/page";
 import { keptNote } from "../ui/report_note";
 import * as format from "../words/format";
@@ -171,7 +172,7 @@ class Grid {
       await copy(tsv(found.columns, found.rows));
       replace(this.foot, t("table.copied", { count: format.count(found.rows.length), all: format.count(found.matching) }));
     } catch (error) {
-      if (!this.context.signal.aborted) replace(this.foot, error instanceof Error ? error.message : String(error));
+      if (!this.context.signal.aborted) replace(this.foot, problemLine(error));
     }
   }
 

@@ -1,6 +1,8 @@
 /** The rows of a table of the server, fetched in pages as they are needed. */
 
 import type { Column, TablePage, TableQuery } from "../api/types";
+import type { Child } from "../ui/dom";
+import { problemLine } from "../ui/notices";
 import type { Context } from "../ui/page";
 import type { TableOptions, TableState } from "./table_state";
 
@@ -22,7 +24,7 @@ export class TableSource {
     private readonly options: TableOptions,
     private readonly state: () => TableState,
     private readonly taken: (found: TablePage, first: boolean) => void,
-    private readonly failed: (why: string) => void,
+    private readonly failed: (why: Child) => void,
   ) {}
 
   /** What is asked for from a row on. */
@@ -54,8 +56,7 @@ export class TableSource {
       if (first) [this.columns, this.empty] = [found.columns, found.empty];
       this.taken(found, first);
     } catch (error) {
-      if (!controller.signal.aborted && !this.context.signal.aborted)
-        this.failed(error instanceof Error ? error.message : String(error));
+      if (!controller.signal.aborted && !this.context.signal.aborted) this.failed(problemLine(error));
     } finally {
       if (this.asked.get(page) === controller) this.asked.delete(page);
     }

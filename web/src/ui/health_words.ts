@@ -3,6 +3,7 @@
 import type { HealthFinding } from "../api/types";
 import { inLanguage, named, t } from "../words/i18n";
 import { type Child, h } from "./dom";
+import { prose } from "./prose";
 
 /** The sentence of a finding: English is what was recorded, the server has the other languages. */
 export const messageOf = (one: HealthFinding): string =>
@@ -11,7 +12,10 @@ export const messageOf = (one: HealthFinding): string =>
 /** A finding: the heading of its check, behind it how often it occurs, and below it the sentence with names and figures. */
 export function findingWords(one: HealthFinding, often: Child = null): Child {
   const heading = named("value", `check.${one.check}`, "");
-  return [heading ? h("strong", { class: "check" }, heading, often) : often, h("span", { class: "sentence" }, messageOf(one))];
+  return [
+    heading ? h("strong", { class: "check" }, heading, often) : often,
+    h("span", { class: "sentence" }, prose(messageOf(one))),
+  ];
 }
 
 /** What not to trust, as the pages call it. */

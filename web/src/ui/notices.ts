@@ -1,11 +1,12 @@
 /** What is said instead of a page: how far the opening is, or what is wrong and what to do. */
 
-import { Refused } from "../api/refused";
+import { Refused, Unreachable } from "../api/refused";
 import type { RunState } from "../api/types";
 import { report } from "../report/embedded";
 import * as format from "../words/format";
 import { t } from "../words/i18n";
 import { type Child, h } from "./dom";
+import { prose } from "./prose";
 
 export function problemBox(error: unknown): HTMLElement {
   const { problem, where, remedy } =
@@ -15,10 +16,20 @@ export function problemBox(error: unknown): HTMLElement {
   return h(
     "div",
     { class: "problem", role: "alert" },
-    h("p", null, h("strong", null, problem)),
+    h("p", null, h("strong", null, prose(problem))),
     where ? h("p", null, `${t("where")}: `, h("code", null, where)) : null,
-    remedy ? h("p", null, remedy) : null,
+    remedy ? h("p", null, prose(remedy)) : null,
+    error instanceof Unreachable ? h("p", null, h("button", { type: "button", onclick: askAgain }, t("server.again"))) : null,
   );
+}
+
+/** Show the page once more: the server may be there again. */
+const askAgain = (): unknown => document.dispatchEvent(new Event("steplens-again"));
+
+/** The same in a line, where there is no room for a box. */
+export function problemLine(error: unknown): Child {
+  if (error instanceof Unreachable) return prose(`${error.message} ${error.problem.remedy}`);
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** Why a run could not be opened, and a button that tries again. */

@@ -57,6 +57,24 @@ export function meanOf(figures: Means): string {
   return t(steps.length > 1 ? "mean.of.ranks" : "mean.of.step.ranks", values);
 }
 
+/** The same of a figure of each rank for itself; empty where no rank has steps. */
+export function meanOfEach(ranks: readonly { figures: Means }[]): string {
+  const timed = ranks.map((one) => one.figures).filter((figures) => figures.chosen.length > 0);
+  const steps = new Set(
+    timed.map((figures) => numberRanges(figures.usual_on_device.length ? figures.usual_on_device : stepsOf(figures))),
+  );
+  const [first] = steps;
+  if (first === undefined) return "";
+  if (steps.size > 1) return t("mean.of.each");
+  return t(/\D/.test(first) ? "mean.of" : "mean.of.alone", { steps: first });
+}
+
+/** " (mean)" behind a figure that is one; empty where it is of a single step of a single rank. */
+export const meanWord = (figures: Means): string => (isSingle(figures) ? "" : t("mean.word"));
+
+/** The same of a median over steps. */
+export const medianWord = (figures: Pick<Means, "steps">): string => (figures.steps > 1 ? t("median.word") : "");
+
 /** The same as a title. */
 export function titleOfMean(figures: Means): string {
   return t(isSingle(figures) ? "steps.one" : "steps.mean.of", { steps: numberRanges(stepsOf(figures)) });

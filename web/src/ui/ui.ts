@@ -8,6 +8,7 @@ import { type Key, named, t } from "../words/i18n";
 import { inLanguage } from "../words/i18n";
 import { type Child, h } from "./dom";
 import type { Context } from "./page";
+import { prose } from "./prose";
 
 let numbered = 0;
 /** An id that no other element has. */
@@ -206,8 +207,8 @@ export function findingLine(finding: Finding, href: string): HTMLElement {
     "li",
     { class: `finding level-${finding.level}` },
     findingLevel(finding),
-    h("a", { href }, text?.title ?? finding.id),
-    finding.saving ? h("span", { class: "note" }, savingText(finding)) : null,
+    h("a", { href }, prose(text?.title ?? finding.id)),
+    finding.saving ? h("span", { class: "note" }, prose(savingText(finding))) : null,
   );
 }
 
@@ -275,14 +276,13 @@ export function savingText(finding: Finding): string {
   return t("saves.on", { saves, ranks: names.join(", ") + (ranks.length > MOST_RANKS ? " …" : "") });
 }
 
-/** What findings save together, where that is less than the sum of what each saves; empty elsewhere. */
-export function togetherWords(found: Pick<Advice, "findings" | "step_ns" | "together_ns" | "likely_together_ns">): string {
-  const priced = found.findings.filter((one) => one.saving);
-  if (priced.length < 2) return "";
-  const sum = priced.reduce((total, one) => total + (one.at_stake ? 0 : one.saving!.high_ns), 0);
+/** What all findings save together, of which a page may show some; empty where the sum of what each saves says it. */
+export function togetherWords(
+  found: Pick<Advice, "step_ns" | "together_ns" | "likely_together_ns" | "together" | "at_stake">,
+): string {
+  if (!found.together) return "";
   // where the bound is no more than their sum, it says nothing, but for what overlaps
-  const bounded = found.together_ns < 0.99 * sum || priced.some((one) => Object.keys(one.after_ns).length);
-  if (!bounded) return priced.some((one) => one.overlaps.length) ? t("advice.overlap") : "";
+  if (found.together === "overlap") return t("advice.overlap");
   const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
   const key =
     format.estimate(found.likely_together_ns) === format.estimate(found.together_ns)
@@ -293,7 +293,7 @@ export function togetherWords(found: Pick<Advice, "findings" | "step_ns" | "toge
     likely_share: shareOf(found.likely_together_ns),
     time: format.estimate(found.together_ns),
     share: shareOf(found.together_ns),
-    stake: priced.some((one) => one.at_stake) ? t("advice.together.stake") : "",
+    stake: found.at_stake ? t("advice.together.stake") : "",
   });
 }
 

@@ -52,7 +52,8 @@ export function queueWaits(figures: StepFigures): Child {
   const wait = Object.values(figures.queue_wait).reduce((sum, ns) => sum + ns, 0);
   const host = figures.host_mean_ns;
   if (!wait || host === null) return null;
-  const values = { wait: format.time(wait), host: format.time(host), own: format.time(host - wait) };
+  const mean = figures.usual_steps > 1 ? t("mean.word") : "";
+  const values = { wait: format.time(wait), host: format.time(host), own: format.time(host - wait), mean };
   return h("p", { class: "note" }, t("overview.queue", values));
 }
 

@@ -162,16 +162,16 @@ def _load_rule(name: str, kind: str) -> Rule:
                 _WORDS[kind],
                 load.value if kind in _LOADED else 100 * load.value,
                 "%",
-                places=(queues.operation_name(load.type, load.id),),
+                places=(load.name_with_number,),
                 per_step=False,
             )
             for load in mine
         ]
         is_slowest = slowest in [load.id for load in mine]
         if is_slowest:
-            operation_names = [queues.operation_name(load.type, load.id) for load in mine if load.id == slowest]
+            operation_names = [load.name_with_number for load in mine if load.id == slowest]
             evidence.append(Evidence("slowest_operation", 0, "", places=tuple(operation_names), per_step=False))
-        names = ", ".join(queues.operation_name(load.type, load.id) for load in mine)
+        names = ", ".join(load.name_with_number for load in mine)
         urgency = at_most(pipeline_pressure(facts), _LIMIT[kind])
         yield facts.make_finding(
             name,

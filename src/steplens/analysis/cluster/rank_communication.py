@@ -11,7 +11,7 @@ from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication_operations, transfer_rate
 from steplens.analysis.cluster.links import link_means, links
 from steplens.analysis.cluster.measured_communication import communication_times, is_measured, link_transfers
-from steplens.analysis.steps.summary import summarize_steps
+from steplens.analysis.steps.summary import summarize_steps, usual_device_steps
 from steplens.analysis.steps.times import step_times
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import merge_intervals
@@ -58,7 +58,7 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None, *, by_library: 
     has_library = measured.height > 0
     if not has_library:
         measured = _arrival_steps(traces)
-        measured = measured if step is not None else of_chosen_steps(measured, traces)
+        measured = measured if step is not None else _of_usual_steps(measured, traces)
     of_step = measured if step is None else measured.filter(step=step)
     means = of_step.group_by("rank", maintain_order=True).agg(
         pl.col("communication_ns", "transfer_ns", "wait_ns").mean(), pl.col("measured_by").drop_nulls().first(), steps=pl.len()
@@ -79,9 +79,26 @@ def rank_costs(traces: Sequence[Trace], step: int | None = None, *, by_library: 
 
 
 def _to_typical_step() -> pl.Expr:
-    """From the mean over the chosen steps to that over the usual ones; see ``analysis.steps.summary.StepSummary``."""
+    """From what is in flight in a step of the host to what its device period has, as in the figures of a step."""
     typical = pl.col("exposed_ns") + pl.col("overlapped_ns")
     return pl.when((typical > 0) & (pl.col("communication_ns") > 0)).then(typical / pl.col("communication_ns")).otherwise(1.0)
+
+
+def _of_usual_steps(rows: pl.DataFrame, traces: Sequence[Trace]) -> pl.DataFrame:
+    """Those of some rows (rank, step) that are of the steps whose means the parts of a step are.
+
+    Of a rank of which no such step has a row, its rows of steps that figures are of.
+    """
+    pairs = [
+        (rank, step)
+        for rank, windows in by_rank(traces).items()
+        for window in windows
+        for step in usual_device_steps(window)["step"].drop_nulls().to_list()
+    ]
+    usual_pairs = pl.DataFrame(pairs, schema={"rank": pl.Int64, "step": pl.Int64}, orient="row").unique()
+    usual_rows = rows.join(usual_pairs, on=["rank", "step"], how="semi", maintain_order="left")
+    other_ranks = rows.join(usual_rows, on="rank", how="anti", maintain_order="left")
+    return pl.concat([usual_rows, of_chosen_steps(other_ranks, traces)])
 
 
 def _beside_computing(windows: Sequence[Trace], step: int | None) -> tuple[float | None, float | None]:
@@ -161,7 +178,7 @@ def rank_edges(traces: Sequence[Trace], step: int | None = None) -> pl.DataFrame
         edges_of_steps = _waits_for_ranks(traces)
         steps = _arrival_steps(traces).drop_nulls("measured_by")
         if step is None:
-            edges_of_steps, steps = of_chosen_steps(edges_of_steps, traces), of_chosen_steps(steps, traces)
+            edges_of_steps, steps = _of_usual_steps(edges_of_steps, traces), _of_usual_steps(steps, traces)
         else:
             edges_of_steps, steps = edges_of_steps.filter(step=step), steps.filter(step=step)
         # as the waiting of the rank in ``rank_costs``

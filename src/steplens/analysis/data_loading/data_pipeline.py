@@ -14,6 +14,7 @@ from steplens.trace.trace import Trace
 HIGH_USAGE, LOW_USAGE = 0.8, 0.6
 
 OPERATIONS: dict[str, pl.DataType] = {
+    "operation": pl.String(),
     "id": pl.Int32(),
     "type": pl.String(),
     "workers": pl.Int32(),
@@ -47,8 +48,15 @@ class QueueSummary:
     full: int | None
 
 
+def operation_name(type_: str | None, number: int) -> str:
+    """The one name of an operation, as MindInsight has it: its type, which others may have, and its number (``MapOp_2``)."""
+    return f"{type_ or 'Operation'}_{number}"
+
+
 def operations(trace: Trace) -> pl.DataFrame:
     """The operations that have an output queue, breadth first from the last one; columns as in ``OPERATIONS``.
+
+    ``operation`` is the ``operation_name`` of type and id.
 
     Operation 0 (where there is none: the one without a parent) is always the first row, with or without a queue; so is the
     last operation of each DataLoader of PyTorch, which are trees of their own. An operation without a queue runs in the
@@ -73,7 +81,9 @@ def operations(trace: Trace) -> pl.DataFrame:
     while pending:
         number, parent_number = pending.popleft()
         children = _with_queue(number, rows, children_of, numbered)
-        ordered.append({**{key: rows[number][key] for key in _OWN}, "parent": parent_number, "children": children})
+        name = operation_name(rows[number]["type"], number)
+        own_values = {key: rows[number][key] for key in _OWN}
+        ordered.append({"operation": name, **own_values, "parent": parent_number, "children": children})
         pending.extend((child, number) for child in children)
     sizes = (
         trace.required("pipeline_samples")
@@ -83,7 +93,7 @@ def operations(trace: Trace) -> pl.DataFrame:
         .agg(queue_sizes=pl.col("value"), mean_size=pl.col("value").mean(), empty_share=(pl.col("value") == 0).mean())
         .collect()
     )
-    table = pl.DataFrame(ordered, schema={name: OPERATIONS[name] for name in (*_OWN, "parent", "children")})
+    table = pl.DataFrame(ordered, schema={name: OPERATIONS[name] for name in ("operation", *_OWN, "parent", "children")})
     table = table.join(sizes, left_on="id", right_on="op", how="left", maintain_order="left")
     capacity = pl.when(pl.col("queue_capacity") > 0).then("queue_capacity")
     return table.with_columns(usage=pl.col("mean_size") / capacity).select(cast_columns(OPERATIONS))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.analysis.data_loading.data_pipeline import operation_name
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 HOST, PROCESS, OPERATION = "host", "process", "op"
 
-COLUMNS = table_schema("scope: String, op: Int32, name: String, unit: String, sample: Int32, time_ns, batch, value: Float64")
+COLUMNS = table_schema(
+    "scope: String, operation: String, op: Int32, name: String, unit: String, sample: Int32, time_ns, batch, value: Float64"
+)
 #: parts of the time of all processors
 HOST_PARTS = ("user", "sys", "io", "idle")
 
 
 def cpu_samples(trace: Trace, *, first: int | None = None, last: int | None = None) -> pl.DataFrame:
-    """Samples of processors with the batch that they belong to, columns as in ``COLUMNS``.
+    """Samples of processors with the batch that they belong to, columns as in ``COLUMNS``; ``operation`` is the name of ``op``.
 
     A sample is of the time up to the next one, and belongs to the batch that was handed on last when that time ended; the last
     sample has no end and is left out, and so are samples before the first batch. Without times of batches or samples,
@@ -42,7 +45,14 @@ def cpu_samples(trace: Trace, *, first: int | None = None, last: int | None = No
         batch_samples = batch_samples.filter(pl.col("batch") >= first)
     if last is not None:
         batch_samples = batch_samples.filter(pl.col("batch") <= last)
-    return batch_samples.select(cast_columns(COLUMNS))
+    return batch_samples.with_columns(operation=_names_of_operations(trace)).select(cast_columns(COLUMNS))
+
+
+def _names_of_operations(trace: Trace) -> pl.Expr:
+    """The names of the operations in the column ``op``; null for samples of the host and the process."""
+    ops = trace.required("pipeline_ops").select("id", pl.col("type").cast(pl.String)).collect()
+    names = {number: operation_name(type_, number) for number, type_ in ops.iter_rows()}
+    return pl.col("op").replace_strict(names, default=None, return_dtype=pl.String)
 
 
 def _batch_times(trace: Trace) -> pl.DataFrame:

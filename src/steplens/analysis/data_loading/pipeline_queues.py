@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from steplens.analysis.data_loading.data_pipeline import COUNTS_EPOCHS, operations
+from steplens.analysis.data_loading.data_pipeline import COUNTS_EPOCHS, operation_name, operations
 from steplens.analysis.data_loading.pipeline_cpu import operation_load
 from steplens.trace.trace import Trace
 
@@ -62,6 +62,11 @@ class PipelineOperation:
     interval_ms: float | None
     parent: tuple[int, str, int | None] | None
     children: tuple[int, ...]
+
+    @property
+    def name_with_number(self) -> str:
+        """Its name; see ``data_pipeline.operation_name``."""
+        return operation_name(self.type, self.id)
 
 
 def pipeline_operation(trace: Trace, number: int) -> PipelineOperation:
@@ -126,6 +131,11 @@ class PipelineFinding:
     type: str
     value: float
 
+    @property
+    def name_with_number(self) -> str:
+        """Its name; see ``data_pipeline.operation_name``."""
+        return operation_name(self.type, self.id)
+
 
 def analyse_operations(trace: Trace) -> tuple[list[PipelineFinding], int | None]:
     """The rules of MindSpore's own analyser of data pipelines: what they find, and the id of the operation that is the slowest.
@@ -173,8 +183,3 @@ def analyse_operations(trace: Trace) -> tuple[list[PipelineFinding], int | None]
         if behind and gap is not None:
             findings.append(PipelineFinding(SLOWER_THAN_INPUT, number, type_, gap))
     return sorted(findings, key=lambda finding: finding.id), slowest
-
-
-def operation_name(type_: str, number: int) -> str:
-    """The name of an operation, such as ``ImageFolderOp_3``."""
-    return f"{type_}_{number}"

@@ -29,16 +29,16 @@ def pipeline_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def _operation_rows(trace: Trace) -> list[dict[str, Any]]:
-    from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+    from steplens.analysis.data_loading.data_pipeline import operations
+    from steplens.analysis.data_loading.pipeline_verdict import held_up_by
 
     rows = []
     table = operations(trace)
-    slow = set(bottlenecks(table))
+    slow = set(held_up_by(trace))
     for row in table.iter_rows(named=True):
         if row["usage"] is not None or row["id"] in slow:
-            name = f"{row['type'].removesuffix('Op')}(id={row['id']})"
-            selected = {key: row[key] for key in ("workers", "mean_size", "queue_capacity", "usage", "empty_share")}
-            rows.append({"rank": trace.rank, "operation": name, **selected, "holds_up": row["id"] in slow})
+            operation_columns = ("operation", "workers", "mean_size", "queue_capacity", "usage", "empty_share")
+            rows.append({"rank": trace.rank, **{key: row[key] for key in operation_columns}, "holds_up": row["id"] in slow})
     return rows
 
 

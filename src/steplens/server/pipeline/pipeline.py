@@ -9,8 +9,9 @@ from fastapi import Query
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from steplens.analysis.data_loading.data_pipeline import bottlenecks, operations
+from steplens.analysis.data_loading.data_pipeline import operations
 from steplens.analysis.data_loading.pipeline_flow import Place, recorded_places
+from steplens.analysis.data_loading.pipeline_verdict import held_up_by, keeps_up
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
 from steplens.server.http.routing import create_router
@@ -22,8 +23,9 @@ router = create_router("/api/runs/{run}/pipeline", "pipeline")
 
 
 class Operation(TypedDict):
-    """An operation of the pipeline."""
+    """An operation of the pipeline; ``operation`` is its one name, of type and number."""
 
+    operation: str
     id: int
     type: str | None
     workers: int | None
@@ -41,12 +43,14 @@ class Pipeline(BaseModel):
     Attributes:
         operations: rows of the table ``pipeline``, from the last operation before the training loop to the sources; ``children``
             are the ids of those that an operation takes from.
-        bottlenecks: ids of the operations that hold up the others.
+        bottlenecks: ids of the operations that hold up the others (``pipeline_verdict.held_up_by``); none where it keeps up.
+        keeps_up: whether the training found batches waiting for it; false where no queue of batches was recorded, too.
         places: what a batch passes between the pipeline, the host and the device, as far as it was recorded, in order.
     """
 
     operations: Annotated[list[dict[str, Any]], documented.as_type(list[Operation])]
     bottlenecks: list[int]
+    keeps_up: bool
     places: list[Place]
 
 
@@ -77,7 +81,8 @@ def pipeline(chosen: Chosen, trace: TraceNumber = 0) -> Pipeline:
     pipeline_operations = operations(tables)
     return Pipeline(
         operations=columns.json_records(pipeline_operations),
-        bottlenecks=bottlenecks(pipeline_operations),
+        bottlenecks=held_up_by(tables),
+        keeps_up=keeps_up(tables),
         places=recorded_places(tables),
     )
 

@@ -12,7 +12,7 @@ from steplens.advice import Finding
 from steplens.advice.rules.pipeline_operations import kind_of
 from steplens.analysis.data_loading.data_pipeline import operations
 from steplens.analysis.data_loading.pipeline_flow import BATCHES, PlaceKind, batches_at_place
-from steplens.analysis.data_loading.pipeline_queues import operation_name, pipeline_operation
+from steplens.analysis.data_loading.pipeline_queues import pipeline_operation
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.http import documented
@@ -60,6 +60,7 @@ class BatchCurves(BaseModel):
 class Neighbour(BaseModel):
     """An operation on the other side of a queue."""
 
+    operation: str
     id: int
     type: str
     workers: int | None
@@ -69,7 +70,7 @@ class OperationShown(BaseModel):
     """One operation; see ``analysis.data_loading.pipeline_queues.PipelineOperation``.
 
     Attributes:
-        id, type, workers: of the operation.
+        operation, id, type, workers: its name, and what that is of.
         capacity: of its output queue; null where it has none.
         usage: mean size / capacity.
         mean_size: mean size of its queue.
@@ -81,6 +82,7 @@ class OperationShown(BaseModel):
         findings: advice that names it.
     """
 
+    operation: str
     id: int
     type: str
     workers: int | None
@@ -121,11 +123,17 @@ def pipeline_one(
     tables = chosen.trace(trace)
     with not_found(f"op {op}", "GET /api/runs/{run}/pipeline lists them"):
         operation = pipeline_operation(tables, op)
-    operations_by_id = {row["id"]: row for row in columns.json_records(operations(tables).select("id", "type", "workers"))}
-    name = operation_name(operation.type, operation.id)
+    operations_by_id = {
+        row["id"]: row for row in columns.json_records(operations(tables).select("operation", "id", "type", "workers"))
+    }
     judged = advice.advise_on_run_within(chosen, _PATIENCE_S)
-    findings = [finding for finding in (judged.findings if judged is not None else ()) if _is_about_operation(finding, name)]
+    findings = [
+        finding
+        for finding in (judged.findings if judged is not None else ())
+        if _is_about_operation(finding, operation.name_with_number)
+    ]
     derived = {
+        "operation": operation.name_with_number,
         "mean_size": sum(operation.sizes) / len(operation.sizes) if operation.sizes else None,
         "samples": len(operation.sizes),
         "parent": operations_by_id[operation.parent[0]] if operation.parent is not None else None,

@@ -20,7 +20,7 @@ router = create_router("/api/runs/{run}/pipeline", "pipeline")
 #: series in one answer
 _MOST = 400
 #: what tells a series apart
-_KEYS = ("scope", "op", "name", "unit")
+_KEYS = ("scope", "operation", "op", "name", "unit")
 Batch = Annotated[int | None, Query(ge=0, le=1 << 53)]
 
 
@@ -29,8 +29,8 @@ class ProcessorCurve(BaseModel):
 
     Attributes:
         scope: "host", "process" or "op".
-        op: the operation; null for the others.
-        type: of the operation.
+        op: the number of the operation; null for the others, as operation.
+        operation: its name.
         name: "user_utilization", "sys_utilization", "context_switch_count" ...
         unit: "%" (of one core for an operation, of all cores otherwise), "MB" or "1".
         mean: over the samples.
@@ -43,7 +43,7 @@ class ProcessorCurve(BaseModel):
 
     scope: Annotated[str, documented.as_type(Literal["host", "process", "op"])]
     op: int | None
-    type: str | None
+    operation: str | None
     name: str
     unit: str
     mean: float
@@ -90,7 +90,6 @@ def processors(
         selected = selected.filter(pl.col("batch") >= first)
     if last is not None:
         selected = selected.filter(pl.col("batch") <= last)
-    types = dict(tables.required("pipeline_ops").select("id", pl.col("type").cast(pl.String)).collect().iter_rows())
     parts = selected.drop_nulls("value").partition_by(_KEYS, maintain_order=True)
     meta = tables.meta_values()
     return Processors(
@@ -99,19 +98,18 @@ def processors(
         first_batch=_number_or_none(samples["batch"].min()),
         last_batch=_number_or_none(samples["batch"].max()),
         idle_percent=host_idle(cpu_means(selected)),
-        curves=[_processor_curve(part, types, points) for part in parts[:_MOST]],
+        curves=[_processor_curve(part, points) for part in parts[:_MOST]],
         left_out=max(len(parts) - _MOST, 0),
     )
 
 
-def _processor_curve(part: pl.DataFrame, types: dict[int, str | None], points: int) -> ProcessorCurve:
+def _processor_curve(part: pl.DataFrame, points: int) -> ProcessorCurve:
     rows = part.sort("sample")
     place: Any = rows["sample"].cast(pl.Int64).to_numpy()
     curve: Any = curves.reduce_series(place, rows["value"].to_numpy(), int(place[0]), int(place[-1]) + 1, points)
     key = rows.select(*_KEYS).row(0, named=True)
     mean: Any = rows["value"].mean()
-    type_ = types.get(key["op"]) if key["op"] is not None else None
-    return ProcessorCurve(**key, type=type_, mean=mean, samples=rows.height, sample=curve["time_ns"], **curve)
+    return ProcessorCurve(**key, mean=mean, samples=rows.height, sample=curve["time_ns"], **curve)
 
 
 def _number_or_none(value: Any) -> Any:

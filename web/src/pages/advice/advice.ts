@@ -5,6 +5,7 @@ import { numberOf } from "../../browser/route";
 import { h, type Child } from "../../ui/dom";
 import { conclusion } from "../../ui/health_words";
 import type { Context, Page } from "../../ui/page";
+import { prose } from "../../ui/prose";
 import {
   card,
   findingLevel,
@@ -52,7 +53,7 @@ export const advice: Page = {
               found.silenced.map((one) => [
                 one.rule,
                 conclusion(one.conclusion),
-                inLanguage({ en: one.reason, ...one.texts }) ?? one.reason,
+                prose(inLanguage({ en: one.reason, ...one.texts }) ?? one.reason),
               ]),
             ),
             { wide: true, note: t("advice.silenced.why") },
@@ -81,8 +82,8 @@ function findingCard(context: Context, finding: Finding, all: readonly Finding[]
       "summary",
       null,
       findingLevel(finding),
-      h("h2", null, all.length > 1 ? `${all.indexOf(finding) + 1}. ` : "", text?.title ?? finding.id),
-      saving ? h("span", { class: "saving" }, savingText(finding)) : null,
+      h("h2", null, all.length > 1 ? `${all.indexOf(finding) + 1}. ` : "", prose(text?.title ?? finding.id)),
+      saving ? h("span", { class: "saving" }, prose(savingText(finding))) : null,
     ),
     text?.cause ? [h("h3", null, t("advice.cause")), paragraphs(text.cause)] : null,
     text?.remedy
@@ -165,15 +166,15 @@ function rangeLine(finding: Finding): Child {
     h(
       "ul",
       { class: "places" },
-      ends.map(([ns, basis]) => h("li", null, h("b", null, format.estimate(ns)), `: ${basis}`)),
+      ends.map(([ns, basis]) => h("li", null, h("b", null, format.estimate(ns)), prose(`: ${basis}`))),
     ),
   );
 }
 
 const titleLink = (context: Context, finding: Finding): HTMLElement =>
-  h("a", { href: context.to("advice", { finding: finding.id }) }, inLanguage(finding.texts)?.title ?? finding.id);
+  h("a", { href: context.to("advice", { finding: finding.id }) }, prose(inLanguage(finding.texts)?.title ?? finding.id));
 
-const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h("p", null, one));
+const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h("p", null, prose(one)));
 
 /** How long the work at a place takes, and how often a step has it, where that is said. */
 function takes(one: Evidence, number: number): Child {
@@ -225,7 +226,7 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
   return h(
     "li",
     null,
-    words,
+    prose(words),
     figure,
     one.steps.length
       ? [

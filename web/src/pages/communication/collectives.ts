@@ -26,10 +26,10 @@ export function collectivesCard(context: Context, found: Communication): Child {
   if (has((row) => row.wait_ns)) {
     // these three add up to the duration
     columns.push(
-      [t("communication.waiting"), (row) => format.value(row.wait_ns, "ns"), true],
-      [t("communication.transfer"), (row) => format.value(row.transfer_ns, "ns"), true],
+      [named("column", "wait_ns"), (row) => format.value(row.wait_ns, "ns"), true],
+      [named("column", "transfer_ns"), (row) => format.value(row.transfer_ns, "ns"), true],
     );
-    if (isUntold) columns.push([t("costs.unexplained"), (row) => format.value(untold(row), "ns"), true]);
+    if (isUntold) columns.push([named("column", "unexplained_ns"), (row) => format.value(untold(row), "ns"), true]);
   }
   if (has((row) => row.behind_ns)) columns.push([t("collectives.behind"), behind, true]);
   if (has((row) => row.expected_ns)) columns.push([named("column", "expected_ns"), expected, true]);
@@ -60,6 +60,7 @@ export function collectivesCard(context: Context, found: Communication): Child {
       note: [
         ...(isUntold ? [t("costs.unexplained.what")] : []),
         t("collectives.what"),
+        ...(new Set(rows.map((row) => row.rank)).size > 1 ? [t("collectives.in_step.what")] : []),
         ...(has((row) => row.behind_ns) ? [t("collectives.behind.what")] : []),
       ].join(" "),
     },
@@ -109,6 +110,7 @@ function longSentence(found: Communication): Child {
       of: number(long.of_calls),
       time: format.time(long.duration_ns),
       expected: format.time(long.expected_ns),
+      mean: long.ranks * long.steps > 1 ? t("mean.word") : "",
     }),
     " ",
     why,

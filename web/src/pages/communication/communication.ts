@@ -7,6 +7,7 @@ import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
 import { type Child, h } from "../../ui/dom";
 import type { Page } from "../../ui/page";
+import { meanOfEach } from "../../ui/step_means";
 import { card, grid, has, nothing, numberRanges, rankChoice } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -69,7 +70,7 @@ export const communication: Page = {
     const [found, listed, links] = await Promise.all([
       context.api.get("communication"),
       context.api.get("tables"),
-      linkCards(context),
+      linkCards(context, ranks),
     ]);
     const trace = numberOf(context.params, "rank");
     const recorded = has(ranks, "communication") ? await context.api.table("recorded_communication", { trace, limit: 1 }) : null;
@@ -89,7 +90,9 @@ export const communication: Page = {
       grid(
         collectivesCard(context, found),
         found.waits.length
-          ? card(t("communication.waits"), waitsChart(context, found), { note: t("communication.waits.what") })
+          ? card(t("communication.waits"), waitsChart(context, found), {
+              note: t("communication.waits.what", { mean: meanOfEach(ranks) }),
+            })
           : null,
         links,
         topicTables(

@@ -1,10 +1,11 @@
 /** What communication costs: each rank with its operations and links, the matrix of ranks, and the links one by one. */
 
-import type { Cost, Costs, OperationLink, RankLink, RankLinks } from "../../api/types";
+import type { CommunicationOperation, Cost, Costs, OperationLink, Rank, RankLink, RankLinks } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { clusterStage, clusterStep, openDialog, pager, sortedTable, tint, type SortedColumn } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { meanOfEach } from "../../ui/step_means";
 import { card, choice, nothing, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -19,7 +20,7 @@ type Measure = (typeof MEASURES)[number];
 const UNITS: Readonly<Record<Measure, string>> = { time_ns: "ns", bytes: "bytes", bytes_per_s: "B/s" };
 
 /** The cards about ranks and links. */
-export async function linkCards(context: Context): Promise<Child> {
+export async function linkCards(context: Context, ranks: readonly Rank[]): Promise<Child> {
   const { params } = context;
   const place = { step: numberOf(params, "step"), stage: numberOf(params, "stage") };
   const filters = {
@@ -43,7 +44,9 @@ export async function linkCards(context: Context): Promise<Child> {
   if (!costs.steps.length && !all.matching) return null;
   const pick = (source: number | null, destination: number | null): void => context.visit({ source, destination, offset: null });
   const title = all.kind === "wait" ? t("links.waits") : t("links");
-  const note = all.kind === "wait" ? t("links.waits.what") : t("links.what");
+  const isLonger = all.kind === "link" && hasLongerLink(costs.rows, all.rows);
+  const basis = basisOf(costs, all, place.step, meanOfEach(ranks));
+  const note = `${all.kind === "wait" ? t("links.waits.what") : t("links.what")} ${basis.links}`;
   const drawn = all.rows.length > 0 && (all.kind !== "wait" || new Set([...all.sources, ...all.destinations]).size > 2);
   return [
     card(
@@ -52,7 +55,7 @@ export async function linkCards(context: Context): Promise<Child> {
         h("div", { class: "controls" }, clusterStep(context, costs.steps), clusterStage(context, costs.job.stages)),
         costRows(context, costs, all),
       ],
-      { wide: true, note: costNote(costs, numberOf(params, "step")) },
+      { wide: true, note: `${basis.costs} ${costNote(costs, isLonger)}` },
     ),
     // of two ranks a picture says no more than its one line, and nothing where no link is known
     drawn
@@ -64,19 +67,40 @@ export async function linkCards(context: Context): Promise<Child> {
     all.rows.length
       ? card(drawn ? t("links.table") : title, links(context, page, sorted), {
           wide: true,
-          note: drawn ? note : t("links.waits.row"),
+          note: drawn ? [note, isLonger ? ` ${t("links.longer")}` : ""] : `${t("links.waits.row")} ${basis.links}`,
         })
       : null,
   ];
 }
 
-/** What the figures are of, who measured them, and what they leave open. */
-function costNote(found: Costs, step: number | null): string {
+/** Whether a link takes longer than the transfer of a rank at its ends: the library counts both, each in a way of its own. */
+export function hasLongerLink(
+  costs: readonly Pick<Cost, "rank" | "transfer_ns" | "measured_by">[],
+  links: readonly Pick<RankLink, "source" | "destination" | "time_ns">[],
+): boolean {
+  const measured = costs.filter((one) => one.measured_by === "library");
+  const transfer = new Map(measured.map((one) => [one.rank, one.transfer_ns ?? Infinity]));
+  return links.some((one) => [one.source, one.destination].some((rank) => one.time_ns > (transfer.get(rank) ?? Infinity)));
+}
+
+const isOfLibrary = (found: Costs): boolean => found.rows.some((row) => row.measured_by === "library");
+
+/** Of which steps figures of ranks and links are: what the library measures is a mean over all its steps, all else of usual ones. */
+function basisOf(found: Costs, links: RankLinks, step: number | null, mean: string): { costs: string; links: string } {
+  const only = step ?? (found.steps.length === 1 ? found.steps[0]! : null);
+  if (only !== null) return { costs: t("costs.of_step", { step: only }), links: t("costs.of_step", { step: only }) };
+  const usual = mean && t("costs.typical", { mean });
+  const isExposed = mean !== "" && found.rows.some((row) => row.exposed_ns !== null);
+  const measured = isExposed ? t("costs.mean", { mean }) : t("costs.mean.all");
+  return { costs: isOfLibrary(found) ? measured : usual, links: links.kind === "link" ? t("costs.mean.all") : usual };
+}
+
+/** Who measured the figures of ranks, and what they leave open. */
+function costNote(found: Costs, isLonger: boolean): string {
   const by = found.rows.find((row) => row.measured_by !== null)?.measured_by ?? null;
   const how = by === "library" ? t("costs.library") : by === "arrival" ? t("costs.arrival") : t("costs.unknown");
   const rest = by === "library" && found.rows.some((row) => row.unexplained_ns > 0) ? ` ${t("costs.unexplained.what")}` : "";
-  const of = step === null ? t(by === "library" ? "costs.mean" : "costs.typical") : t("costs.of_step", { step });
-  return `${of} ${how}${rest}`;
+  return `${how}${isLonger ? ` ${t("costs.library.transfer")}` : ""}${rest}`;
 }
 
 function costRows(context: Context, found: Costs, links: RankLinks): Child {
@@ -87,9 +111,11 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
   const columns: SortedColumn<Cost>[] = [
     { name: "", title: t("rank"), cell: (row) => t("rank.n", { number: row.rank }) },
     ...time(named("column", "communication_ns"), (row) => row.communication_ns),
-    ...time(t("communication.waiting"), (row) => row.wait_ns),
-    ...time(t("communication.transfer"), (row) => row.transfer_ns),
-    ...(found.rows.some((row) => row.unexplained_ns > 0) ? time(t("costs.unexplained"), (row) => row.unexplained_ns) : []),
+    ...time(named("column", "wait_ns"), (row) => row.wait_ns),
+    ...time(named("column", "transfer_ns"), (row) => row.transfer_ns),
+    ...(found.rows.some((row) => row.unexplained_ns > 0)
+      ? time(named("column", "unexplained_ns"), (row) => row.unexplained_ns)
+      : []),
     ...time(named("column", "exposed_ns"), (row) => row.exposed_ns),
     ...time(named("column", "overlapped_ns"), (row) => row.overlapped_ns),
     { name: "", title: t("steps"), numeric: true, cell: (row) => format.count(row.steps) },
@@ -99,7 +125,7 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
       cell: (row) => [
         h(
           "button",
-          { type: "button", "data-operations": row.rank, onclick: () => void showOperations(context, row.rank) },
+          { type: "button", "data-operations": row.rank, onclick: () => void showOperations(context, row, links) },
           t("costs.operations"),
         ),
         " ",
@@ -126,16 +152,24 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
 }
 
 /** The operations of a rank; one of them shows the links that it used. */
-async function showOperations(context: Context, rank: number): Promise<void> {
+async function showOperations(context: Context, { rank, measured_by }: Cost, links: RankLinks): Promise<void> {
   const step = numberOf(context.params, "step");
   const found = await context.api.get("communication/operations", { rank, step, limit: 200 });
   const used = h("div", { role: "status" });
-  const show = async (operation: string): Promise<void> => {
+  const show = async ({ operation, transfer_ns }: CommunicationOperation): Promise<void> => {
     const moved = await context.api.get("communication/operation_links", { rank, operation, step });
-    replace(used, h("h3", null, operation), moved.length ? operationLinks(moved) : h("p", { class: "note" }, t("links.none")));
+    const isLonger = hasLongerLink([{ rank, transfer_ns, measured_by }], moved);
+    replace(
+      used,
+      h("h3", null, operation),
+      moved.length
+        ? operationLinks(moved)
+        : h("p", { class: "note" }, t(links.kind === "link" ? "links.none.operation" : "links.none")),
+      isLonger ? h("p", { class: "note" }, `${t("links.what")} ${t("links.longer")}`) : null,
+    );
   };
   const rows = found.rows.map((row) => [
-    h("button", { type: "button", class: "plain", onclick: () => void show(row.operation) }, format.shorten(row.operation, 120)),
+    h("button", { type: "button", class: "plain", onclick: () => void show(row) }, format.shorten(row.operation, 120)),
     format.count(row.calls),
     format.time(row.transfer_ns),
     format.time(row.wait_ns),
@@ -145,8 +179,8 @@ async function showOperations(context: Context, rank: number): Promise<void> {
   const heads = [
     t("costs.operation"),
     t("costs.calls"),
-    t("communication.transfer"),
-    t("communication.waiting"),
+    named("column", "transfer_ns"),
+    named("column", "wait_ns"),
     t("links.bytes"),
     t("links.bandwidth"),
   ];

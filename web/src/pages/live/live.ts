@@ -3,7 +3,7 @@
 import { Refused } from "../../api/refused";
 import { stepBars } from "../../charts/step_charts";
 import { h, replace, type Child } from "../../ui/dom";
-import { problemBox } from "../../ui/notices";
+import { problemBox, problemLine } from "../../ui/notices";
 import { type Context, type Page, reopen } from "../../ui/page";
 import { card, figure, figures } from "../../ui/ui";
 import * as format from "../../words/format";
@@ -43,7 +43,7 @@ export const live: Page = {
         if (found.changed && automatic.checked) return void (await reopen(context));
       } catch (error) {
         if (context.signal.aborted) return;
-        replace(said, error instanceof Error ? error.message : String(error));
+        replace(said, problemLine(error));
       }
       timer = window.setTimeout(() => void look(), WATCH_MS);
     };

@@ -3,6 +3,8 @@
 import type { Finding, Overview } from "../../api/types";
 import { type Child, h, replace } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { prose } from "../../ui/prose";
+import { medianWord } from "../../ui/step_means";
 import { card, findingLevel, firstOnes, savingText, togetherWords } from "../../ui/ui";
 import * as format from "../../words/format";
 import { inLanguage, t } from "../../words/i18n";
@@ -26,10 +28,10 @@ export function adviceCard(context: Context, found: Overview): HTMLElement {
 
 /** Of what savings are shares, and what the findings save together. */
 function note(found: Overview, findings: readonly Finding[]): Child {
-  if (found.step_ns === null || !findings.some((one) => one.saving)) return null;
-  const { step_ns, together_ns, likely_together_ns } = found;
-  const together = togetherWords({ findings: [...findings], step_ns, together_ns, likely_together_ns });
-  return h("p", { class: "note" }, [t("overview.change.what", { time: format.time(step_ns) }), together].join(" ").trim());
+  const { step_ns } = found;
+  if (step_ns === null || !(found.together || findings.some((one) => one.saving))) return null;
+  const of = t("overview.change.what", { time: format.time(step_ns), median: medianWord(found.figures) });
+  return h("p", { class: "note" }, [of, togetherWords({ ...found, step_ns })].join(" ").trim());
 }
 
 function listed(context: Context, found: Overview, findings: readonly Finding[]): Child {
@@ -55,7 +57,7 @@ function listed(context: Context, found: Overview, findings: readonly Finding[])
 
 function change(context: Context, finding: Finding, all: readonly Finding[], number: number): HTMLElement {
   const link = (one: Finding): HTMLElement =>
-    h("a", { href: context.to("advice", { finding: one.id }) }, inLanguage(one.texts)?.title ?? one.id);
+    h("a", { href: context.to("advice", { finding: one.id }) }, prose(inLanguage(one.texts)?.title ?? one.id));
   const text = inLanguage(finding.texts);
   const { saving } = finding;
   return h(
@@ -67,10 +69,10 @@ function change(context: Context, finding: Finding, all: readonly Finding[], num
       h("b", null, `${number}.`),
       findingLevel(finding),
       h("span", { class: "note" }, t("advice.confidence", { share: `${Math.round(100 * finding.confidence)} %` })),
-      saving ? h("b", { class: "change-saving" }, savingText(finding)) : null,
+      saving ? h("b", { class: "change-saving" }, prose(savingText(finding))) : null,
     ),
     link(finding),
     firstOnes(finding, all, link),
-    text?.remedy ? h("p", { class: "note" }, text.remedy) : null,
+    text?.remedy ? h("p", { class: "note" }, prose(text.remedy)) : null,
   );
 }

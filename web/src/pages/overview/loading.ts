@@ -2,7 +2,7 @@
 
 import type { Overview } from "../../api/types";
 import { waitedWords } from "../../charts/pipeline_flow";
-import { hostBase } from "../../ui/step_means";
+import { hostBase, meanWord } from "../../ui/step_means";
 import { rankName } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
@@ -12,6 +12,8 @@ export interface Loading {
   ns: number;
   step_ns: number;
   itself: boolean;
+  /** " (mean)" where it is one */
+  mean?: string;
   /** which steps wait, in words; empty where all do or none does */
   waited?: string;
 }
@@ -29,6 +31,7 @@ export function loadingOfRanks(found: Pick<Overview, "ranks">): Loading[] {
               ns,
               step_ns: hostBase(one.figures),
               itself: one.loads_itself,
+              mean: meanWord(one.figures),
               waited: waitedWords(one.waiting),
             },
           ];
@@ -39,7 +42,7 @@ export function loadingOfRanks(found: Pick<Overview, "ranks">): Loading[] {
 /** That as a sentence about the rank that loads the longest, with the others beside it. */
 export function loadingWords(waits: readonly Loading[]): string {
   const [most, ...others] = waits as [Loading, ...Loading[]];
-  const figures = { time: format.time(most.ns), share: format.share(most.ns / most.step_ns) };
+  const figures = { time: format.time(most.ns), mean: most.mean ?? "", share: format.share(most.ns / most.step_ns) };
   // without workers there is nobody to wait for
   if (!others.length) return t(most.itself ? "pipeline.loads" : "pipeline.wait", figures);
   const [longest, shortest] = [format.time(others[0]!.ns), format.time(others.at(-1)!.ns)];

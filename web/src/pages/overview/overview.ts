@@ -1,6 +1,7 @@
 /** The first page: what holds a step up, what to change, how it went over time, and what takes the most. */
 
 import type { Overview } from "../../api/types";
+import { bottleneckWords } from "../../charts/pipeline_flow";
 import { type Child, h } from "../../ui/dom";
 import { type Part, parts } from "../../ui/later";
 import type { Context, Page } from "../../ui/page";
@@ -124,12 +125,10 @@ function summary(context: Context, found: Overview): Child {
   );
 }
 
-/** Which operation holds up the pipeline of a rank, and how full its queue is. */
-function bottleneckWords(found: Overview, row: Overview["pipeline"][number]): string {
-  const name = String(row["type"] ?? row["id"]);
+/** Which operation holds up the pipeline of a rank. */
+function bottleneckOf(found: Overview, row: Overview["pipeline"][number]): string {
   const rank = found.ranks.length > 1 ? `${rankName(found.ranks[Number(row["trace"])]!, found.ranks)}: ` : "";
-  if (row["usage"] == null) return rank + t("pipeline.bottleneck.plain", { name });
-  return rank + t("pipeline.bottleneck", { name, usage: format.value(row["usage"], "ratio") });
+  return rank + bottleneckWords(String(row["name"]), row["usage"] == null ? null : Number(row["usage"]));
 }
 
 /** What holds up the data pipeline, if the training waits for it. */
@@ -137,8 +136,7 @@ function pipelineCard(context: Context, found: Overview): Child {
   const waits = loadingOfRanks(found);
   const holds = found.pipeline.length > 0 && (!waits.length || waits.some((one) => one.step_ns * LEAST_WAIT <= one.ns));
   if (!holds) return null;
-  // several operations of one type may have queues that are as full
-  const sentences = [...new Set(found.pipeline.map((row) => bottleneckWords(found, row)))];
+  const sentences = [found.pipeline.map((row) => bottleneckOf(found, row))];
   const rows = sentences.slice(0, MOST_BOTTLENECKS).map((one) => h("li", null, one));
   const others = sentences.length - rows.length;
   return card(

@@ -3,6 +3,7 @@
 import type { Overview } from "../../api/types";
 import { type Child, h } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { meanWord, medianWord } from "../../ui/step_means";
 import { DEVICE_PARTS, HOST_PARTS, card, partOf, rankName } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -59,7 +60,9 @@ export function ranksCard(context: Context, found: Overview): Child {
             h(
               "span",
               { class: "share-note note" },
-              waiting(one) === null ? "" : t("overview.ranks.wait", { time: format.time(waiting(one)!) }),
+              waiting(one) === null
+                ? ""
+                : t("overview.ranks.wait", { time: format.time(waiting(one)!), mean: meanWord(one.figures) }),
             ),
           ),
         ),
@@ -86,10 +89,19 @@ function slowest(found: Overview, timed: readonly Rank[], longest: readonly Rank
   const name = rankName(first, found.ranks);
   const long = first.step_ns ?? 0;
   if (long - (last.step_ns ?? 0) > ALIKE * long)
-    return t("overview.ranks.longest", { name, time: format.time(long), least: format.time(last.step_ns ?? 0) });
+    return t("overview.ranks.longest", {
+      name,
+      time: format.time(long),
+      median: medianWord(first.figures),
+      least: format.time(last.step_ns ?? 0),
+    });
   const waits = timed.filter((one) => waiting(one) !== null).sort((one, other) => waiting(one)! - waiting(other)!);
   const [least, most] = [waits[0], waits.at(-1)];
   if (least && most && waiting(most)! - waiting(least)! > ALIKE * long)
-    return t("overview.ranks.least", { name: rankName(least, found.ranks), time: format.time(waiting(least)!) });
+    return t("overview.ranks.least", {
+      name: rankName(least, found.ranks),
+      time: format.time(waiting(least)!),
+      mean: meanWord(least.figures),
+    });
   return t("overview.ranks.alike");
 }

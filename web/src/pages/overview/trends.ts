@@ -5,6 +5,7 @@ import { CAUSES, causeName, lookOf } from "../../charts/idle_chart";
 import { sparkline, trendBars } from "../../charts/trend";
 import { type Child, h } from "../../ui/dom";
 import type { Context } from "../../ui/page";
+import { meanWord } from "../../ui/step_means";
 import { card, deviceOf, rankName } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -147,7 +148,11 @@ export async function idleCard(context: Context, found: Overview, asked: Promise
     ],
     {
       more: context.to("steps"),
-      note: t("overview.idle.what", { time: format.time(sum), share: format.share(sum / found.base_ns) }),
+      note: t("overview.idle.what", {
+        time: format.time(sum),
+        mean: meanWord(found.figures),
+        share: format.share(sum / found.base_ns),
+      }),
     },
   );
 }

@@ -71,7 +71,7 @@ export function operationGraph(
         const middle = y + HEIGHT / 2;
         const end = above ? { x: above.x, y: above.y + HEIGHT / 2 } : { x: x + WIDTH + GAP_X - 8, y: middle };
         const queue = { x: x + WIDTH + (GAP_X - QUEUE) / 2, y: middle };
-        const name = `${operation.type ?? t("pipeline.operation")} ${operation.id}`;
+        const name = operation.operation;
         const said =
           operation.usage === null
             ? t("pipeline.no_queue")

@@ -9,6 +9,7 @@ import { t } from "../../words/i18n";
 import { intervalCards } from "./interval";
 import { processingCards } from "./processing";
 import { processorCards } from "./processors";
+import { slowest } from "./slowest";
 
 const VIEWS = ["interval", "processing", "processors"] as const;
 const MORE = [
@@ -60,6 +61,7 @@ export const pipeline: Page = {
           )
         : null,
       chooser,
+      views.length > 1 && view !== "processors" ? slowest(context, found, view) : null,
       view === "interval" ? await intervalCards(context, trace, found, steps.steps, ranks[trace]) : null,
       view === "processing"
         ? found.operations.length

@@ -14,10 +14,20 @@ import { named, t } from "../../words/i18n";
 import { operationGraph } from "./graph";
 
 const POINTS = 1000;
+/** of the table: the name of an operation has its type and its number */
+const COLUMNS = [
+  "operation",
+  "workers",
+  "parent",
+  "children",
+  "queue_capacity",
+  "queue_sizes",
+  "mean_size",
+  "usage",
+  "empty_share",
+];
 /** more are in the table only */
 const MOST_DRAWN = 300;
-
-const nameOf = (one: { id: number; type: string | null }): string => `${one.type ?? t("pipeline.operation")} ${one.id}`;
 
 /** Cards of the tab. */
 export function processingCards(context: Context, trace: number, found: Pipeline): Child {
@@ -51,7 +61,7 @@ export function processingCards(context: Context, trace: number, found: Pipeline
           { class: "controls" },
           choice(
             t("pipeline.operation"),
-            drawn.map((one) => [String(one.id), nameOf(one)]),
+            drawn.map((one) => [String(one.id), one.operation]),
             String(chosen ?? ""),
             (value) => pick(Number(value)),
           ),
@@ -61,7 +71,9 @@ export function processingCards(context: Context, trace: number, found: Pipeline
       { wide: true, note: t("pipeline.read") },
     ),
     card(t("pipeline.chosen"), detail, { wide: true }),
-    card(named("table", "pipeline"), table(context, { name: "pipeline", trace, height: 300, optional: true }), { wide: true }),
+    card(named("table", "pipeline"), table(context, { name: "pipeline", trace, height: 300, optional: true, columns: COLUMNS }), {
+      wide: true,
+    }),
   );
 }
 
@@ -82,12 +94,12 @@ function usageBars(context: Context, operations: readonly Operation[], pick: (id
       option: (colours) => ({
         grid: { left: 8, right: 60, top: 4, bottom: 24, containLabel: true },
         xAxis: valueAxis(colours, format.share, { min: 0, max: 1 }),
-        yAxis: nameAxis(colours, shown.map(nameOf).reverse(), {
+        yAxis: nameAxis(colours, shown.map((one) => one.operation).reverse(), {
           axisLabel: { color: colours.text, width: 220, overflow: "truncate", interval: 0 },
         }),
         tooltip: {
           formatter: (one: { dataIndex: number; value: number }) =>
-            tip(nameOf(shown[shown.length - 1 - one.dataIndex]!), [
+            tip(shown[shown.length - 1 - one.dataIndex]!.operation, [
               { name: t("pipeline.usage"), value: format.share(one.value) },
             ]),
         },
@@ -126,12 +138,16 @@ async function fill(context: Context, trace: number, id: number, place: HTMLElem
 }
 
 function operationShown(context: Context, one: OperationShown, curve: QueueCurve): Child {
-  const side = (other: { id: number; type: string; workers: number | null }): string =>
-    `${nameOf(other)}${other.workers === null ? "" : ` (${t("pipeline.workers", { count: other.workers })})`}`;
+  const side = (other: Pick<OperationShown, "operation" | "workers">): string =>
+    `${other.operation}${other.workers === null ? "" : ` (${t("pipeline.workers", { count: other.workers })})`}`;
   return [
-    h("h3", null, nameOf(one)),
+    h("h3", null, one.operation),
     figures(
-      figure(t("pipeline.usage"), one.usage === null ? t("pipeline.no_queue") : format.share(one.usage)),
+      figure(
+        t("pipeline.usage"),
+        one.usage === null ? t("pipeline.no_queue") : format.share(one.usage),
+        one.usage === null ? null : t("mean"),
+      ),
       figure(
         t("pipeline.mean_size"),
         one.mean_size === null ? format.NOTHING : format.plain(one.mean_size),

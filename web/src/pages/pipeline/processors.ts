@@ -18,7 +18,8 @@ export async function processorCards(context: Context, trace: number): Promise<C
   if (!found.curves.length && first === null && last === null) return nothing(t("processors.none"), t("processors.none.why"));
   const of = (scope: string): ProcessorCurve[] => found.curves.filter((one) => one.scope === scope);
   const operations = of("op");
-  const ids = [...new Set(operations.map((one) => one.op))];
+  const names = new Map(operations.map((one) => [one.op, whose(one)]));
+  const ids = [...names.keys()];
   const wanted = numberOf(context.params, "processor_op");
   const op = ids.find((one) => one === wanted) ?? null;
   const shown = operations.filter((one) => op === null || one.op === op);
@@ -49,7 +50,7 @@ export async function processorCards(context: Context, trace: number): Promise<C
                 { class: "controls" },
                 choice(
                   t("pipeline.operation"),
-                  [["", t("processors.every")], ...ids.map((one): [string, string] => [String(one), nameOf(operations, one)])],
+                  [["", t("processors.every")], ...ids.map((one): [string, string] => [String(one), names.get(one)!])],
                   op === null ? "" : String(op),
                   (value) => context.visit({ processor_op: value || null }),
                 ),
@@ -64,7 +65,7 @@ export async function processorCards(context: Context, trace: number): Promise<C
         smallTable(
           t("processors.means"),
           [t("processors.who"), t("processors.what"), t("mean"), t("pipeline.samples.head")],
-          found.curves.map((one) => [whose(found.curves, one), named("value", one.name), said(one), format.count(one.samples)]),
+          found.curves.map((one) => [whose(one), named("value", one.name), said(one), format.count(one.samples)]),
           [2, 3],
         ),
         { wide: true, note: found.left_out ? t("rest", { count: format.count(found.left_out) }) : null },
@@ -73,10 +74,7 @@ export async function processorCards(context: Context, trace: number): Promise<C
   ];
 }
 
-const nameOf = (curves: readonly ProcessorCurve[], op: number | null): string =>
-  `${curves.find((one) => one.op === op)?.type ?? t("pipeline.operation")} ${op ?? ""}`;
-const whose = (curves: readonly ProcessorCurve[], one: ProcessorCurve): string =>
-  one.scope === "op" ? nameOf(curves, one.op) : t(`processors.${one.scope}` as "processors.host");
+const whose = (one: ProcessorCurve): string => one.operation ?? t(`processors.${one.scope}` as "processors.host");
 const unitOf = (one: ProcessorCurve): string => (one.unit === "%" ? "percent" : one.unit === "1" ? "" : one.unit);
 const said = (one: ProcessorCurve): string => format.value(one.mean, unitOf(one));
 
@@ -91,7 +89,7 @@ function lines(context: Context, curves: readonly ProcessorCurve[]): HTMLElement
   const drawn = shares.slice(0, 40).map((one): Bucketed => ({
     ...one,
     place: one.sample,
-    name: `${several ? `${nameOf(curves, one.op)}: ` : ""}${named("value", one.name)}`,
+    name: `${several ? `${whose(one)}: ` : ""}${named("value", one.name)}`,
     unit: "percent",
     mean: shares.length <= 4 ? one.mean : null,
   }));

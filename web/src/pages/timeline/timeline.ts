@@ -11,7 +11,7 @@ import { type Chosen, TimelineView } from "../../timeline/view";
 import type { Window } from "../../timeline/viewport";
 import { h, replace, type Child } from "../../ui/dom";
 import { fileLink } from "../../ui/file_link";
-import { problemBox } from "../../ui/notices";
+import { problemBox, problemLine } from "../../ui/notices";
 import type { Context, Page } from "../../ui/page";
 import { windowNote, windowOf } from "../../ui/report_note";
 import { choice, nothing, rankName } from "../../ui/ui";
@@ -464,8 +464,7 @@ class TimelinePage {
       );
       if (found.next && !stay) this.go(trace, found.next);
     } catch (error) {
-      if (!signal.aborted && !this.context.signal.aborted)
-        replace(this.said, error instanceof Error ? error.message : String(error));
+      if (!signal.aborted && !this.context.signal.aborted) replace(this.said, problemLine(error));
     }
   }
 }

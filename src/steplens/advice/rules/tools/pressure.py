@@ -12,7 +12,6 @@ from steplens.advice.rules.tools.digits import in_ms
 from steplens.analysis.data_loading.data_pipeline import OPERATIONS, host_queue, operations, queue_summary
 from steplens.analysis.data_loading.data_wait import data_wait, loads_with_pytorch, waiting_steps
 from steplens.analysis.data_loading.pipeline_cpu import PROCESS, cpu_means, cpu_samples
-from steplens.analysis.data_loading.pipeline_queues import operation_name
 from steplens.analysis.data_loading.pipeline_verdict import MOST_EMPTY
 from steplens.trace.building.devices import cpu_is_device
 
@@ -126,5 +125,5 @@ def needed_rate(facts: Facts) -> float | None:
 
 def names_of(table: pl.DataFrame, numbers: Sequence[int]) -> tuple[str, ...]:
     """The names of some operations, such as ``TFReader_3``."""
-    types = dict(table.select("id", "type").iter_rows())
-    return tuple(operation_name(types[number], number) for number in numbers)
+    names = dict(table.select("id", "operation").iter_rows())
+    return tuple(names[number] for number in numbers)
