@@ -127,8 +127,8 @@ FEW_PROCESSORS = "few_processors"
 FETCH_IN_LOOP = "enumerate(DataLoader)#_SingleProcessDataLoaderIter"
 
 
-#: what a rank that waits for its loader is seen as, too
-_LATE_RANK = ("slow_interval", "slow_rank")
+#: what a rank that waits for its loader is seen as, too; that it is late (``slow_rank``) is said with this as the cause
+_LATE_RANK = ("slow_interval",)
 
 
 @rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), explains=_LATE_RANK, framework=PYTORCH)
