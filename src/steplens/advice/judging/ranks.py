@@ -61,10 +61,11 @@ def with_common_causes(findings: Sequence[Finding], of_rank: Sequence[tuple[int,
     of_id = {finding.id: finding for finding in findings}
     for late in [finding for finding in findings if finding.rule == "slow_rank" and finding.saving is not None]:
         assert late.saving is not None
+        hold_up_ns = late.saving.high_ns
         for cause in beyond_other_ranks(late.ranks[0], of_rank):
-            if cause.id not in late.overlaps or cause.saving is None or cause.saving.likely_ns < LEAST_SHARE * late.saving.high_ns:
+            if cause.id not in late.overlaps or cause.saving is None or cause.saving.likely_ns < LEAST_SHARE * hold_up_ns:
                 continue
-            common_ns = min(cause.saving.likely_ns, late.saving.high_ns)
+            common_ns = min(cause.saving.likely_ns, hold_up_ns)
             of_id[late.id] = _with_evidence(of_id[late.id], SAME_CAUSE, common_ns, cause.id)
             of_id[cause.id] = _with_evidence(of_id[cause.id], MAKES_LATE, common_ns, late.id)
     return list(of_id.values())

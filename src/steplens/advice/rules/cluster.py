@@ -54,7 +54,7 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     line = largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
     evidence += line
     values: dict[str, str | int] = {"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps}
-    values |= {"case": late.case, "call": late.call}
+    values |= {"case": late.words_case, "call": late.call}
     likely_ns = float(slow.hold_up_ns)
     if line:
         values |= {"case": "one_line", "line": line[0].places[1]}

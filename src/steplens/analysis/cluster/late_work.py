@@ -30,7 +30,7 @@ OPERATOR, FUNCTION = "operator", "function"
 _DATA, _IDLE = "data_wait_ns", "idle_ns"
 #: parts of an accelerator's period in which it works by itself; what it communicates may be waiting for others
 _WORK = ("computing_ns", "exposed_copy_ns")
-_SELF_TIMES = {"name": pl.String, "self_ns": pl.Int64}
+_SELF_TIMES = table_schema("kind: String, name: String, self_ns")
 _ENGINE = "autograd::engine::evaluate_function: "
 
 
@@ -61,10 +61,10 @@ def late_parts(traces: Sequence[Trace], rank: int) -> pl.DataFrame:
     other_ranks = [number for number in ranks if number != rank]
     if rank not in ranks or not other_ranks:
         return pl.DataFrame(schema=PARTS)
-    found = _parts_of_ranks(traces)
-    rows = found.filter(rank=rank).select("part", own_ns="mean_ns")
-    others = found.filter(pl.col("rank").is_in(other_ranks)).group_by("part")
-    medians = others.agg(other_ns=pl.col("mean_ns").median(), known=pl.len()).filter(pl.col("known") == len(other_ranks))
+    part_means = _parts_of_ranks(traces)
+    rows = part_means.filter(rank=rank).select("part", own_ns="mean_ns")
+    by_part = part_means.filter(pl.col("rank").is_in(other_ranks)).group_by("part")
+    medians = by_part.agg(other_ns=pl.col("mean_ns").median(), ranks=pl.len()).filter(pl.col("ranks") == len(other_ranks))
     rows = rows.join(medians, on="part").with_columns(more_ns=pl.col("own_ns") - pl.col("other_ns"))
     return rows.filter(pl.col("more_ns") > 0).sort("more_ns", "part", descending=[True, False]).select(cast_columns(PARTS))
 
@@ -85,15 +85,14 @@ def late_calls(traces: Sequence[Trace], rank: int, part: str) -> pl.DataFrame:
         return pl.DataFrame(schema=CALLS)
     if _is_of_device(traces):
         return _differences_by_name(traces, rank, "device_self_ns" if part in _WORK else "self_ns")
-    frames = [_calls_of_rank(traces, number, part) for number in ranks]
-    found = pl.concat([frame.with_columns(rank=pl.lit(number)) for number, frame in zip(ranks, frames, strict=True)])
+    call_means = pl.concat([_calls_of_rank(traces, number, part) for number in ranks])
     key = ["kind", "name"]
-    own = found.filter(rank=rank).select(*key, own_ns="mean_ns")
+    rank_rows = call_means.filter(rank=rank).select(*key, own_ns="mean_ns")
     # a rank that never calls it counts with nothing
-    others = pl.DataFrame({"rank": other_ranks}, schema={"rank": found.schema["rank"]})
-    each = own.select(key).join(others, how="cross").join(found, on=[*key, "rank"], how="left")
-    medians = each.group_by(key).agg(other_ns=pl.col("mean_ns").fill_null(0).median())
-    rows = own.join(medians, on=key).with_columns(more_ns=pl.col("own_ns") - pl.col("other_ns"))
+    rank_numbers = pl.DataFrame({"rank": other_ranks}, schema={"rank": pl.Int64})
+    pairs = rank_rows.select(key).join(rank_numbers, how="cross").join(call_means, on=[*key, "rank"], how="left")
+    medians = pairs.group_by(key).agg(other_ns=pl.col("mean_ns").fill_null(0).median())
+    rows = rank_rows.join(medians, on=key).with_columns(more_ns=pl.col("own_ns") - pl.col("other_ns"))
     rows = rows.filter(pl.col("more_ns") > 0).sort("more_ns", "kind", "name", descending=[True, False, False])
     return rows.select(cast_columns(CALLS))
 
@@ -110,8 +109,8 @@ def _parts_of_ranks(traces: Sequence[Trace]) -> pl.DataFrame:
     for rank, windows in by_rank(traces).items():
         parts = [_device_parts(trace) if of_device else _host_parts(traces, trace) for trace in windows]
         steps = sum(count for count, _ in parts)
-        known = set.intersection(*(set(lengths) for count, lengths in parts if count)) if steps else set()
-        rows += [(rank, name, sum(lengths[name] for count, lengths in parts if count) / steps) for name in sorted(known)]
+        part_names = set.intersection(*(set(lengths) for count, lengths in parts if count)) if steps else set()
+        rows += [(rank, name, sum(lengths[name] for count, lengths in parts if count) / steps) for name in sorted(part_names)]
     return pl.DataFrame(rows, schema={"rank": pl.Int64, "part": pl.String, "mean_ns": pl.Float64}, orient="row")
 
 
@@ -135,7 +134,7 @@ def _host_parts(traces: Sequence[Trace], trace: Trace) -> tuple[int, dict[str, f
     phases = phase_intervals(trace)
     if not steps.height or phases is None:
         return 0, {}
-    working = _working(traces, trace, steps)
+    working = _working_intervals(traces, trace, steps)
     unknown = {name for name in PHASES if steps[name].null_count()}
     return steps.height, {
         name: float(intersect(intervals, working).length_ns)
@@ -144,7 +143,7 @@ def _host_parts(traces: Sequence[Trace], trace: Trace) -> tuple[int, dict[str, f
     }
 
 
-def _working(traces: Sequence[Trace], trace: Trace, steps: pl.DataFrame) -> Intervals:
+def _working_intervals(traces: Sequence[Trace], trace: Trace, steps: pl.DataFrame) -> Intervals:
     """When the host of a trace works in some of its steps: when it does not wait in a collective."""
     start, length = steps["start_ns"].to_numpy(), steps["duration_ns"].to_numpy()
     waits = subtract(waits_of_rank(traces, trace.rank), merged(_innermost_operators(trace)))
@@ -174,26 +173,26 @@ def _innermost_operators(trace: Trace) -> pl.DataFrame:
 
 
 def _calls_of_rank(traces: Sequence[Trace], rank: int, part: str) -> pl.DataFrame:
-    """kind, name, mean_ns: what operators and functions of a rank run themselves in a part of a usual step."""
+    """rank, kind, name, mean_ns: what operators and functions of a rank run themselves in a part of a usual step."""
     frames, count = [], 0
     for trace in by_rank(traces)[rank]:
         steps, phases = usual_step_times(trace), phase_intervals(trace)
         if not steps.height or phases is None:
             continue
         count += steps.height
-        working = _working(traces, trace, steps)
-        inside = intersect(_phases_within(phases, working)[part], working)
+        working = _working_intervals(traces, trace, steps)
+        in_part = intersect(_phases_within(phases, working)[part], working)
         operators, functions = operator_calls(trace, of_thread=True), python_calls(trace)
         operators = operators.with_columns(pl.col("name").cast(pl.String).str.strip_prefix(_ENGINE))
         is_work = ~pl.col("name").str.contains(COMMUNICATION_NAME) & ~pl.col("name").str.starts_with(STEP_PREFIX)
         of_python = pl.col("name").cast(pl.String).str.starts_with("<").fill_null(True)
         frames += [
-            self_inside(inside, operators).filter(is_work).with_columns(kind=pl.lit(OPERATOR)),
-            self_inside(inside, functions.filter(~of_python)).with_columns(kind=pl.lit(FUNCTION)),
+            self_inside(in_part, operators).filter(is_work).with_columns(kind=pl.lit(OPERATOR)),
+            self_inside(in_part, functions.filter(~of_python)).with_columns(kind=pl.lit(FUNCTION)),
         ]
-    rows = pl.concat([pl.DataFrame(schema={**_SELF_TIMES, "kind": pl.String}), *(one.cast(_SELF_TIMES) for one in frames)])
+    rows = pl.concat([pl.DataFrame(schema=_SELF_TIMES), *(frame.select(cast_columns(_SELF_TIMES)) for frame in frames)])
     sums = rows.drop_nulls("name").group_by("kind", "name").agg(mean_ns=pl.col("self_ns").sum() / max(count, 1))
-    return sums.filter(pl.col("mean_ns") > 0)
+    return sums.filter(pl.col("mean_ns") > 0).with_columns(rank=pl.lit(rank, dtype=pl.Int64))
 
 
 def _differences_by_name(traces: Sequence[Trace], rank: int, column: str) -> pl.DataFrame:

@@ -38,7 +38,7 @@ class Lateness:
     """Why a rank is late.
 
     Attributes:
-        parts: columns of step times of the parts that take it longer than the others, longest first; empty where none does by much.
+        parts: columns of step times of the parts that take it longer than the others, by most first; empty where none is known.
         evidence: what proves it.
         call: the operator or function of the first part that is most of it; empty where none is.
     """
@@ -48,7 +48,7 @@ class Lateness:
     call: str = ""
 
     @property
-    def case(self) -> str:
+    def words_case(self) -> str:
         """Which words say it: of loading data its own, else of the call where one is named, else of the part."""
         if not self.parts:
             return ""
@@ -96,7 +96,7 @@ def _longer_calls(facts: Sequence[Facts], rank: int, part: str, least_ns: float)
 
 
 def _slower_stage(facts: Sequence[Facts], rank: int) -> Iterator[Evidence]:
-    """The stage of a loader that takes the rank longer than the others for a batch, by most; loaders are told by their data set."""
+    """The stage of a loader that takes the rank longer than the others for a batch, by most; loaders go by their data set."""
     means: dict[tuple[str, str], dict[int, float]] = {}
     for part in facts:
         if "pipeline_tasks" not in part.trace or "pipeline_loaders" not in part.trace:
@@ -107,9 +107,9 @@ def _slower_stage(facts: Sequence[Facts], rank: int) -> Iterator[Evidence]:
             if name is not None and mean_ns is not None:
                 means.setdefault((name, stage), {})[part.trace.rank] = mean_ns
     more = {
-        key: (of_ranks[rank], median(others))
+        key: (of_ranks[rank], median(mean_ns for number, mean_ns in of_ranks.items() if number != rank))
         for key, of_ranks in means.items()
-        if rank in of_ranks and (others := [mean_ns for number, mean_ns in of_ranks.items() if number != rank])
+        if rank in of_ranks and len(of_ranks) > 1
     }
     if more:
         (dataset, stage), (own_ns, other_ns) = max(more.items(), key=lambda item: item[1][0] - item[1][1])
