@@ -1282,6 +1282,7 @@ export interface components {
         HealthFinding: {
             check: string;
             count: number;
+            group: number;
             message: string;
             severity: string;
             source: string;
