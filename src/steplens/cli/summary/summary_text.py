@@ -217,6 +217,9 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
         of = "" if entry["rank"] is None else f" of rank {entry['rank']}"
         long_text = f"step {entry['step']}{of} takes {duration(entry['step_time_ns'])}, {entry['factor']:.1f} times the median"
         _print_wrapped(out, plain(long_text), 2)
+    if step["outliers"]:
+        which = f"step{'s' if len(step['outliers']) > 1 else ''} {number_ranges(step['outliers'])}"
+        _print_wrapped(out, plain(f"outliers ({which}) count in that median, and not in the parts below, which are means"), 2)
     if shown < len(found.steps):
         _print_wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
 
