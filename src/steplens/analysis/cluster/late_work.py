@@ -13,7 +13,7 @@ from steplens.analysis.device.idle_activity import operator_calls, python_calls,
 from steplens.analysis.steps.host_calls import COMMUNICATION_NAME
 from steplens.analysis.steps.phases import PHASES, HostPhases, phase_intervals
 from steplens.analysis.steps.summary import usual_device_steps, usual_step_times
-from steplens.analysis.steps.training_thread import training_thread
+from steplens.analysis.tools import names
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, intersect, merge_intervals, merged, subtract
 from steplens.analysis.tools.parallel import by_rank
@@ -164,12 +164,10 @@ def _innermost_operators(trace: Trace) -> pl.DataFrame:
 
     One around a collective, such as a function of autograd that sums over ranks, is open while it waits.
     """
-    thread = training_thread(trace)
     calls = operator_calls(trace, of_thread=True)
-    if thread is None:
-        return calls
-    inner = calls.filter(~pl.col("id").is_in(calls["parent"].drop_nulls().implode()))
-    return inner.filter(~pl.col("name").cast(pl.String).str.contains(COMMUNICATION_NAME))
+    communicating = names.containing(names.of_calls(trace), COMMUNICATION_NAME)
+    is_outer = pl.col("id").is_in(calls["parent"].drop_nulls().implode())
+    return calls.filter(~is_outer & ~pl.col("name").is_in(communicating).fill_null(False))
 
 
 def _calls_of_rank(traces: Sequence[Trace], rank: int, part: str) -> pl.DataFrame:
