@@ -13,6 +13,7 @@ import steplens
 from steplens.advice import advise
 from steplens.analysis.cluster.arrivals import waits_of_rank
 from steplens.analysis.cluster.late_work import late_calls, late_parts
+from steplens.analysis.verdict_words import RANK
 from steplens.trace.schema import SCOPE_USER
 from steplens.trace.trace import Trace
 
@@ -209,7 +210,9 @@ def test_a_real_job_whose_data_is_late_on_one_rank(tmp_path: Path) -> None:
     part, own_ns, other_ns, more_ns = late_parts(run.traces, 1).row(0)
     assert part == "data_wait_ns" and own_ns > 80 * MS and more_ns == pytest.approx(own_ns - other_ns)
     assert more_ns > 0.8 * 76 * MS
-    late, loading = advise(run).findings[:2]
+    advice = advise(run)
+    assert advice.silenced == () and run.verdict().kind == RANK, (advice.silenced, run.verdict().sentence(), run.health().rows())
+    late, loading = advice.findings[:2]
     assert (late.id, late.values["case"], late.lies_in) == ("slow_rank:rank1", "late_data", ("data_wait_ns",))
     assert [item.places for item in late.evidence if item.what == "slower_fetch"] == [("rank 1", "DataLoader(Photos)")]
     assert loading.rule == "loader_without_workers" and loading.id in late.overlaps
