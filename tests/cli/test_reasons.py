@@ -131,7 +131,7 @@ def test_outliers_count_in_the_median_and_not_in_the_means(outliers: list[int], 
         "differs": "", "distinct": 20, "long_steps": [], "outliers": outliers,
     }  # fmt: skip
     summary_text._show_step_time(out, SimpleNamespace(step=step, steps=[1]), 1)  # type: ignore[arg-type]
-    assert f"{words} in that median, and not in the parts below, which are means" in out.export_text()
+    assert f"{words} in that median, not in the parts below (means)" in out.export_text()
 
 
 @pytest.mark.parametrize(

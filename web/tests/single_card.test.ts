@@ -197,7 +197,7 @@ describe("the time that a step loads data", () => {
     expect(meanOf({ ...figures, ranks: 2, usual_steps: 8, steps: 8 })).toBe("mean of steps 3–5, 7 on 2 ranks");
     // the median has an outlier that the means have not
     expect(whichParts({ ...figures, sentence: "median of steps 3-7" } as StepFigures)).toBe(
-      "Parts: mean of steps 3–5, 7; step time: median of steps 3–7. Outliers (6) count in the step time, which is a median, and not in the parts, which are means.",
+      "Parts: mean of steps 3–5, 7; step time: median of steps 3–7. Outliers (6) count in the step time (a median), not in the parts (means).",
     );
     // of steps without parts the length is known
     expect(titleOfMean({ ...figures, usual: [], usual_on_device: [] })).toBe("Mean of steps 3–5, 7");

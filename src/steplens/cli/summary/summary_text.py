@@ -219,7 +219,7 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
         _print_wrapped(out, plain(long_text), 2)
     if step["outliers"]:
         which = f"step{'s' if len(step['outliers']) > 1 else ''} {number_ranges(step['outliers'])}"
-        _print_wrapped(out, plain(f"outliers ({which}) count in that median, and not in the parts below, which are means"), 2)
+        _print_wrapped(out, plain(f"outliers ({which}) count in that median, not in the parts below (means)"), 2)
     if shown < len(found.steps):
         _print_wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
 
