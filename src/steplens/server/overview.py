@@ -356,8 +356,8 @@ def steps(chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31, d
 @router.get("/health")
 def health(chosen: Chosen) -> list[HealthFinding]:
     """What is doubtful about the data, and what not to trust because of it."""
-    found = tables.table_frame(chosen, "health")
-    groups = _health_groups(found)
+    findings = tables.table_frame(chosen, "health")
+    groups = _health_groups(findings)
     return [
         HealthFinding(
             **{
@@ -367,7 +367,7 @@ def health(chosen: Chosen) -> list[HealthFinding]:
                 "texts": {language: translate_message(row["message"], language) for language in health_words.LANGUAGES},
             }
         )
-        for row in found.to_dicts()
+        for row in findings.to_dicts()
     ]
 
 
