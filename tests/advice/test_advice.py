@@ -52,6 +52,8 @@ def test_an_end_of_a_range_is_only_explained_where_something_is_known() -> None:
     behind = replace(
         found("single_tensor_optimizer", 4), saving=Saving(0, 0, 2e6), basis="behind_slow_rank", values={"slow": "1"}
     )
+    # nothing is likely: no level, as on the pages
+    assert not behind.is_weighed and finding_headline(behind, Words("en")).startswith(Words("en").of(behind).title)
     english, chinese = (Words(language).of(behind) for language in LANGUAGES)
     assert (english.low, english.high) == ("while the others wait for rank 1", "once this rank is the slowest")
     assert "rank 1" in chinese.low and not chinese.likely

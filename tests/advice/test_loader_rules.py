@@ -28,6 +28,7 @@ from steplens.advice.rules.loaders import (
     waiting_ns,
 )
 from steplens.advice.rules.tools.loading import TAKING_OVER_NS
+from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.readers.steplens_run import loaders as reader
 from steplens.trace.building.build import conform_to_schema
@@ -281,6 +282,27 @@ def test_processor_time_of_a_loop_that_loads(tmp_path: Path, processors: int, sh
     assert finding.saving is not None
     loading = figures["loading_in_the_loop"]
     assert finding.saving.likely_ns == pytest.approx(1 * MS if short else loading - TAKING_OVER_NS)
+
+
+@pytest.mark.parametrize(("cpu_ms", "case"), [(3, "workers_wait"), (9, "few_processors"), (None, "workers_may_wait")])
+def test_more_workers_than_processors_are_told_why(tmp_path: Path, cpu_ms: float | None, case: str) -> None:
+    """Loading takes 9 of 10 ms: workers that wait for storage can be more than the processors, and words say what bears them."""
+    cpu_ns = None if cpu_ms is None else int(cpu_ms * MS)
+    trace = trace_of(tmp_path, lambda row: {**waits(9)(row), "cpu_ns": cpu_ns}, workers=0, processors=2)
+    finding = only(loader_without_workers.judge(Facts(trace)))
+    text = Words("en").of(finding)
+    assert finding.values["case"] == case
+    figures = evidence(finding)
+    if case == "workers_wait":
+        assert int(finding.values["workers"]) > 2
+        assert figures["loader_processor_time"] == 3 * MS
+        assert f"need 3 ms of processor time a step, and there are {finding.values['have']} ms" in text.cause
+    elif case == "workers_may_wait":
+        assert "was not recorded" in text.cause and "loader_processor_estimate" in figures
+    for language in LANGUAGES:
+        told = Words(language).of(finding)
+        assert f"num_workers={finding.values['workers']}" in told.cause + told.remedy and "{" not in told.cause + told.remedy
+        assert told.patch == text.patch and "num_workers=" in text.patch
 
 
 def test_the_function_that_collates_and_how_many_workers_are_enough(tmp_path: Path) -> None:

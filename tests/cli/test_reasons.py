@@ -116,10 +116,22 @@ def test_why_host_and_device_differ(host_ns: float, device_ns: float, behind: bo
     step = {
         "quartiles_ns": (9e6, 9e6), "steps": 1, "step_time_ns": 9e6, "of": "one step", "device_steps": 1,
         "host_ns": host_ns, "device_ns": device_ns, "differs": _why_differs(host_ns, device_ns, behind), "distinct": 1,
-        "long_steps": [],
+        "long_steps": [], "outliers": [],
     }  # fmt: skip
     summary_text._show_step_time(out, SimpleNamespace(step=step, steps=[1]), 1)  # type: ignore[arg-type]
-    assert f"on the device: {words}" in out.export_text()
+    text = out.export_text()
+    assert f"on the device: {words}" in text and "outliers" not in text
+
+
+@pytest.mark.parametrize(("outliers", "words"), [([3], "outliers (step 3) count"), ([3, 18], "outliers (steps 3, 18) count")])
+def test_outliers_count_in_the_median_and_not_in_the_means(outliers: list[int], words: str) -> None:
+    out = Console(record=True, width=200, file=io.StringIO())
+    step = {
+        "quartiles_ns": (9e6, 9e6), "steps": 20, "step_time_ns": 9e6, "of": "median of steps 2-21", "device_steps": 0,
+        "differs": "", "distinct": 20, "long_steps": [], "outliers": outliers,
+    }  # fmt: skip
+    summary_text._show_step_time(out, SimpleNamespace(step=step, steps=[1]), 1)  # type: ignore[arg-type]
+    assert f"{words} in that median, not in the parts below (means)" in out.export_text()
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,20 @@ def test_a_wait_for_the_device_is_named(cli: Any) -> None:
     assert "data loading " in text and "waiting for data" not in text
 
 
+def test_shares_of_a_device_period_that_recording_has_cut_are_of_the_step_as_in_the_verdict(cli: Any) -> None:
+    """139 of 155 ms: what the bar of the device lacks of the step is told, and both lines and the verdict have one base."""
+    run = steplens.open(shared("ascend_pytorch", "text_level1"))
+    text = cli.run("summary", str(run.path), env={"COLUMNS": "400"}).stdout
+    assert f"{100 * run.verdict().share:.0f} % of the step is exposed all-reduce" in text.splitlines()[1]
+    exposed_ns, step_ns = run.step_summary().device["exposed_communication_ns"], run.step_summary().step_mean_ns
+    assert step_ns is not None and f"m exposed communication {100 * exposed_ns / step_ns:.1f} %" in text
+    for name in ("host", "device"):
+        legend = next(line for line in text.splitlines() if line.startswith(f"{name}  "))
+        assert sum(map(float, re.findall(r"([0-9.]+) %", legend))) == pytest.approx(100, abs=0.4)
+    assert "before and after the device period" in text
+    assert re.search(r"shares are of the mean of step 50 on 2 ranks, 154\.94 ms$", text, re.M)
+
+
 @pytest.mark.parametrize("width", [30, 50, 80, 160])
 def test_fits_the_terminal(recorded: Any, width: int) -> None:
     text = recorded.run("summary", "result", env={"COLUMNS": str(width)}).stdout

@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 import steplens
 from steplens.advice import advise
@@ -27,6 +29,7 @@ from steplens.analysis.memory.memory_peak import memory_peak
 from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.summary import summarize_steps
 from steplens.analysis.steps.times import step_times
+from steplens.cli.text.health_text import show_health
 from steplens.run import Run
 from steplens.trace.not_recorded import PARTS
 from steplens.trace.schema import SCOPE_USER
@@ -139,7 +142,9 @@ def test_the_overview_repeats_the_analyses(client: Client, runs: list[Run], run:
     advice = advise(mine)
     assert found["findings"] == len(advice.findings)
     assert [one["id"] for one in found["advice"]] == [one.id for one in advice.findings[:3]]
-    assert found["health"] == dict(mine.health().group_by("severity").len().sort("severity").iter_rows())
+    notes = client.get(f"/api/runs/{run}/health")
+    groups = {one["group"]: one["severity"] for one in notes}
+    assert found["health"] == dict(Counter(sorted(groups.values())))
     assert client.get(f"/api/runs/{run}/ranks") == found["ranks"]
 
 
@@ -252,6 +257,22 @@ def test_health_names_what_is_unsafe(client: Client, runs: list[Run], run: int) 
     assert [(one["check"], one["count"], ", ".join(one["unsafe"])) for one in found] == [
         (row["check"], row["count"], row["unsafe"]) for row in expected
     ]
+
+
+def test_what_two_traces_share_is_one_finding_in_the_terminal_and_on_the_pages(client: Client, runs: list[Run]) -> None:
+    """Of four rows two say of a rank each how many arrows have no other end."""
+    (run,) = (number for number, run in enumerate(runs) if run.path == sample("ascend_pytorch", "text_level1"))
+    found = client.get(f"/api/runs/{run}/health")
+    assert [(one["check"], one["group"]) for one in found] == [
+        ("unmatched_launches", 0),
+        ("unmatched_launches", 0),
+        ("tasks_before_launch", 1),
+        ("missing_ranks", 2),
+    ]
+    assert client.get(f"/api/runs/{run}/overview")["health"] == {"info": 3}
+    out = Console(file=io.StringIO(), width=200)
+    show_health(out, runs[run].health().to_dicts())
+    assert "Health of the data: 3 notes" in out.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import type { FlopNode, MemoryOverview, Operation, Place, Verdict } from "../src/api/types";
+import type { FlopNode, MemoryOverview, Operation, Place, StepFigures, Verdict } from "../src/api/types";
 import { points } from "../src/charts/bucket_chart";
 import { boxes, waitedWords } from "../src/charts/pipeline_flow";
 import { stepsOf } from "../src/charts/step_trace_card";
@@ -21,6 +21,7 @@ import {
   medianWord,
   shareOfSteps,
   titleOfMean,
+  whichParts,
 } from "../src/ui/step_means";
 import { isHostBound } from "../src/ui/verdict_words";
 
@@ -223,6 +224,10 @@ describe("the time that a step loads data", () => {
     };
     expect(meanOf(figures)).toBe("mean of steps 3–5, 7");
     expect(meanOf({ ...figures, ranks: 2, usual_steps: 8, steps: 8 })).toBe("mean of steps 3–5, 7 on 2 ranks");
+    // the median has an outlier that the means have not
+    expect(whichParts({ ...figures, sentence: "median of steps 3-7" } as StepFigures)).toBe(
+      "Parts: mean of steps 3–5, 7; step time: median of steps 3–7. Outliers (6) count in the step time (a median), not in the parts (means).",
+    );
     // of steps without parts the length is known
     expect(titleOfMean({ ...figures, usual: [], usual_on_device: [] })).toBe("Mean of steps 3–5, 7");
     expect(meanOf({ ...figures, ranks: 2, usual: [3], usual_steps: 2, steps: 2 })).toBe("mean of step 3 on 2 ranks");

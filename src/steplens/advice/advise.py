@@ -14,6 +14,7 @@ from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging.asking import Question, ask_rules
 from steplens.advice.judging.order import in_order, together_ns, with_first_ones_first, with_overlaps, without_next_steps
 from steplens.advice.judging.pricing import Prices, of_one_rank
+from steplens.advice.judging.ranks import beyond_other_ranks, merge_by_id, with_common_causes
 from steplens.advice.prepare import prepare_answers
 from steplens.advice.recording import without_recording
 from steplens.advice.registry import all_rules, built_in_rules
@@ -101,20 +102,21 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
         for part, mine in zip(facts, of_trace, strict=True)
     ]
     # a rule that looks at all ranks may find the same on several: it explains the time of one
-    of_run = list(map(of_one_rank, _merge_by_id(of_run)))
+    of_run = list(map(of_one_rank, merge_by_id(of_run)))
     slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
-    findings = _explained_of_run(of_run, list(zip((part.trace.rank for part in facts), of_trace, strict=True)), explains)
+    of_rank = list(zip((part.trace.rank for part in facts), of_trace, strict=True))
+    findings = _explained_of_run(of_run, of_rank, explains)
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
         left = [prices.price_on_path(finding, part, slow) for finding in _explained_once(mine, [*mine, *of_run], explains)]
         findings += map(ranks.with_rank_of_figures(part.trace.rank), left)
         ranks.add(part.trace.rank, left)
     only_of = {rule.name: rule.framework for rule in (*built_in_rules(), *rules) if rule.framework}
-    named_findings = _of_framework(map(ranks.named, _merge_by_id(findings)), run, only_of)
-    settled = [finding for candidate in named_findings if (finding := prices.settle_finding(candidate)) is not None]
+    named_findings = _of_framework(map(ranks.named, merge_by_id(findings)), run, only_of)
+    settled = [finding for candidate in named_findings if (finding := prices.settle_finding(candidate, slow)) is not None]
     by_weight = in_order(without_next_steps(settled, run.verdict()), run.verdict())
-    ordered = with_first_ones_first(with_overlaps(by_weight, prices))
+    ordered = with_first_ones_first(with_common_causes(with_overlaps(by_weight, prices), of_rank))
     likely_ns, most_ns = together_ns(ordered, prices)
     return Advice(tuple(ordered), tuple(silenced), prices.step_ns, most_ns, likely_ns)
 
@@ -175,30 +177,18 @@ def _explained_of_run(
         of_rank: rank and findings of every trace.
         explains: rule -> rules that it explains.
     """
-    everywhere = _merge_by_id(finding for _, mine in of_rank for finding in mine)
+    everywhere = merge_by_id(finding for _, mine in of_rank for finding in mine)
 
     def left_of(causes_of_run: Sequence[Finding]) -> list[Finding]:
         left: list[Finding] = []
         for finding in of_run:
-            of_its_rank = list(_beyond_other_ranks(finding.ranks[0], of_rank)) if len(finding.ranks) == 1 else everywhere
+            of_its_rank = list(beyond_other_ranks(finding.ranks[0], of_rank)) if len(finding.ranks) == 1 else everywhere
             left += _explained_once([finding], [*causes_of_run, *of_its_rank], explains)
         return left
 
     remaining = {finding.id for finding in left_of(of_run)}
     # what is not given explains nothing: its causes do
     return left_of([finding for finding in of_run if finding.id in remaining])
-
-
-def _beyond_other_ranks(rank: int, of_rank: Sequence[tuple[int, Sequence[Finding]]]) -> Iterator[Finding]:
-    """The findings on one rank, with what they save beyond the mean of the same on the others, which do not wait for that."""
-    other_ranks = [mine for number, mine in of_rank if number != rank]
-    for finding in _merge_by_id(finding for number, mine in of_rank if number == rank for finding in mine):
-        if finding.saving is None:
-            continue
-        same_ns = sum(same.weight_ns for mine in other_ranks for same in mine if same.id == finding.id) / max(len(other_ranks), 1)
-        low, likely, high = (max(ns - same_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
-        if likely > 0:
-            yield dataclasses.replace(finding, saving=Saving(low, likely, high))
 
 
 class _SeenOn:
@@ -230,22 +220,3 @@ class _SeenOn:
         ranks = Evidence("on_ranks", len(saved), "count", places=tuple(f"rank {rank}" for rank in ordered), per_step=False)
         evidence = tuple(item for item in finding.evidence if item.what != _OF_RANK or len(saved) > 1)
         return dataclasses.replace(finding, evidence=(*evidence, ranks), ranks=tuple(sorted(saved)))
-
-
-def _merge_by_id(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding per id: that with the larger saving, with the range of both."""
-    joined: dict[str, Finding] = {}
-    for finding in findings:
-        earlier = joined.get(finding.id)
-        joined[finding.id] = finding if earlier is None else _merge_two_findings(earlier, finding)
-    return list(joined.values())
-
-
-def _merge_two_findings(finding: Finding, other: Finding) -> Finding:
-    first, second = (finding, other) if finding.rank <= other.rank else (other, finding)
-    saving = first.saving
-    # what is worth nothing on a rank that waits for another one says nothing of what it is worth on that one
-    if saving is not None and second.saving is not None and (second.saving.likely_ns > 0 or saving.likely_ns <= 0):
-        high = max(saving.high_ns, min(second.saving.high_ns, first.step_ns))
-        saving = Saving(min(saving.low_ns, second.saving.low_ns), saving.likely_ns, high)
-    return dataclasses.replace(first, saving=saving)

@@ -148,6 +148,11 @@ class Finding:
         return self.saving.high_ns if self.at_stake else self.saving.likely_ns
 
     @property
+    def is_weighed(self) -> bool:
+        """Whether anything tells how much it matters: where it may save time and no saving is likely, nothing does."""
+        return self.saving is None or self.weight_ns > 0
+
+    @property
     def rank(self) -> tuple[int, float]:
         """Sort key: the level, then the saving, largest first."""
         return LEVELS.index(self.level), -self.weight_ns

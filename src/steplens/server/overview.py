@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import polars as pl
@@ -33,6 +35,7 @@ from steplens.trace import health_words
 from steplens.trace.building.checks.ranks import recorded_ranks
 from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.building.framework import framework_version, trace_framework, trace_recorder
+from steplens.trace.health import group_of_finding
 from steplens.trace.health_words import translate_message
 from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.trace.trace import Trace
@@ -259,7 +262,7 @@ class Overview(BaseModel):
         together_ns: what all of them save together at most; likely_together_ns: probably; together, at_stake: what there is to
             say of that (``server.advice.AdviceShown``).
         judged: whether the advice was there in time; if not, ask ``advice``, which waits for it.
-        health: severity -> how many findings about the data.
+        health: severity -> how many findings about the data; what several traces share is one.
     """
 
     verdict: VerdictShown
@@ -287,7 +290,11 @@ class Overview(BaseModel):
 
 
 class HealthFinding(BaseModel):
-    """One finding about the data itself; see ``trace.health``. ``texts``: the message in other languages than English."""
+    """One finding about the data itself, of one trace or of the run; see ``trace.health``.
+
+    ``texts``: the message in other languages than English. ``group``: findings with the same number are one finding, about
+    several traces (``trace.health.group_of_finding``).
+    """
 
     check: str
     severity: str
@@ -296,6 +303,7 @@ class HealthFinding(BaseModel):
     texts: dict[str, str]
     unsafe: list[str]
     source: str
+    group: int
 
 
 @router.get("/overview")
@@ -331,7 +339,7 @@ def overview(chosen: Chosen) -> Overview:
         together=advice.together_of(findings, judged.together_ns) if judged is not None else "",
         at_stake=advice.any_at_stake(findings),
         judged=judged is not None,
-        health=dict(health.group_by("severity").agg(pl.len()).sort("severity").iter_rows()),
+        health=dict(sorted(Counter(severity for severity, *_ in _health_groups(health)).items())),
     )
 
 
@@ -354,17 +362,31 @@ def steps(chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31, d
 @router.get("/health")
 def health(chosen: Chosen) -> list[HealthFinding]:
     """What is doubtful about the data, and what not to trust because of it."""
-    rows = tables.table_frame(chosen, "health").to_dicts()
+    findings = tables.table_frame(chosen, "health")
+    groups = _health_groups(findings)
     return [
         HealthFinding(
             **{
                 **row,
+                "group": groups[_group_of(row)],
                 "unsafe": [word for word in (row["unsafe"] or "").split(", ") if word],
                 "texts": {language: translate_message(row["message"], language) for language in health_words.LANGUAGES},
             }
         )
-        for row in rows
+        for row in findings.to_dicts()
     ]
+
+
+def _health_groups(health: pl.DataFrame) -> dict[tuple[str, str, str], int]:
+    """The groups of the findings about the data, each with its number, from 0 in order of their first finding."""
+    groups: dict[tuple[str, str, str], int] = {}
+    for row in health.iter_rows(named=True):
+        groups.setdefault(_group_of(row), len(groups))
+    return groups
+
+
+def _group_of(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return group_of_finding(row["severity"], row["check"], row["message"])
 
 
 def step_parts(summary: StepSummary) -> dict[str, float]:

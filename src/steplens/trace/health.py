@@ -6,6 +6,7 @@ ask ``unsafe(run.health(), OPERATOR_TIMES)`` before it draws one. docs/health.md
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -86,6 +87,8 @@ CONCLUSIONS: dict[str, str] = {
 }
 
 _SEPARATOR = ", "
+#: what differs between the messages of one finding about several traces
+_FIGURE = re.compile(r"\d[\d.,e+]*( ?(ns|us|ms|s|h)\b)?")
 _MOST = (1 << 63) - 1
 
 
@@ -115,6 +118,15 @@ class HealthFinding:
 def finding(check: str, severity: str, count: int, message: str, *unsafe: str) -> HealthFinding:
     """A finding; see ``HealthFinding`` for the arguments, ``unsafe`` word by word."""
     return HealthFinding(check, severity, count, message, _SEPARATOR.join(unsafe))
+
+
+def group_of_finding(severity: str, check: str, message: str) -> tuple[str, str, str]:
+    """What findings about several traces have in common that are one finding: counts of findings are counts of such groups.
+
+    Two findings of one check about one trace are about different things, such as copies of operators and of kernels; their
+    messages differ by more than their figures.
+    """
+    return severity, check, _FIGURE.sub("", message)
 
 
 class HealthLog:

@@ -157,12 +157,17 @@ def _see_same_time(finding: Finding, other: Finding) -> bool:
     for one_rank, beside in ((finding, other), (other, finding)):
         if one_rank.rule == "slow_rank" and beside.rule != "slow_rank":
             # what is done sooner on that rank is what the others wait for
-            return beside.ranks == one_rank.ranks
+            return beside.ranks == one_rank.ranks or _makes_late(beside, one_rank)
     if finding.rule == other.rule:
         # a rule divides what it sees among its findings
         return False
     parts, other_parts = parts_of(finding), parts_of(other)
     return bool(parts & other_parts) or _idles_in(parts, other_parts) or _idles_in(other_parts, parts)
+
+
+def _makes_late(finding: Finding, late: Finding) -> bool:
+    """Whether a finding that a late rank has among others is about the part of the step that takes that rank longer."""
+    return bool(parts_of(finding) & frozenset(late.lies_in)) and set(finding.ranks or late.ranks) >= set(late.ranks)
 
 
 def _idles_in(parts: frozenset[str], others: frozenset[str]) -> bool:
@@ -204,11 +209,11 @@ def together_ns(findings: Sequence[Finding], prices: Prices) -> tuple[float, flo
 
 def _likely_of_group(group: Sequence[Finding], prices: Prices, figure: str = _LIKELY) -> float:
     savings = {finding.id: float(getattr(finding.saving, figure)) for finding in group if finding.saving is not None}
-    if any(finding.rule == "slow_rank" for finding in group):
-        return max(savings.values())
+    # of what is cured on a late rank nothing else is saved, unless it is known how much that shares with being late
+    ordered = sorted(group, key=lambda finding: finding.rule != "slow_rank")
     total_ns = 0.0
-    for place, finding in enumerate(group):
-        before = [second for second in group[:place] if second.id in finding.overlaps]
+    for place, finding in enumerate(ordered):
+        before = [second for second in ordered[:place] if second.id in finding.overlaps]
         after_ns = _likely_after(finding, before, prices, figure)
         if after_ns is None:
             # nothing tells how much they share: as if it were all
@@ -222,7 +227,7 @@ def _most_of_group(group: Sequence[Finding], prices: Prices) -> float:
     slow = [finding.saving.high_ns for finding in group if finding.rule == "slow_rank" and finding.saving is not None]
     if slow:
         # as soon as the slow rank is as quick as the others, these hold the step up
-        return max(*slow, *highs) if len(group) > 1 else slow[0]
+        return max(*slow, *highs, _likely_of_group(group, prices)) if len(group) > 1 else slow[0]
     lengths = [prices.curable_ns(part, finding.ranks) for finding in group for part in parts_of(finding)]
     by_part: dict[str, float] = {}
     for finding in group:

@@ -88,15 +88,21 @@ class Prices:
                 bounds += [max(lengths)] if (lengths := [length for length in shown_parts if length is not None]) else []
             yield _reduce_confidence(_limit_saving(finding, bounds), facts)
 
-    def settle_finding(self, finding: Finding) -> Finding | None:
+    def settle_finding(self, finding: Finding, slow: Finding | None = None) -> Finding | None:
         """A finding of the run as it is given: with shares of the run's step, and no more than is shown of its ranks.
 
-        None where it is about a part that takes nothing there.
+        None where it is about a part that takes nothing there. What all ranks have saves what it does on the one that the others
+        wait for.
+
+        Args:
+            finding: a finding of the run.
+            slow: what says which rank the others wait for.
         """
         finding = dataclasses.replace(finding, step_ns=self.step_ns or finding.step_ns)
         if finding.saving is None:
             return finding
-        most_ns = self.shown_ns(finding.part, finding.ranks) if finding.part else None
+        ranks = finding.ranks or (slow.ranks if slow is not None and finding.part != _COMMUNICATION else ())
+        most_ns = self.shown_ns(finding.part, ranks) if finding.part else None
         if most_ns is not None and most_ns <= 0:
             return None
         return _limit_saving(finding, [ns for ns in (most_ns, finding.step_ns) if ns])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from statistics import fmean
 
 import polars as pl
@@ -11,6 +10,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import run_rule
+from steplens.advice.rules.tools.lateness import LEAST_SHARE, explain_lateness
 from steplens.advice.rules.tools.ranks import (
     DEVIATION,
     are_ranks_comparable,
@@ -20,36 +20,26 @@ from steplens.advice.rules.tools.ranks import (
     several_ranks,
     traces_of,
 )
-from steplens.advice.rules.tools.tasks import most_of_others, named_places
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.cluster.cluster_steps import rank_means
 from steplens.analysis.cluster.links import link_means, links, slow_links
 from steplens.analysis.cluster.rank_differences import rank_differences
 from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.analysis.operators.rank_flops import work
-from steplens.analysis.steps.phases import BETWEEN, host_phase_names
 from steplens.analysis.tools.parallel import by_rank
 from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, RANK_COMPARISON, STEP_TIMES
 
-_PHASES = {
-    "data_wait_ns": "data",
-    "forward_ns": "forward",
-    "backward_ns": "backward",
-    "optimizer_ns": "optimizer",
-    "device_wait_ns": "device_wait",
-    "between_ns": "between",
-    "python_ns": "python",
-}
 #: rules that see the wait for a slow rank as time of something else
-_SYMPTOMS = ("slow_card", "data_parallel_communication")
+_SYMPTOMS = ("slow_card", "slow_interval", "data_parallel_communication")
 
 
 @run_rule(rests_on=(COMMUNICATION_TIMES, RANK_COMPARISON), explains=_SYMPTOMS)
 def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     """One rank arrives late at the collectives, and all others wait for it.
 
-    See ``analysis.cluster.arrivals.name_slow_rank``. What the rank spends more of than the others says where to look.
+    See ``analysis.cluster.arrivals.name_slow_rank``. Why it is late is the part of the step that takes it longer than the others
+    by much of what it holds them up, and the function or operator there (``rules.tools.lateness``).
     """
     lengths = [part.step_ns for part in facts if part.step_ns > 0]
     if len(lengths) < 2:
@@ -59,19 +49,12 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     slow = arrivals.name_slow_rank(run.traces, step_numbers, step_ns)
     if slow is None:
         return
-    slow_parts = [part for part in facts if part.trace.rank == slow.rank]
-    other_ranks = [part for part in facts if part.trace.rank != slow.rank]
-    more = {
-        name: _mean_phase_time(slow_parts, column) - _mean_phase_time(other_ranks, column) for column, name in _PHASES.items()
-    }
-    phase = max(more, key=lambda name: more[name])
-    evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
-    if more[phase] > slow.hold_up_ns / 3:
-        more_evidence = Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}",))
-        evidence.append(_with_calls_between_phases(more_evidence, slow_parts) if phase == "between" else more_evidence)
+    late = explain_lateness(facts, slow.rank, slow.hold_up_ns)
+    evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",)), *late.evidence]
     line = largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
     evidence += line
     values: dict[str, str | int] = {"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps}
+    values |= {"case": late.words_case, "call": late.call}
     likely_ns = float(slow.hold_up_ns)
     if line:
         values |= {"case": "one_line", "line": line[0].places[1]}
@@ -84,6 +67,7 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         evidence=tuple(evidence),
         saving=Saving(min(likely_ns, slow.hold_up_ns / 2), likely_ns, slow.hold_up_ns),
         step_ns=step_ns,
+        lies_in=late.parts,
         values=values,
     )
 
@@ -93,7 +77,7 @@ def largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evi
     for row in lines.head(1).iter_rows(named=True):
         on_device = row["more_device_ns"] > row["more_ns"]
         mine, other_columns = ("device_self_ns", "other_device_self_ns") if on_device else ("self_ns", "other_self_ns")
-        if row[mine] - row[other_columns] > slow.hold_up_ns / 3:
+        if row[mine] - row[other_columns] > LEAST_SHARE * slow.hold_up_ns:
             return [
                 Evidence("in_one_line", row[mine], "ns", places=(f"rank {slow.rank}", row["line"])),
                 Evidence("others_in_that_line", row[other_columns], "ns"),
@@ -101,36 +85,7 @@ def largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evi
     return []
 
 
-def _mean_phase_time(facts: Sequence[Facts], column: str) -> float:
-    return sum(_phase_without_sync(part, column) for part in facts) / len(facts) if facts else 0.0
-
-
-def _phase_without_sync(part: Facts, column: str) -> float:
-    """A phase of a step of a rank, mean as in its bars, without what it waited for the others in it."""
-    waited = part.mean_ns("gradient_sync_ns") if column == "backward_ns" else 0.0
-    return part.mean_ns(column) - waited
-
-
-def _with_calls_between_phases(evidence: Evidence, facts: Sequence[Facts]) -> Evidence:
-    """Evidence about a rank with what all calls between the phases of its steps take, and those that take most of it."""
-    steps = sum(len(part.numbers) for part in facts)
-    frames = [part.trace.once(host_phase_names).filter(pl.col("step").is_in(list(part.numbers))) for part in facts]
-    between = pl.concat(frames).filter(pl.col("phase") == BETWEEN).group_by("name").agg(pl.col("time_ns").sum())
-    between = between.sort("time_ns", "name", descending=[True, False])
-    lengths = [time_ns / max(steps, 1) for time_ns in between["time_ns"]]
-    total_ns = sum(lengths)
-    name_count = named_places(lengths, total_ns)
-    return replace(
-        evidence,
-        places=(*evidence.places, *map(str, between["name"][:name_count])),
-        places_ns=(total_ns, *lengths[:name_count]),
-        other_places=len(lengths) - name_count,
-        other_places_ns=sum(lengths[name_count:]),
-        other_most=most_of_others(lengths, total_ns, name_count),
-    )
-
-
-@run_rule(rests_on=(STEP_TIMES,), applies=several_ranks, explains=("slow_rank",))
+@run_rule(rests_on=(STEP_TIMES,), applies=several_ranks)
 def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
     """A rank waits longer for its data than the others do.
 

@@ -127,8 +127,8 @@ FEW_PROCESSORS = "few_processors"
 FETCH_IN_LOOP = "enumerate(DataLoader)#_SingleProcessDataLoaderIter"
 
 
-#: what a rank that waits for its loader is seen as, too
-_LATE_RANK = ("slow_interval", "slow_rank")
+#: what a rank that waits for its loader is seen as, too; that it is late (``slow_rank``) is said with this as the cause
+_LATE_RANK = ("slow_interval",)
 
 
 @rule(rests_on=(OPERATOR_CALLS, STEP_PHASES), explains=_LATE_RANK, framework=PYTORCH)
@@ -139,7 +139,8 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
 
     With L the loading and B everything else of a step, W workers give a step of max(B, L / W, C / P), where C is the processor
     time of a step and P the number of processors. W is the least number that hides all loading, and one to spare; where C / P is
-    above B, processors are short: then a cheaper transform comes first. See ``tools.loading``.
+    above B, processors are short: then a cheaper transform comes first. Workers may be more than processors: one that waits for
+    storage takes none, and C has all that they take. See ``tools.loading``.
     """
     fetches = facts.starting_with(FETCH_IN_LOOP)
     if not are_fetches_regular(facts, fetches) or not facts.step_ns:
@@ -155,16 +156,18 @@ def loader_without_workers(facts: Facts, *, least_share: float = 0.02) -> Iterat
         evidence += [*stage_evidence(facts, verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
     if available is not None:
         evidence.append(Evidence("loader_processors", available, "count", per_step=False))
-        if work.is_short_of_processors:
+        if work.is_short_of_processors or work.outnumbers_processors:
             figure = "loader_processor_time" if work.is_recorded else "loader_processor_estimate"
             evidence.append(Evidence(figure, work.used_ns[1], "ns"))
     saving = work.worker_saving()
     is_worth = saving.likely_ns >= least_share * facts.step_ns
     case = FEW_PROCESSORS if work.is_short_of_processors else ""
+    if work.outnumbers_processors and not case:
+        case = "workers_wait" if work.is_recorded else "workers_may_wait"
     loading_ns, beside_ns = (in_ms(ns, 3) for ns in work.loading_beside_ns)
     values: dict[str, str | int | float] = {"workers": work.worker_count, "processors": available or 0, "case": case}
     values |= {"loading": loading_ns, "beside": beside_ns, "most_workers": MOST_WORKERS}
-    values["used"] = in_ms(work.loading_beside_ns[1] * (available or 1), 3)
+    values["used"], values["have"] = (in_ms(ns, 3) for ns in work.processor_time_ns)
     basis = ""
     if work.recording_ns[2]:
         values["recording_least"] = in_ms(work.recording_ns[0])

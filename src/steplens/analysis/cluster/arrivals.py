@@ -18,7 +18,7 @@ from steplens.analysis.cluster.job_clocks import job_clocks
 from steplens.analysis.cluster.messages import KEY, message_sides
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.once import once_per_run
-from steplens.analysis.tools.overlap import merge_intervals
+from steplens.analysis.tools.overlap import Intervals, merge_intervals
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.checks.ranks import ends_together
 from steplens.trace.schema import COLLECTIVE
@@ -70,12 +70,25 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         ten) of collectives that end together. Sorted by step, start and rank.
         No rows where fewer than two ranks took part.
     """
+    return _whole_groups(traces).select(cast_columns(COLUMNS))
+
+
+@once_per_run
+def _whole_groups(traces: Sequence[Trace]) -> pl.DataFrame:
+    """The rows of ``arrivals``, with own_start_ns: the start on the rank's own clock."""
     rows = _collectives_on_one_clock(traces, pl.col("members") >= pl.col("size"))
     if rows.is_empty():
-        return pl.DataFrame(schema=COLUMNS)
+        return pl.DataFrame(schema={**COLUMNS, "own_start_ns": pl.Int64})
     rows = _in_order(rows).with_columns(wait_ns=pl.min_horizontal(_LAST, "end_ns") - pl.col("start_ns"))
     rows = rows.with_columns(transfer_ns=pl.col("end_ns") - pl.col("start_ns") - pl.col("wait_ns"))
-    return rows.sort("step", "start_ns", "rank").select(cast_columns(COLUMNS))
+    return rows.sort("step", "start_ns", "rank")
+
+
+def waits_of_rank(traces: Sequence[Trace], rank: int) -> Intervals:
+    """When any collective of a rank waited for the last rank to arrive, see ``arrivals``; on the rank's own clock."""
+    rows = _whole_groups(traces).filter(rank=rank)
+    start = rows["own_start_ns"].to_numpy()
+    return merge_intervals(start, start + rows["wait_ns"].to_numpy())
 
 
 @once_per_run
@@ -261,9 +274,9 @@ def _collectives_on_one_clock(traces: Sequence[Trace], groups: pl.Expr) -> pl.Da
     """
     rows = message_sides(traces).filter(pl.col("kind") == COLLECTIVE, groups)
     if rows.is_empty():
-        return rows.with_columns(error_ns=pl.lit(None, dtype=pl.Int64))
+        return rows.with_columns(own_start_ns="start_ns", error_ns=pl.lit(None, dtype=pl.Int64))
     clocks = job_clocks(traces)
-    rows = clocks.put_on_one_clock(rows, "start_ns", "end_ns")
+    rows = clocks.put_on_one_clock(rows.with_columns(own_start_ns="start_ns"), "start_ns", "end_ns")
     last = rows.sort("start_ns", "rank").unique("message", keep="last").select("message", last="rank")
     rows = rows.join(last, on="message", maintain_order="left")
     compared = rows.select("rank", "last").unique()

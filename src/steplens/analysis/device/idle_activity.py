@@ -52,8 +52,8 @@ def idle_activity(traces: Sequence[Trace]) -> IdleActivity:
         total += late.length_ns
         for phase, length in _phase_lengths(trace, late).items():
             phases[phase] += length
-        functions.append(_self_inside(late, _python_calls(trace)))
-        operators.append(_self_inside(late, _operator_calls(trace)))
+        functions.append(self_inside(late, python_calls(trace)))
+        operators.append(self_inside(late, operator_calls(trace)))
     if not total:
         return IdleActivity()
     phase = max(phases, key=lambda name: phases[name])
@@ -72,7 +72,8 @@ def _phase_lengths(trace: Trace, late: Intervals) -> dict[str, int]:
     return dict(zip(PHASES, [*lengths, late.length_ns - sum(lengths)], strict=True))
 
 
-def _python_calls(trace: Trace) -> pl.DataFrame:
+def python_calls(trace: Trace) -> pl.DataFrame:
+    """The calls of Python functions on the training thread, columns as in ``self_inside``; none where they were not recorded."""
     thread = training_thread(trace)
     if thread is None or "python" not in trace:
         return pl.DataFrame(schema=_CALLS)
@@ -80,14 +81,18 @@ def _python_calls(trace: Trace) -> pl.DataFrame:
     return frames.select("id", "parent", "name", "start_ns", "end_ns").drop_nulls(["start_ns", "end_ns"]).collect()
 
 
-def _operator_calls(trace: Trace) -> pl.DataFrame:
+def operator_calls(trace: Trace, *, of_thread: bool = False) -> pl.DataFrame:
+    """The operator calls of all threads, or those of the training thread, columns as in ``self_inside``."""
     is_call = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
+    if of_thread:
+        thread = training_thread(trace)
+        is_call &= pl.lit(False) if thread is None else thread.is_own()
     return trace.required("ops").filter(is_call).select("id", "parent", "name", "start_ns", "end_ns").collect()
 
 
-def _self_inside(late: Intervals, calls: pl.DataFrame) -> pl.DataFrame:
-    """How long calls ran themselves inside of intervals: name, self_ns."""
-    inside_ns = length_inside(late, calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
+def self_inside(intervals: Intervals, calls: pl.DataFrame) -> pl.DataFrame:
+    """How long calls (id, parent, name, start_ns, end_ns) ran themselves inside of intervals, by name: name, self_ns."""
+    inside_ns = length_inside(intervals, calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
     some = np.flatnonzero(inside_ns > 0)
     touched = calls[some].select("id", "parent", pl.col("name").cast(pl.String)).with_columns(inside=pl.Series(inside_ns[some]))
     children = touched.group_by(id="parent").agg(children=pl.col("inside").sum())

@@ -33,7 +33,8 @@ _REDUCED = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
 _ENGINE_FRAME = r"torch/(_tensor|autograd/__init__)\.py\(\d+\): (backward|grad)$|run_backward of torch\._C\._EngineBase"
 #: the gradient that backward begins with
 _ROOT = "aten::ones_like"
-_COMMUNICATION = r"^(c10d::|_c10d_functional|record_param_comms$|gloo:|mpi:|ucc:|nccl:|hccl:)"
+#: operators that communicate
+COMMUNICATION_NAME = r"^(c10d::|_c10d_functional|record_param_comms$|gloo:|mpi:|ucc:|nccl:|hccl:)"
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class _Selected:
         if self.is_graph:
             wrappers += names.with_prefix(self.known, schema.GRADIENTS_PREFIX)
         autograd = self.is_process & ((self.ops["scope"] == schema.SCOPE_BACKWARD) | self._named(wrappers))
-        communicates = self._named(names.containing(self.known, _COMMUNICATION))
+        communicates = self._named(names.containing(self.known, COMMUNICATION_NAME))
         nodes = self._merge_calls(autograd)
         return union(nodes, self._merge_calls(self.is_operator & ~communicates)), nodes
 

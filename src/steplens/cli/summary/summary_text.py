@@ -12,7 +12,7 @@ from rich.text import Text
 from steplens.analysis.steps.choice import number_ranges
 from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
 from steplens.cli.line.ending import say_next
-from steplens.cli.text.bars import DEVICE, PHASES, legend_lines, split_backward, split_rest, step_bar
+from steplens.cli.text.bars import DEVICE, PHASES, Segment, legend_lines, split_backward, split_rest, step_bar
 from steplens.cli.text.health_text import show_health
 from steplens.cli.text.pipeline_text import show_pipeline
 from steplens.cli.text.text import console, duration, plain, share, size
@@ -29,6 +29,12 @@ LEAST_WAIT = 0.005
 _MEAN = "mean of "
 #: where mean and median of a step differ by more than this share, both are told
 _APART = 0.02
+#: of what a side lacks to the step so much is told, with these words; its bar ends before the step does
+_LEAST_LEFT = 0.005
+_LEFT = {
+    "host": Segment("", "ahead of the device", " ", ""),
+    "device": Segment("", "before and after the device period", " ", ""),
+}
 
 HOST_NOT_RECORDED = (
     "the operators that the training thread calls were not recorded: forward, backward, optimizer and Python are not told apart"
@@ -125,11 +131,15 @@ def _show_steps(out: Console, found: Summary) -> None:
 
 
 def _show_shares(out: Console, step: dict[str, Any], *, colour: bool) -> None:
-    """The legend of the bars with the shares of a step, of host and device."""
-    for name, segments, total in (("host", PHASES, "host_mean_ns"), ("device", DEVICE, "device_mean_ns")):
+    """The legend of the bars with the shares of a step, of host and device, and what these lack of it."""
+    for name, segments in (("host", PHASES), ("device", DEVICE)):
         used = [segment for segment in segments if step.get(segment.column)]
-        if used and step.get(total):
-            shares = [share(step[segment.column] or 0, step[total] or 0) for segment in used]
+        base_ns = _base_ns(step, name)
+        if used and base_ns:
+            shares = [share(step[segment.column] or 0, base_ns) for segment in used]
+            left_ns = base_ns - step[f"{name}_mean_ns"]
+            if left_ns > _LEAST_LEFT * base_ns:
+                used, shares = [*used, _LEFT[name]], [*shares, share(left_ns, base_ns)]
             _print_hanging(out, name.ljust(8), legend_lines(used, shares, out.width - 8, colour=colour))
             if name == "host" and step.get("queue_wait"):
                 _print_wrapped(out, plain(_queue_text(step)), 8)
@@ -139,16 +149,24 @@ def _show_shares(out: Console, step: dict[str, Any], *, colour: bool) -> None:
             _print_hanging(out, name.ljust(8), [plain("not recorded", "dim")])
 
 
+def _base_ns(step: dict[str, Any], side: str) -> float:
+    """What shares of the parts of a side are of: its mean length; where host and device differ the step, as in the verdict."""
+    mean_ns = float(step.get(f"{side}_mean_ns") or 0.0)
+    return max(float(step.get("step_mean_ns") or 0.0), mean_ns) if mean_ns and step.get("differs") else mean_ns
+
+
 def _lengths_text(step: dict[str, Any]) -> str:
-    """How long host and device take on average in the steps whose parts are told, and the medians where these differ."""
+    """What shares of host and device are of: means of the steps whose parts are told, and the medians where these differ."""
     sides = [(side, steps) for side, steps in (("host", step["usual"]), ("device", step["usual_on_device"])) if steps]
     if not sides:
         return ""
-    means = [(step[f"{side}_mean_ns"], step[f"{side}_ns"]) for side, _ in sides]
+    # a side that is shorter than the step has no median that the step could differ from
+    bases = [(_base_ns(step, side), step[f"{side}_mean_ns"], step[f"{side}_ns"]) for side, _ in sides]
+    means = [(base_ns, median_ns if base_ns == mean_ns else base_ns) for base_ns, mean_ns, median_ns in bases]
     is_apart = any(abs(mean - median) > _APART * median for mean, median in means)
     texts = [duration(mean) + (f" (median {duration(median)})" if is_apart else "") for mean, median in means]
     which = [_usual_words(step, steps) for _, steps in sides]
-    if len(set(texts)) == 1 and not step["differs"]:
+    if len(set(texts)) == 1 and len(set(which)) == 1:
         return f"{which[0]}, {texts[0]}"
     if len(set(which)) == 1:
         return f"{which[0]}, " + " and ".join(f"{text} on the {side}" for text, (side, _) in zip(texts, sides, strict=True))
@@ -199,6 +217,9 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
         of = "" if entry["rank"] is None else f" of rank {entry['rank']}"
         long_text = f"step {entry['step']}{of} takes {duration(entry['step_time_ns'])}, {entry['factor']:.1f} times the median"
         _print_wrapped(out, plain(long_text), 2)
+    if step["outliers"]:
+        which = f"step{'s' if len(step['outliers']) > 1 else ''} {number_ranges(step['outliers'])}"
+        _print_wrapped(out, plain(f"outliers ({which}) count in that median, not in the parts below (means)"), 2)
     if shown < len(found.steps):
         _print_wrapped(out, plain(f"{len(found.steps)} steps were recorded, the {shown} slowest are shown"), 2)
 

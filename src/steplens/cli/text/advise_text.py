@@ -89,9 +89,10 @@ def _step_time_change(change: Change, words: Words) -> str:
 
 
 def finding_headline(finding: Finding, words: Words) -> str:
-    """A finding on one line: level, title, saving."""
+    """A finding on one line: level where anything tells it, title, saving."""
     saves = f", {_saving_text(finding, words)}" if finding.saving is not None else ""
-    return f"{words.frame(finding.level)}: {words.of(finding).title}{saves}"
+    level = f"{words.frame(finding.level)}: " if finding.is_weighed else ""
+    return f"{level}{words.of(finding).title}{saves}"
 
 
 def _show_one(
@@ -99,9 +100,7 @@ def _show_one(
 ) -> None:
     text = words.of(finding)
     out.print()
-    # where no saving is likely nothing tells how much it matters
-    is_open = finding.saving is not None and finding.weight_ns <= 0
-    level = "" if is_open else f"[{words.frame(finding.level)}] "
+    level = f"[{words.frame(finding.level)}] " if finding.is_weighed else ""
     head = Text(f"{number}. {level}", _STYLE.get(finding.level, "bold"))
     out.print(head + plain(text.title, "bold"))
     if finding.saving is not None:

@@ -99,7 +99,8 @@ def legend_lines(segments: Sequence[Segment], shares: Sequence[str], width: int,
     """What the colours or letters mean, each with its share of all steps, in lines of at most ``width`` cells."""
     lines = [Text()]
     for segment, share in zip(segments, shares, strict=True):
-        item = Text(BLOCK if colour else segment.letter, segment.style if colour else "") + Text(f" {segment.label} {share}")
+        block = BLOCK if colour and segment.style else segment.letter
+        item = Text(block, segment.style if colour else "") + Text(f" {segment.label} {share}")
         if lines[-1] and len(lines[-1]) + 2 + len(item) > width:
             lines.append(Text())
         lines[-1] += Text("  ") + item if lines[-1] else item

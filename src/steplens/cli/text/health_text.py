@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
@@ -11,10 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from steplens.cli.text.text import plain
-from steplens.trace.health import INFO
-
-#: what differs between the messages of one finding about several traces
-_NUMBER = re.compile(r"\d[\d.,e+]*( ?(ns|us|ms|s|h)\b)?")
+from steplens.trace.health import INFO, group_of_finding
 
 _STYLE = {"error": "red", "warning": "yellow"}
 _ORDER = {"error": 0, "warning": 1}
@@ -49,9 +45,8 @@ def _group_findings(health: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Findings that several traces share, together; the one with the most events comes first."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for finding in health:
-        # two findings of one check about one trace are about different things, such as copies of operators and of kernels
-        kind = _NUMBER.sub("", str(finding["message"]))
-        groups.setdefault((str(finding["severity"]), str(finding["check"]), kind), []).append(finding)
+        key = group_of_finding(*(str(finding[name]) for name in ("severity", "check", "message")))
+        groups.setdefault(key, []).append(finding)
     for group in groups.values():
         group.sort(key=lambda finding: -(finding["count"] or 0))
     return sorted(groups.values(), key=lambda group: _ORDER.get(str(group[0]["severity"]), 2))

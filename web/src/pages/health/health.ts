@@ -34,7 +34,7 @@ export const health: Page = {
 function findingsCard(found: readonly HealthFinding[]): HTMLElement {
   const serious = found.some((one) => one.severity !== "info");
   const title = t(serious ? "health.findings" : "health.notes");
-  const groups = [...alike(found)].sort(([one], [other]) => weight(one!) - weight(other!));
+  const groups = alike(found).sort(([one], [other]) => weight(one!) - weight(other!));
   // of one trace its path would say the same in every row
   const places = new Set(found.map((one) => one.source)).size > 1;
   return card(
@@ -44,7 +44,7 @@ function findingsCard(found: readonly HealthFinding[]): HTMLElement {
       [t("health.severity"), t("health.message"), t("health.effect"), ...(places ? [t("path")] : [])],
       groups.map((group): Child[] => [
         level(group[0]!.severity),
-        findingWords(group[0]!, counted(group[0]!)),
+        said(group),
         effectOf(group[0]!),
         ...(places ? [group.map((one) => h("code", { class: "path-name", title: one.source }, nameOf(one.source)))] : []),
       ]),
@@ -56,14 +56,22 @@ function findingsCard(found: readonly HealthFinding[]): HTMLElement {
 const weight = (one: HealthFinding): number =>
   ORDER.indexOf(one.severity) * 3 + (OF_SEVERAL_RANKS.includes(one.check) ? 0 : one.unsafe.length ? 1 : 2);
 
-/** Findings of several traces that say the same, together. */
-function alike(found: readonly HealthFinding[]): Iterable<HealthFinding[]> {
-  const groups = new Map<string, HealthFinding[]>();
-  for (const one of found) {
-    const key = JSON.stringify([one.severity, one.check, messageOf(one)]);
-    groups.set(key, [...(groups.get(key) ?? []), one]);
-  }
-  return groups.values();
+/** Findings of several traces that are one, together; the one with the most events first. */
+export function alike(found: readonly HealthFinding[]): HealthFinding[][] {
+  const groups = new Map<number, HealthFinding[]>();
+  for (const one of found) groups.set(one.group, [...(groups.get(one.group) ?? []), one]);
+  return [...groups.values()].map((group) => [...group].sort((one, other) => other.count - one.count));
+}
+
+/** What a finding says of each of its traces, once where it says the same of several. */
+function said(group: readonly HealthFinding[]): Child[] {
+  const [first, ...others] = group.filter(
+    (one, place) => group.findIndex((same) => messageOf(same) === messageOf(one)) === place,
+  );
+  return [
+    findingWords(first!, counted(first!)),
+    ...others.map((one) => h("span", { class: "sentence" }, messageOf(one), counted(one))),
+  ];
 }
 
 /** How often a finding occurs, where its sentence does not say it. */
@@ -77,15 +85,15 @@ const nameOf = (path: string): string => format.shorten(path.split("/").at(-1) ?
 
 /** Data that lacks something may have been read while it was still being written or copied: say so where there is more now. */
 function newer(context: Context): Child {
-  const said = h("div", { role: "status" });
+  const place = h("div", { role: "status" });
   if (report()) return null;
   context.api
     .get("live")
     .then((found) => {
       const again = h("button", { type: "button", onclick: () => void reopen(context) }, t("live.again"));
       if (found.changed)
-        replace(said, h("p", { class: "callout" }, t("live.changed", { files: format.count(found.files) }), " ", again));
+        replace(place, h("p", { class: "callout" }, t("live.changed", { files: format.count(found.files) }), " ", again));
     })
     .catch(() => undefined);
-  return said;
+  return place;
 }

@@ -153,7 +153,7 @@ function figureOf(context: Context, found: Overview, sources: readonly Source[],
     h(
       "p",
       { class: "note sentence" },
-      whichParts(figures),
+      partsOfSources(sources, names),
       " ",
       alike
         ? t(isSingle(figures) ? "overview.base" : "overview.base.mean", { time: format.time(bases.at(-1)!) })
@@ -166,6 +166,12 @@ function figureOf(context: Context, found: Overview, sources: readonly Source[],
       found.verdict.of_device || bars.length < 2 ? "" : ` ${t("overview.base.cpu")}`,
     ),
   ];
+}
+
+/** Which steps the bars are of; of several ranks each, where one leaves out a step that another one does not. */
+function partsOfSources(sources: readonly Source[], names: readonly string[]): string {
+  const texts = sources.map((one) => whichParts(one.figures));
+  return new Set(texts).size < 2 ? texts[0]! : texts.map((text, place) => `${names[place]!}${text}`).join(" ");
 }
 
 function partsOf(

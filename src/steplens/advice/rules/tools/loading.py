@@ -66,6 +66,17 @@ class LoadingInLoop:
         return min(max(enough, 1) + (0 if self.is_short_of_processors else 1), MOST_WORKERS)
 
     @property
+    def processor_time_ns(self) -> tuple[float, float]:
+        """What loading and training probably need of the processors in a step, and what these have meanwhile."""
+        processors = self.processors or 1
+        return self._shared_ns(self.used_ns[1], self.recording_ns[1]) * processors, self.loading_beside_ns[1] * processors
+
+    @property
+    def outnumbers_processors(self) -> bool:
+        """Whether ``worker_count`` workers are more than the processors, which have time for them only as far as workers wait."""
+        return self.processors is not None and self.worker_count > self.processors
+
+    @property
     def is_short_of_processors(self) -> bool:
         """Whether workers cannot hide the loading because they and the training would share too few processors."""
         return self._shared_ns(self.used_ns[1], self.recording_ns[1]) > self.rest_ns
