@@ -1285,6 +1285,7 @@ export interface components {
         HealthFinding: {
             check: string;
             count: number;
+            group: number;
             message: string;
             severity: string;
             source: string;
