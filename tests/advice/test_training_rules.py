@@ -16,6 +16,7 @@ from steplens.advice.rules.operators import changing_shapes, float32_matmul, tin
 from steplens.advice.rules.optimizers import exposed_gradients, gradient_zeroing
 from steplens.advice.rules.steps import first_steps, outlier_steps
 from steplens.advice.rules.synchronization import scalar_reads, synchronising_calls
+from steplens.advice.words import Words
 from steplens.run import Run, Source
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -63,6 +64,18 @@ def test_python_between_two_operators_counts_where_half_of_the_steps_have_it() -
     assert list(python_in_the_loop.judge(Facts(few))) == []
     short = [op("aten::mm", 0, 4000), op("aten::add", 4990, 10_000)]
     assert list(python_in_the_loop.judge(Facts(training([short] * 6)))) == []
+
+
+def test_python_lies_behind_the_operator_of_whatever_thread_that_ended_last() -> None:
+    """Of 6 ms between two operators of the steps' thread autograd's thread ends one after 2.5, and the device waits."""
+    begin = [op("aten::mm", 0, 2000), op("aten::ones_like", 2000, 3000), op("aten::add", 9000, 10_000)]
+    node = op("autograd::engine::evaluate_function: MmBackward0", 5400, 5500, scope=SCOPE_BACKWARD, tid=MAIN + 1)
+    finding = only(python_in_the_loop.judge(Facts(training([[*begin, node]] * 6))))
+    (named, *_) = finding.evidence
+    assert named.places == ("after MmBackward0", "after aten::ones_like")
+    assert named.places_ns == pytest.approx((3.5 * MS, 2.4 * MS)) and sum(named.places_ns) == pytest.approx(named.value)
+    assert Words("en").of(finding).title == "Python runs in the loop while nothing computes, the longest after MmBackward0"
+    assert Words("zh").of(finding).title == "循环中运行 Python，期间没有计算，在 MmBackward0 之后最久"
 
 
 def test_python_is_named_by_its_frames() -> None:

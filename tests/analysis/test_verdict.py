@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from steplens.advice.texts import CATALOGUES, LANGUAGES
+from steplens.advice.words import Words
 from steplens.analysis import verdict as verdicts
 from steplens.analysis.device.idle import CALLS, HOST_CAUSES, NOT_RECORDED, PYTHON
 from steplens.analysis.device.idle_activity import longest_name
@@ -196,7 +197,12 @@ ON_CPU: dict[str, tuple[list[Part], float, str]] = {
         0.5,
         "Input bound: 50 % of the step the loop loads its data itself, without loader workers.",
     ),
-    HOST: ([("aten::mm", 100, 5000)], 0.5, "Host bound: Python runs and no operator does for 50 % of the step."),
+    HOST: (
+        [("aten::mm", 100, 5000)],
+        0.5,
+        "Host bound: Python runs and no operator does for 50 % of the step; "
+        "100 % of that time passes after aten::mm, until the next operator.",
+    ),
     COMMUNICATION: (
         [("aten::mm", 100, 4000), ("gloo:all_reduce", 4000, 5500)],
         0.54,
@@ -369,7 +375,7 @@ def test_the_phase_in_which_the_host_is_late_is_named(tmp_path: Path) -> None:
     assert found.sentence().startswith(
         f"Host bound: the GPU idles {100 * found.share:.0f} % of the step waiting for the host, "
         "mostly while Python runs between its launches; "
-        f"{100 * found.phase_share:.0f} % of that is in the optimizer."
+        f"{100 * found.phase_share:.0f} % of that is in the optimizer; "
     )
 
 
@@ -384,6 +390,24 @@ def test_the_operator_in_which_the_host_is_late_is_named(tmp_path: Path) -> None
     assert (found.kind, found.cause, found.name) == (HOST, CALLS, "aten::_foreach_mul_")
     assert found.name_share == pytest.approx(3000 / 3990, abs=0.03)
     assert f"; {100 * found.name_share:.0f} % of that in aten::_foreach_mul_." in found.sentence()
+
+
+def test_where_python_runs_that_was_not_recorded_the_operator_before_it_is_named(tmp_path: Path) -> None:
+    """Of the 4 ms without a launch 1 ms passes behind an operator of autograd's thread, and 2.7 ms behind the next one."""
+    gpu(tmp_path, [(GEMM, 100, 4000), (GEMM, 8100, 1900)])
+    nodes = []
+    for step in range(6):
+        for name, begin, length in (("MulBackward0", 4200, 100), ("TanhBackward0", 5300, 90)):
+            for layer in ("autograd::engine::evaluate_function: ", ""):
+                ids = {"External id": 9000 + len(nodes), "Fwd thread id": 1, "Sequence number": 7}
+                nodes.append(event("cpu_op", layer + name, step * STEP_US + begin, length, 23, **ids))
+    path = tmp_path / "trace0.json"
+    found = verdict([read(tmp_path, [*json.loads(path.read_text())["traceEvents"], *nodes])])
+    assert (found.kind, found.cause, found.is_behind, found.name) == (HOST, PYTHON, True, "TanhBackward0")
+    assert found.name_share == pytest.approx(2700 / 3990, abs=0.03)
+    percent = f"{100 * found.name_share:.0f} %"
+    assert found.sentence().endswith(f"; {percent} of that time passes after TanhBackward0, until the next operator.")
+    assert Words("zh").verdict(found).endswith(f"；这段时间的 {percent} 在 TanhBackward0 之后、下一个算子之前。")
 
 
 def test_a_function_of_python_is_named_where_calls_were_recorded(tmp_path: Path) -> None:

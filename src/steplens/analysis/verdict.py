@@ -162,9 +162,13 @@ def _with_cause(judged: Verdict, traces: Sequence[Trace], idle: Mapping[str, flo
     if judged.kind != HOST:
         return judged
     activity = idle_activity(traces)
+    name, name_share = activity.name, activity.name_share
+    # of Python that was not recorded only the place is known
+    if is_behind := cause == PYTHON and activity.behind_share > name_share:
+        name, name_share = activity.behind, activity.behind_share
     return replace(
         judged,
-        phase=activity.phase, phase_share=activity.phase_share, name=activity.name, name_share=activity.name_share,
+        phase=activity.phase, phase_share=activity.phase_share, name=name, name_share=name_share, is_behind=is_behind,
     )  # fmt: skip
 
 

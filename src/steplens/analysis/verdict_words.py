@@ -24,6 +24,8 @@ _LEADS = 0.5
 _NAMED = 0.3
 #: and one with this share, where none is worth more
 _MENTIONED = 0.02
+#: characters of a name
+_LONGEST = 60
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Verdict:
         cause: of idle time, the largest cause (``analysis.device.idle.CAUSES``) among those of the kind; empty elsewhere.
         cause_share: its share of the idle time that ``share`` counts.
         phase: where the host is late, the phase in which it is so the most (``analysis.steps.phases.PHASES``), and
-            ``phase_share`` of that time; ``name`` and ``name_share``: the same of a function of Python or an operator.
+            ``phase_share`` of that time; ``name`` and ``name_share``: the same of a function of Python or an operator;
+            ``is_behind``: whether that time passed behind the operator, while none ran.
         rank: the rank that others wait for; None elsewhere.
         confidence: SURE, LIKELY (with the reasons in ``doubts``, or since what the sentence names was not recorded) or GUESS
             (health calls the figures unsafe).
@@ -74,6 +77,7 @@ class Verdict:
     phase_share: float = 0.0
     name: str = ""
     name_share: float = 0.0
+    is_behind: bool = False
     rank: int | None = None
     confidence: str = SURE
     doubts: tuple[str, ...] = ()
@@ -139,6 +143,8 @@ ENGLISH: Mapping[str, str] = {
     "in_phase": "; {phase_share} of that is in {phase}",
     "in_name": "; {name_share} of that in {name}",
     "in_many": "; many calls share that time, {name} has the most of it ({name_share})",
+    "behind_name": "; {name_share} of that time passes after {name}, until the next operator",
+    "behind_many": "; it is spread over many places, the most of it passes after {name} ({name_share})",
     "forward_ns": "forward",
     "backward_ns": "backward",
     "optimizer_ns": "the optimizer",
@@ -199,6 +205,10 @@ def _rounded_time(ns: float) -> str:
     return f"{ns / 1e9:.3g} s" if ns >= 0.9995e9 else f"{ns / 1e6:.3g} ms"
 
 
+def _in_a_sentence(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+
+
 def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
     template = words[_main_key(verdict)]
     leading = collective_name(verdict.leading) if verdict.kind == COMMUNICATION else verdict.leading
@@ -229,10 +239,11 @@ def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
         parts["cause"] = words["mostly" if verdict.cause_share >= _LEADS else "partly"].format(**values)
     if verdict.phase_share >= _LEADS and verdict.phase in words:
         parts["phase"] = words["in_phase"].format(**values, phase=words[verdict.phase])
+    place = "behind" if verdict.is_behind else "in"
     if verdict.name_share >= _NAMED:
-        parts["name"] = words["in_name"].format(**values, name=verdict.name)
+        parts["name"] = words[f"{place}_name"].format(**values, name=_in_a_sentence(verdict.name))
     elif verdict.name and verdict.name_share >= _MENTIONED:
-        parts["name"] = words["in_many"].format(**values, name=verdict.name)
+        parts["name"] = words[f"{place}_many"].format(**values, name=_in_a_sentence(verdict.name))
     return template.format(**values | parts)
 
 

@@ -2124,6 +2124,7 @@ export interface components {
             confidence: string;
             device: string;
             doubts: string[];
+            is_behind: boolean;
             kind: string;
             leading: string;
             leading_share: number;

@@ -15,6 +15,7 @@ from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.tools.idle_places import place_evidence
 from steplens.advice.rules.tools.tasks import most_of_others, named_places, steps_of
 from steplens.analysis.device import idle
+from steplens.analysis.device.idle_activity import names_before
 from steplens.analysis.device.idle_places import idle_places, late_gaps
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, of_calls
@@ -141,6 +142,10 @@ _LEAST_NS = 1_000_000
 _PYTHON_REMAINS = 0.05
 #: gaps whose frames are looked up, the longest first
 _NAMED = 50
+#: characters of a name in a title
+_LONGEST = 60
+#: a place that lies behind an operator
+_AFTER = "after "
 #: the loader's and the optimizer's ranges; Optimizer.closure is the program's own
 _RANGES = rf"^{re.escape(DATALOADER_PREFIX)}|^Optimizer\.(step|zero_grad)#"
 
@@ -186,6 +191,9 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     ]
     if not has_frames:
         evidence.append(Evidence("no_python_calls", 0, "", per_step=False))
+    values: dict[str, str | int | float] = {} if has_frames else {"case": "no_python_calls"}
+    if not has_frames and evidence[0].places:
+        values = {"case": "behind_operator", "operator": evidence[0].places[0].removeprefix(_AFTER)[:_LONGEST]}
     saving = Saving(total / 2, likely, total)
     yield facts.make_finding(
         python_in_the_loop.name,
@@ -193,7 +201,7 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         saving,
         confidence=0.7,
         part="" if facts.device == CORE_CPU else "idle_ns",
-        values={} if has_frames else {"case": "no_python_calls"},
+        values=values,
         # no operator runs there, so none is recorded
         recording_ns=0.0,
     )
@@ -268,20 +276,28 @@ def _frames_of_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Eviden
         inner = around["name"].to_list()[-1:]
         # a built-in function says what, and the frame around it where
         frame = ", ".join(dict.fromkeys([*lines[-1:], *inner]))
-        place = frame or (f"after {before}" if before else "")
+        place = frame or (_AFTER + before if before else "")
         spent[place] = spent.get(place, 0) + end - begin
     return replace(evidence, places=tuple(place for place in sorted(spent, key=lambda place: -spent[place])[:3] if place))
 
 
-def _calls_before_stretches(_facts: Facts, stretches: pl.DataFrame, evidence: Evidence) -> Evidence:
-    """Evidence with the calls behind which the time passes, and how long it is there."""
-    by_place = stretches.unique(["before", "after"]).group_by("before").agg(pl.col("median_ns").sum()).drop_nulls("before")
-    by_place = by_place.sort("median_ns", "before", descending=[True, False])
-    lengths: list[float] = by_place["median_ns"].to_list()
+def _calls_before_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Evidence) -> Evidence:
+    """Evidence with the operators, of all threads, behind which the time passes, and how long it is there.
+
+    Between two operators of the steps' thread autograd's thread may run many: each stretch has its part of their time.
+    """
+    length, place = pl.col("end_ns") - pl.col("start_ns"), ["before", "after"]
+    each = stretches.select(
+        name=names_before(facts.trace, stretches["start_ns"].to_numpy()),
+        typical_ns=pl.col("median_ns") * length / length.sum().over(place),
+    )
+    by_name = each.drop_nulls("name").group_by("name").agg(pl.col("typical_ns").sum())
+    by_name = by_name.sort("typical_ns", "name", descending=[True, False])
+    lengths: list[float] = by_name["typical_ns"].to_list()
     count = named_places(lengths, evidence.value)
     return replace(
         evidence,
-        places=tuple(f"after {before}" for before in by_place["before"].head(count)),
+        places=tuple(_AFTER + name for name in by_name["name"].head(count)),
         places_ns=tuple(lengths[:count]),
         other_places=len(lengths) - count,
         other_places_ns=sum(lengths[count:]),
