@@ -10,6 +10,9 @@ MEDIUM = "medium"
 LOW = "low"
 LEVELS = (HIGH, MEDIUM, LOW)
 
+#: kind of evidence: what other findings explain, which has been taken off the saving
+EXPLAINED = "explained_elsewhere"
+
 #: share of a step from which on a saving is of this level
 _HIGH_SHARE = 0.10
 _MEDIUM_SHARE = 0.03

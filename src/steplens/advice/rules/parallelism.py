@@ -12,6 +12,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule, run_rule
+from steplens.advice.rules.tools.digits import in_ms
 from steplens.advice.rules.tools.ranks import (
     COMMUNICATION,
     DEVIATION,
@@ -158,9 +159,12 @@ def _share_rule(name: str, mode: str) -> Rule:
             return
         alone = float(exposed.means["communication_alone_ns"].mean() or 0)  # type: ignore[arg-type]
         saving = exposed.saving("communication_alone_ns", threshold, share=share)
+        basis = ""
         if saving is not None:
             likely = min(saving.likely_ns, exposed.room_ns)
+            basis = "exposed_above_threshold" if likely == saving.likely_ns else "exposed_above_room"
             # an unknown part of it waits for other ranks
+            basis += "_untold" if moving is None else ""
             saving = replace(saving, likely_ns=likely / 2 if moving is None else likely)
         waiting = [Evidence("waiting_unknown", 0, "")]
         if moving is not None:
@@ -180,8 +184,13 @@ def _share_rule(name: str, mode: str) -> Rule:
             saving=saving,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
+            values={
+                "percent": f"{100 * rate * share:.2f}",
+                "threshold": f"{100 * threshold:g}",
+                "room": in_ms(exposed.room_ns),
+            },
             urgency=LOW if exposed.on_cpu else MEDIUM,
+            basis=basis,
         )
 
     return Rule(name, rests_on=(STEP_DEVICE_TIMES,), judge_run=judge, applies=lambda facts: is_parallel(facts, mode))
