@@ -116,4 +116,4 @@ def test_the_summary_shows_the_first_findings(cli: Any) -> None:
     assert [one["id"] for one in cli.json("summary", trace)["advice"]] == ["loader_without_workers"]
     # no rule sees a cause, and a verdict has a next action all the same
     held_up = cli.json("summary", slow_loader(cli, "after.json", 10))["advice"]
-    assert [one["id"] for one in held_up] == ["next_host_bound"] and "saves 0 to 1 ms of a step" in held_up[0]["text"]
+    assert [one["id"] for one in held_up] == ["next_host_bound"] and "saves 0 to 999 us of a step" in held_up[0]["text"]

@@ -150,11 +150,12 @@ function rangeLine(finding: Finding): Child {
   const { saving } = finding;
   const text = inLanguage(finding.texts);
   if (!saving || !text || finding.at_stake || saving.low_ns === saving.high_ns) return null;
+  const [low, , high] = format.range(saving);
   const ends = (
     [
-      [saving.low_ns, text.low],
-      [saving.high_ns, text.high],
-    ] as [number, string][]
+      [low, text.low],
+      [high, text.high],
+    ] as [string, string][]
   ).filter(([, basis]) => basis);
   // where no saving is likely, or all of it, the line above says both
   if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2) || saidByEnds(finding)) return null;
@@ -165,7 +166,7 @@ function rangeLine(finding: Finding): Child {
     h(
       "ul",
       { class: "places" },
-      ends.map(([ns, basis]) => h("li", null, h("b", null, format.estimate(ns)), `: ${basis}`)),
+      ends.map(([end, basis]) => h("li", null, h("b", null, end), `: ${basis}`)),
     ),
   );
 }
