@@ -12,15 +12,19 @@ from steplens.advice.facts import Facts
 from steplens.advice.rules.device.copies import small_copies
 from steplens.advice.rules.host import python_in_the_loop, recompilation
 from steplens.advice.rules.memory import growth_over_windows, large_blocks, memory_growth
+from steplens.advice.rules.next_steps import next_host_bound
 from steplens.advice.rules.operators import changing_shapes, float32_matmul, tiny_operators
 from steplens.advice.rules.optimizers import exposed_gradients, gradient_zeroing
 from steplens.advice.rules.steps import first_steps, outlier_steps
 from steplens.advice.rules.synchronization import scalar_reads, synchronising_calls
+from steplens.advice.rules.tools.idle_places import idle_besides
 from steplens.advice.words import Words
+from steplens.analysis.device import idle
 from steplens.run import Run, Source
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
 
+from ..analysis.test_verdict import LOADER, cpu
 from ..writers.builder import BASE_NS, MAIN, PID, build, frame, kernel, memory, op
 from .test_rules import STEP_US, STEPS, US, only, training
 
@@ -76,6 +80,21 @@ def test_python_lies_behind_the_operator_of_whatever_thread_that_ended_last() ->
     assert named.places_ns == pytest.approx((3.5 * MS, 2.4 * MS)) and sum(named.places_ns) == pytest.approx(named.value)
     assert Words("en").of(finding).title == "Python runs in the loop while nothing computes, the longest after MmBackward0"
     assert Words("zh").of(finding).title == "循环中运行 Python，期间没有计算，在 MmBackward0 之后最久"
+
+
+def test_idle_time_is_told_whole_where_the_host_holds_a_step_up(tmp_path: Path) -> None:
+    """Of 10 ms a CPU idles 5.2: 0.3 while data is waited for, which are not what the verdict is about."""
+    trace = cpu(tmp_path, [(LOADER, 0, 300), ("aten::mm", 5200, 4800)])
+    run = run_of(trace)
+    assert next_host_bound.judge_run is not None
+    finding = only(next_host_bound.judge_run(run, [Facts(trace)]))
+    told = {one.what: one for one in finding.evidence}
+    assert told["held_up"].value == pytest.approx(4.9 * MS) and told["besides_data"].value == pytest.approx(0.3 * MS)
+    assert told["held_up"].value + told["besides_data"].value == pytest.approx(run.step_summary().device["idle_ns"])
+    assert told["held_up"].of_mean and told["besides_data"].of_mean
+    # what is next to nothing of a step is not told
+    lengths = {idle.DEPENDENCY: 2.0 * MS, idle.BETWEEN_KERNELS: 3.0 * MS, idle.UNKNOWN: 0.005 * MS, idle.PYTHON: 1.0 * MS}
+    assert [one.what for one in idle_besides(lengths, 10.0 * MS)] == ["besides_between_kernels", "besides_dependency"]
 
 
 def test_python_is_named_by_its_frames() -> None:

@@ -26,7 +26,7 @@ def test_says_what_to_change(cli: Any) -> None:
     text = cli.run("advise", slow_loader(cli, "before.json", 6000)).stdout
     lines = [line for line in text.splitlines() if line]
     assert lines[0] == "Input bound: 60 % of the step the loop loads its data itself, without loader workers."
-    assert lines[1] == "median of steps 0-5"
+    assert lines[1] == "median of steps 0-5; figures per step below are medians too, but for those of the mean step"
     assert lines[2] == "1 finding; a step takes 10.00 ms"
     assert lines[3] == "Confidence is how sure it is that the cause is named rightly."
     assert lines[4] == "1. [high] The training loop loads the data itself"
@@ -40,7 +40,7 @@ def test_says_what_to_change(cli: Any) -> None:
 
 def test_says_it_in_chinese(cli: Any) -> None:
     text = cli.run("advise", slow_loader(cli, "before.json", 6000), "--language", "zh").stdout
-    assert text.startswith("输入受限：迭代内 60 % 的时间训练循环在自己加载数据，没有加载工作进程。\n6 步的中位数\n")
+    assert text.startswith("输入受限：迭代内 60 % 的时间训练循环在自己加载数据，没有加载工作进程。\n6 步的中位数；下列每步的")
     # without the breaks of lines
     assert "训练循环自己加载数据" in text and "每步可节省2.9ms至6ms，可能5.8ms（58%）" in "".join(text.split())
 
@@ -50,7 +50,7 @@ def test_says_whether_it_helped(cli: Any) -> None:
     text = cli.run("advise", after, "--since", before).stdout
     verdict, advice = text.split("\n\n")[:2]
     assert verdict.startswith("Host bound: Python runs and no operator does for 25 % of the step; 98 % of that time passes after")
-    assert verdict.endswith(", until the next operator.\nmedian of steps 0-5")
+    assert ", until the next operator.\nmedian of steps 0-5; figures per step below are medians too" in verdict
     assert advice.splitlines()[0] == "1 finding; a step takes 4.01 ms"
     assert "a step took 10.00 ms, now 4.01 ms: 5.99 ms less (5.80 ms were expected of what was cured)" in text
     assert "  cured: The training loop loads the data itself" in text

@@ -1184,6 +1184,7 @@ export interface components {
         };
         EvidenceShown: {
             events: components["schemas"]["EventPlace"][];
+            of_mean: boolean;
             other_most: number;
             other_places: number;
             other_places_ns: number;

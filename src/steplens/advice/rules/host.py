@@ -12,7 +12,7 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.tools.idle_places import place_evidence
+from steplens.advice.rules.tools.idle_places import idle_besides, place_evidence
 from steplens.advice.rules.tools.tasks import most_of_others, named_places, steps_of
 from steplens.analysis.device import idle
 from steplens.analysis.device.idle_activity import names_before
@@ -61,6 +61,8 @@ def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterato
         places = idle_places([facts.trace], late_gaps([facts.trace]), 1.0)
         scale = unrecorded_ns / float(places["idle_ns"].sum() or 1.0)
         evidence += place_evidence([facts.trace], places.with_columns(pl.col("idle_ns") * scale))
+    others = causes.filter(~pl.col("cause").is_in(list(_HOST)))
+    evidence += idle_besides(facts.typical_of_each(others, "cause", "idle_ns", on_device=True), facts.step_ns)
     evidence.append(Evidence("device_tasks", float(tasks["count"][0]), "count"))
     evidence.append(Evidence("task_length", float(tasks["median_ns"][0] or 0), "ns", per_step=False))
     yield facts.make_finding(
@@ -98,7 +100,7 @@ def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
         return
     each = total * facts.steps.height / saves.height
     evidence = [
-        Evidence("saving_checkpoints", total, "ns", tuple(steps), ("torch.save",)),
+        Evidence("saving_checkpoints", total, "ns", tuple(steps), ("torch.save",), of_mean=True),
         Evidence("one_checkpoint", each, "ns", per_step=False),
     ]
     size, remaining = facts.trace.meta_values().get(CHECKPOINT_BYTES), _SAVING_REMAINS
@@ -129,7 +131,7 @@ def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[F
     if total < least_share * facts.step_ns:
         return
     count = sum(number for _, number, _ in pauses) / len(pauses)
-    evidence = Evidence("collecting", total, "ns", tuple(step for step, number, _ in pauses if number))
+    evidence = Evidence("collecting", total, "ns", tuple(step for step, number, _ in pauses if number), of_mean=True)
     saving = Saving(0.7 * total, 0.95 * total, total)
     yield facts.make_finding(
         garbage_collection.name, [evidence, Evidence("collections", count, "count")], saving, confidence=0.95
@@ -335,7 +337,7 @@ def recompilation(facts: Facts, *, least_steps: int = 2, least_share: float = 0.
         return
     compiled = facts.starting_with("Torch-Compiled Region:")["name"].value_counts(sort=True)
     evidence = [
-        Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list())),
+        Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list()), of_mean=True),
         Evidence("compiled_versions", compiled.height, "count", places=tuple(compiled["name"].head(3)), per_step=False),
     ]
     yield facts.make_finding(recompilation.name, evidence, Saving(0.8 * total, total, total), confidence=0.95)

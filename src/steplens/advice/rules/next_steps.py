@@ -14,7 +14,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.digits import in_ms
-from steplens.advice.rules.tools.idle_places import BETWEEN, place_evidence
+from steplens.advice.rules.tools.idle_places import BETWEEN, idle_besides, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import most_of_others, named_places, short_name
 from steplens.analysis.device.idle import LAUNCH, idle_of_step
@@ -93,7 +93,7 @@ def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
 def _verdict_evidence(
     kind: str, held_ns: float, run: Run, facts: Sequence[Facts], idle: Sequence[Evidence]
 ) -> Iterator[Evidence]:
-    yield Evidence("held_up", held_ns, "ns")
+    yield Evidence("held_up", held_ns, "ns", of_mean=True)
     if kind == COMPUTE:
         yield from _work_evidence(facts)
     if kind == COMMUNICATION and (moving := Exposed(run, facts).moving) is not None:
@@ -128,6 +128,7 @@ def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
         other_places=unnamed.height,
         other_places_ns=float(unnamed["step_ns"].sum()),
         other_most=most_of_others(lengths, work_ns, name_count),
+        of_mean=True,
     )
 
 
@@ -141,9 +142,12 @@ def _gaps_of(kind: str, facts: Sequence[Facts]) -> pl.DataFrame | None:
 def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary, places: pl.DataFrame) -> list[Evidence]:
     """Where the device idles for the host."""
     traces, idle_ns = traces_of(facts), summary.device.get("idle_ns", 0.0)
-    evidence = place_evidence(traces, places)
-    if kind == HOST and (on_its_way_ns := idle_of_step(traces, idle_ns).get(LAUNCH, 0.0)):
-        evidence.append(Evidence("idle_launch", on_its_way_ns, "ns"))
+    evidence = place_evidence(traces, places, of_mean=True)
+    lengths = idle_of_step(traces, idle_ns)
+    if kind == HOST and (on_its_way_ns := lengths.get(LAUNCH, 0.0)):
+        evidence.append(Evidence("idle_launch", on_its_way_ns, "ns", of_mean=True))
+    if kind == HOST:
+        evidence += idle_besides(lengths, summary.step_mean_ns or 0.0, of_mean=True)
     return evidence
 
 

@@ -177,7 +177,7 @@ def _share_rule(name: str, mode: str) -> Rule:
             confidence=0.3 if moving is None else 0.6,
             evidence=(
                 Evidence("communication_rate", 100 * rate, "%", per_step=False),
-                Evidence("communication_alone", alone, "ns"),
+                Evidence("communication_alone", alone, "ns", of_mean=True),
                 *waiting,
                 *missing_rank_evidence(exposed.job),
             ),
@@ -204,7 +204,7 @@ unknown_parallel_communication = _share_rule("unknown_parallel_communication", p
 def _first_ranks(what: str, rows: pl.DataFrame, column: str) -> Iterator[Evidence]:
     """A time of the first four ranks."""
     for rank, length_ns in rows.select("rank", column).head(4).iter_rows():
-        yield Evidence(what, length_ns, "ns", places=(f"rank {rank}",))
+        yield Evidence(what, length_ns, "ns", places=(f"rank {rank}",), of_mean=True)
 
 
 @run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)

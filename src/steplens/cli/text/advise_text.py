@@ -37,7 +37,8 @@ _RANKS = 8
 def show_verdict(verdict: Verdict, steps: StepSummary, words: Words) -> None:
     """Print what holds a step up, and which steps figures of a step are of."""
     out = console()
-    for text, style in ((words.verdict(verdict), "bold"), (words.which_steps(steps), "dim")):
+    of = words.which_steps(steps) + (words.frame("figures_are") if steps.steps > 1 else "")
+    for text, style in ((words.verdict(verdict), "bold"), (of, "dim")):
         for line in plain(text, style).wrap(out, out.width):
             out.print(line, no_wrap=True)
     out.print()
@@ -199,7 +200,7 @@ def _range_text(finding: Finding, words: Words) -> str:
 
 
 def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> str:
-    per_step = words.frame("per_step") if item.per_step and item.unit else ""
+    per_step = words.frame("per_mean_step" if item.of_mean else "per_step") if item.per_step and item.unit else ""
     parts = [" ".join(part for part in (words.evidence(item.what), _figure_text(item), per_step) if part)]
     if item.steps:
         parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")

@@ -138,7 +138,12 @@ def retransmission(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         confidence=0.8,
         evidence=(
             Evidence(
-                "long_rdma", sent_ns, "ns", tuple(again["step"].unique().sort().to_list()), tuple(again["name"].head(3).to_list())
+                "long_rdma",
+                sent_ns,
+                "ns",
+                tuple(again["step"].unique().sort().to_list()),
+                tuple(again["name"].head(3).to_list()),
+                of_mean=True,
             ),
             Evidence("long_rdma_operations", again.height, "count", per_step=False),
         ),
