@@ -295,8 +295,8 @@ def _doubt_words(verdict: Verdict, doubt: str, words: Mapping[str, str]) -> str:
 
 
 def _close_causes(causes: Sequence[CloseCause], words: Mapping[str, str]) -> str:
-    named = []
+    parts = []
     for close in causes:
         key = f"other_{close.kind}_{close.cause}" if close.cause else f"other_{close.kind}"
-        named.append(words["close_one"].format(other=words.get(key, close.kind), share=whole_percent(close.share)))
-    return words["close_several" if len(named) > 1 else "close"].format(others=words["close_and"].join(named))
+        parts.append(words["close_one"].format(other=words.get(key, close.kind), share=whole_percent(close.share)))
+    return words["close_several" if len(parts) > 1 else "close"].format(others=words["close_and"].join(parts))

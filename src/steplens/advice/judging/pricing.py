@@ -125,8 +125,8 @@ class Prices:
         if waits_ns < _WAITS * part.step_ns or not waits_ns:
             return finding
         missing_ranks = (rank_range_text(job_of(self._facts).missing),)
-        what = "waits_for_missing_ranks" if part.once(_moving_ns) is not None else "communicates_with_missing_ranks"
-        missing = Evidence(what, waits_ns, "ns", places=missing_ranks)
+        kind = "waits_for_missing_ranks" if part.once(_moving_ns) is not None else "communicates_with_missing_ranks"
+        missing = Evidence(kind, waits_ns, "ns", places=missing_ranks)
         saving = Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns)
         return _with_saving(finding, saving, missing, _BEHIND_MISSING_RANKS)
 

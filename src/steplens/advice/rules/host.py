@@ -61,8 +61,8 @@ def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterato
         places = idle_places([facts.trace], late_gaps([facts.trace]), 1.0)
         scale = unrecorded_ns / float(places["idle_ns"].sum() or 1.0)
         evidence += place_evidence([facts.trace], places.with_columns(pl.col("idle_ns") * scale))
-    others = causes.filter(~pl.col("cause").is_in(list(_HOST)))
-    evidence += idle_besides(facts.typical_of_each(others, "cause", "idle_ns", on_device=True), facts.step_ns)
+    besides = causes.filter(~pl.col("cause").is_in(list(_HOST)))
+    evidence += idle_besides(facts.typical_of_each(besides, "cause", "idle_ns", on_device=True), facts.step_ns)
     evidence.append(Evidence("device_tasks", float(tasks["count"][0]), "count"))
     evidence.append(Evidence("task_length", float(tasks["median_ns"][0] or 0), "ns", per_step=False))
     yield facts.make_finding(
@@ -193,9 +193,9 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     ]
     if not has_frames:
         evidence.append(Evidence("no_python_calls", 0, "", per_step=False))
-    values: dict[str, str | int | float] = {} if has_frames else {"case": "no_python_calls"}
+    case: dict[str, str | int | float] = {} if has_frames else {"case": "no_python_calls"}
     if not has_frames and evidence[0].places:
-        values = {"case": "behind_operator", "operator": evidence[0].places[0].removeprefix(_AFTER)[:_LONGEST]}
+        case = {"case": "behind_operator", "operator": evidence[0].places[0].removeprefix(_AFTER)[:_LONGEST]}
     saving = Saving(total / 2, likely, total)
     yield facts.make_finding(
         python_in_the_loop.name,
@@ -203,7 +203,7 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         saving,
         confidence=0.7,
         part="" if facts.device == CORE_CPU else "idle_ns",
-        values=values,
+        values=case,
         # no operator runs there, so none is recorded
         recording_ns=0.0,
     )
