@@ -28,7 +28,7 @@ def test_says_what_to_change(cli: Any) -> None:
     assert lines[0] == "Input bound: 60 % of the step the loop loads its data itself, without loader workers."
     assert lines[1] == "median of steps 0-5; figures per step below are medians too, but for those of the mean step"
     assert lines[2] == "1 finding; a step takes 10.00 ms"
-    assert lines[3] == "Confidence is how sure it is that the cause is named rightly."
+    assert lines[3] == "Confidence: how sure the cause is. Impact: what its cure is likely to save."
     assert lines[4] == "1. [high] The training loop loads the data itself"
     assert lines[5] == "   saves 2.9 ms to 6 ms of a step, likely 5.8 ms (58 %) if workers load beside the training and only"
     assert "evidence: loading in the loop 6.00 ms a step · steps 0-5 · _SingleProcessDataLoaderIter.__next__" in text
