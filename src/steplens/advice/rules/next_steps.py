@@ -33,8 +33,8 @@ _CONFIDENCE = {SURE: 0.5, GUESS: 0.2}
 _LIKELY = 0.4
 #: on what a saving rests where launching takes the time, and where a single gap does
 _LAUNCHES, _ONE_GAP = "launches", "one_gap"
-#: a gap that has this share of the time, and is so many times as long as a quick launch, is what the host does, not launching
-_LEADS, _TIMES_A_LAUNCH = 0.2, 5
+#: a gap that is most of the time, and is so many times as long as a quick launch, is what the host does, not launching
+_LEADS, _TIMES_A_LAUNCH = 0.5, 5
 #: the part of the step that each verdict is about
 _PARTS = {
     INPUT: "data_wait_ns",
@@ -74,7 +74,7 @@ def _next_step(name: str, kind: str) -> Rule:
         if verdict.rank is not None:
             values["slow"] = verdict.rank
         if kind == HOST:
-            values |= gap.values(launches) if gap is not None else {"case": "nowhere"}
+            values |= gap.text_values(launches) if gap is not None else {"case": "nowhere"}
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
@@ -84,7 +84,7 @@ def _next_step(name: str, kind: str) -> Rule:
             step_ns=summary.step_time_ns or 0.0,
             lies_in=(part,) if part else (),
             values=values | (_launch_values(launches) if launches is not None else {}),
-            basis="" if launches is None else _ONE_GAP if gap is not None and gap.leads(launches) else _LAUNCHES,
+            basis="" if launches is None else _ONE_GAP if gap is not None and gap.stands_out(launches) else _LAUNCHES,
         )
 
     return Rule(name, judge_run=judge_verdict)
@@ -175,16 +175,16 @@ class _LongestGap:
     count: float
     by_step_ns: Sequence[int]
 
-    def leads(self, launches: LaunchGaps | None) -> bool:
-        """Whether it is what the host does there, not launching, that makes it long, and it is much of the time."""
+    def stands_out(self, launches: LaunchGaps | None) -> bool:
+        """Whether it is what the host does there, not launching, that makes it long, and it is most of the time."""
         usual_ns = launches.quick_ns if launches is not None else 0.0
         return self.share >= _LEADS and self.length_ns >= _TIMES_A_LAUNCH * usual_ns * self.count
 
-    def values(self, launches: LaunchGaps | None) -> dict[str, str | int]:
+    def text_values(self, launches: LaunchGaps | None) -> dict[str, str | int]:
         """What the text says of it."""
         values: dict[str, str | int] = {"before": self.before, "after": self.after, "percent": f"{100 * self.share:.0f}"}
         values |= {"least": in_ms(min(self.by_step_ns)), "most": in_ms(max(self.by_step_ns))}
-        return values | ({"case": _ONE_GAP} if self.leads(launches) else {})
+        return values | ({"case": _ONE_GAP} if self.stands_out(launches) else {})
 
 
 def _longest_gap(
@@ -217,12 +217,12 @@ def _estimate_saving(
         most_ns: the same of a median step.
         idle: where the device idles.
         launches: what lies between two launches.
-        gap: the longest gap, which alone goes where it leads.
+        gap: the longest gap, which alone goes where it stands out.
     """
     if launches is None or not idle:
         return Saving(0.0, 0.0, most_ns)
     of_median = most_ns / held_ns
-    if gap is not None and gap.leads(launches):
+    if gap is not None and gap.stands_out(launches):
         quick_ns = gap.count * launches.quick_ns
         likely_ns = min(max(gap.length_ns - quick_ns, 0.0) * of_median, most_ns)
         # of a single step nothing tells how much of it every step has
