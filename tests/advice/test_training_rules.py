@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
+from steplens.advice.finding import Evidence
 from steplens.advice.rules.device.copies import small_copies
 from steplens.advice.rules.host import python_in_the_loop, recompilation
 from steplens.advice.rules.memory import growth_over_windows, large_blocks, memory_growth
@@ -18,6 +20,7 @@ from steplens.advice.rules.optimizers import exposed_gradients, gradient_zeroing
 from steplens.advice.rules.steps import first_steps, outlier_steps
 from steplens.advice.rules.synchronization import scalar_reads, synchronising_calls
 from steplens.advice.rules.tools.idle_places import idle_besides
+from steplens.advice.rules.tools.tasks import counted_evidence, timed_evidence, with_top_values
 from steplens.advice.words import Words
 from steplens.analysis.device import idle
 from steplens.run import Run, Source
@@ -218,6 +221,34 @@ def test_many_small_copies() -> None:
 
 
 # --- shapes and compilers
+
+
+def test_names_in_evidence_say_how_many_others_there_are() -> None:
+    rows = pl.DataFrame({"line": ["a", "b", "c", "d", "e", "", None], "duration_ns": [5, 4, 3, 2, 1, 9, 9], "step": [0] * 7})
+    named = with_top_values(Evidence("unfused_sequences", 1, "count"), rows, "line")
+    assert (named.places, named.other_places) == (("a", "b", "c"), 2)
+    few = with_top_values(Evidence("unfused_sequences", 1, "count"), rows[:2], "line")
+    assert (few.places, few.other_places) == (("a", "b"), 0)
+
+
+def test_names_stand_in_order_of_what_is_said_of_them() -> None:
+    """Chosen by what they lose; each with how long it takes, or how often a step has it."""
+    steps = [[op("aten::mm", 0, 10_000)]] * 6
+    lengths = {"slow": 1, "long": 7, "longer": 9, "other": 1}
+    rows = pl.DataFrame(
+        [
+            {"type": name, "step": step, "duration_ns": MS * length, "lost_ns": 100 if name == "slow" else length}
+            for step in STEPS
+            for name, length in lengths.items()
+        ]
+    )
+    timed = timed_evidence(Facts(training(steps)), "in_few_blocks", rows, "type", weight="lost_ns", on_device=False)
+    assert (timed.places, timed.places_ns) == (("longer", "long", "slow"), (9 * MS, 7 * MS, MS))
+    twice = pl.concat([rows, rows.filter(pl.col("type") == "slow")])
+    counted = counted_evidence("dynamic_tasks", twice, "type", len(STEPS), weight="lost_ns")
+    assert (counted.places, counted.places_count) == (("slow", "longer", "long"), (2, 1, 1))
+    by_time = counted_evidence("dynamic_tasks", twice, "type", len(STEPS))
+    assert (by_time.places, by_time.places_count) == (("slow", "longer", "long"), (2, 1, 1))
 
 
 def test_first_calls_of_a_shape_are_compared_with_later_ones() -> None:

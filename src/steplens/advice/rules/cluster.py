@@ -67,7 +67,7 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     phase = max(more, key=lambda name: more[name])
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",))]
     if more[phase] > slow.hold_up_ns / 3:
-        more_evidence = Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}",))
+        more_evidence = Evidence(f"more_{phase}", more[phase], "ns", places=(f"rank {slow.rank}",), of_mean=True)
         evidence.append(_with_calls_between_phases(more_evidence, slow_parts) if phase == "between" else more_evidence)
     line = largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
     evidence += line
@@ -95,8 +95,8 @@ def largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evi
         mine, other_columns = ("device_self_ns", "other_device_self_ns") if on_device else ("self_ns", "other_self_ns")
         if row[mine] - row[other_columns] > slow.hold_up_ns / 3:
             return [
-                Evidence("in_one_line", row[mine], "ns", places=(f"rank {slow.rank}", row["line"])),
-                Evidence("others_in_that_line", row[other_columns], "ns"),
+                Evidence("in_one_line", row[mine], "ns", places=(f"rank {slow.rank}", row["line"]), of_mean=True),
+                Evidence("others_in_that_line", row[other_columns], "ns", of_mean=True),
             ]
     return []
 

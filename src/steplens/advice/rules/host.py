@@ -13,7 +13,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.tools.idle_places import idle_besides, place_evidence
-from steplens.advice.rules.tools.tasks import most_of_others, named_places, steps_of
+from steplens.advice.rules.tools.tasks import most_of_others, named_places, steps_of, with_top_values
 from steplens.analysis.device import idle
 from steplens.analysis.device.idle_activity import names_before
 from steplens.analysis.device.idle_places import idle_places, late_gaps
@@ -142,8 +142,8 @@ def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[F
 _LEAST_NS = 1_000_000
 #: what stays of the work when it is done elsewhere: handing it over
 _PYTHON_REMAINS = 0.05
-#: gaps whose frames are looked up, the longest first
-_NAMED = 50
+#: gaps whose frames are looked up, the longest first, and how many of these are named
+_NAMED, _FRAMES = 50, 3
 #: characters of a name in a title
 _LONGEST = 60
 #: a place that lies behind an operator
@@ -280,7 +280,8 @@ def _frames_of_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Eviden
         frame = ", ".join(dict.fromkeys([*lines[-1:], *inner]))
         place = frame or (_AFTER + before if before else "")
         spent[place] = spent.get(place, 0) + end - begin
-    return replace(evidence, places=tuple(place for place in sorted(spent, key=lambda place: -spent[place])[:3] if place))
+    places = sorted((place for place in spent if place), key=lambda place: -spent[place])
+    return replace(evidence, places=tuple(places[:_FRAMES]), other_places=len(places[_FRAMES:]))
 
 
 def _calls_before_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Evidence) -> Evidence:
@@ -338,6 +339,11 @@ def recompilation(facts: Facts, *, least_steps: int = 2, least_share: float = 0.
     compiled = facts.starting_with("Torch-Compiled Region:")["name"].value_counts(sort=True)
     evidence = [
         Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list()), of_mean=True),
-        Evidence("compiled_versions", compiled.height, "count", places=tuple(compiled["name"].head(3)), per_step=False),
+        with_top_values(
+            Evidence("compiled_versions", compiled.height, "count", per_step=False),
+            compiled.rename({"name": "region"}),
+            "region",
+            "count",
+        ),
     ]
     yield facts.make_finding(recompilation.name, evidence, Saving(0.8 * total, total, total), confidence=0.95)

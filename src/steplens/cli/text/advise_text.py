@@ -85,6 +85,10 @@ def show_change(change: Change, words: Words) -> None:
     out = console()
     out.print()
     out.print(plain(_step_time_change(change, words), "bold"))
+    if change.comparable and change.is_unlike:
+        _print_wrapped(out, words.frame("since_unlike", share=f"{100 * (change.common_share or 0.0):.0f} %"))
+    elif change.comparable and not change.ran_alike:
+        _print_wrapped(out, words.frame("since_elsewhere"))
     for key, findings in (("cured", change.cured), ("remaining", change.remaining), ("new", change.new)):
         for finding in findings:
             out.print(plain(f"  {words.frame(key)}: {words.of(finding).title}"))
@@ -97,13 +101,20 @@ def _step_time_change(change: Change, words: Words) -> str:
     parts = {"before": change.before_ns, "after": change.after_ns, "promised": change.promised_ns}
     parts |= {"saved": change.saved_ns} if change.saved_ns >= 0 else {"added": -change.saved_ns}
     key = "since" if change.saved_ns >= 0 else "since_longer"
+    if change.promised_ns <= 0:
+        key += "_only"
     return words.frame(key, **{name: duration(ns) for name, ns in parts.items()})
 
 
 def finding_headline(finding: Finding, words: Words) -> str:
     """A finding on one line: level, title, saving."""
     saves = f", {_saving_text(finding, words)}" if finding.saving is not None else ""
-    return f"{words.frame(finding.level)}: {words.of(finding).title}{saves}"
+    return f"{_level_text(finding, words, '{}: ')}{words.of(finding).title}{saves}"
+
+
+def _level_text(finding: Finding, words: Words, form: str) -> str:
+    """How much a finding matters, in a form such as "[{}]"; empty where no saving is estimated, or likely: nothing tells then."""
+    return form.format(words.frame(finding.level)) if finding.weight_ns > 0 else ""
 
 
 def _show_one(
@@ -111,10 +122,8 @@ def _show_one(
 ) -> None:
     text = words.of(finding)
     out.print()
-    # where no saving is likely nothing tells how much it matters
-    is_open = finding.saving is not None and finding.weight_ns <= 0
-    level = "" if is_open else f"[{words.frame(finding.level)}] "
-    head = Text(f"{number}. {level}", _STYLE.get(finding.level, "bold"))
+    level = _level_text(finding, words, "[{}] ")
+    head = Text(f"{number}. {level}", _STYLE.get(finding.level, "bold") if level else "bold")
     out.print(head + plain(text.title, "bold"))
     if finding.saving is not None:
         sure = words.frame("confidence", percent=f"{100 * finding.confidence:.0f} %")
