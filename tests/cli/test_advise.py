@@ -122,8 +122,9 @@ def test_the_summary_shows_the_first_findings(cli: Any) -> None:
     trace = slow_loader(cli, "before.json", 6000)
     text = cli.run("summary", trace).stdout
     assert "Advice" in text
-    assert "High impact: The training loop loads the data itself, saves 2.9 ms to 6 ms of a step, likely 5.8 ms (58 %)" in " ".join(
-        text.split()
+    assert (
+        "High impact: The training loop loads the data itself, saves 2.9 ms to 6 ms of a step, likely 5.8 ms (58 %)"
+        in " ".join(text.split())
     )
     assert "next: steplens advise" in text
     assert [one["id"] for one in cli.json("summary", trace)["advice"]] == ["loader_without_workers"]
