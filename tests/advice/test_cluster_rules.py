@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import steplens
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Saving
+from steplens.advice.judging.pricing import Prices
 from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster import largest_difference, slow_card, slow_interval, slow_link, slow_rank
 from steplens.advice.rules.collectives import long_collectives
@@ -40,6 +42,7 @@ from ..shared_data import shared
 from ..writers.builder import BASE_NS, MAIN, PID, build
 from .test_minddata_rules import RULES as OF_PIPELINES
 
+WORDS = Words("en")
 MS = 1_000_000
 STEPS = range(1, 5)
 STEP_MS = 10
@@ -139,7 +142,13 @@ def test_communication_alone(rule: Any, operation: str) -> None:
     assert (finding.values["percent"], finding.level, finding.step_ns) == ("30.00", "high", STEP_MS * MS)
     assert figures(finding)["moving_share"] == 100
     # there is no more computing than 1 ms to hide it behind
-    assert saving(only(rule, job((0, 1, "compute"), (1, 9, operation)))) == pytest.approx((0, 1 * MS, 8 * MS))
+    small = only(rule, job((0, 1, "compute"), (1, 9, operation)))
+    assert saving(small) == pytest.approx((0, 1 * MS, 8 * MS))
+    # what each rests on
+    assert WORDS.of(finding).likely == "if 10 % of a step stay exposed"
+    explained = dataclasses.replace(finding, evidence=(Evidence("explained_elsewhere", MS, "ns", places=("slow_rank",)),))
+    assert WORDS.of(explained).likely == "if 10 % of a step stay exposed, without what other findings explain"
+    assert WORDS.of(small).likely == "if as much runs beside computing as has room there (1 ms a step)"
     # a tenth is not more than a tenth
     assert found(rule, job((0, 6, "compute"), (5, 7, operation))) == []
     # another kind of parallelism has another rule
@@ -184,6 +193,25 @@ def test_waits_that_the_library_measured() -> None:
     # nothing tells at all: half of what both ranks together would be promised
     assert "waiting_unknown" in figures(finding) and "moving_share" not in figures(finding)
     assert saving(finding) == pytest.approx((0, 1 * MS, 3 * MS)) and finding.confidence == 0.3
+    assert WORDS.of(finding).likely.endswith(", and half of the rest is moving data, not waiting, as assumed")
+
+
+def test_what_of_communication_is_waiting_is_said_only_where_it_was_measured() -> None:
+    """One rank of two, 3 ms of a step in a collective; that 2 of these are waiting only the library can say."""
+    (trace, _) = job((0, 6, "compute"), (6, 9, "allreduce"))
+    times = pl.DataFrame(
+        {"name": ["allreduce"] * 4, "kind": "collective", "group": "world", "step": list(STEPS), "transit_ms": 1.0}
+    ).with_columns(wait_ms=pl.lit(2.0))
+    tables = {name: frame for name in trace if (frame := trace.table(name)) is not None}
+    measured = Trace(trace.source, {**tables, "communication_times": conform_to_schema("communication_times", times)})
+    gains = Finding("python_in_the_loop", 0.7, (), Saving(1 * MS, 2 * MS, 4 * MS), STEP_MS * MS, part="idle_ns")
+    for one, what, may_wait_ms in ((trace, "communicates_with_missing_ranks", 3), (measured, "waits_for_missing_ranks", 2)):
+        facts = [Facts(one)]
+        priced = Prices(run_of([one]), facts).price_on_path(gains, facts[0], None)
+        (evidence,) = priced.evidence
+        assert (evidence.what, evidence.value, evidence.places) == (what, pytest.approx(may_wait_ms * MS), ("rank 1",))
+        assert saving(priced) == (0, 1 * MS, 4 * MS)
+    assert "nothing tells how much is waiting" in WORDS.evidence("communicates_with_missing_ranks")
 
 
 def test_on_a_cpu_communication_has_no_price() -> None:

@@ -15,6 +15,7 @@ import pytest
 import steplens
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
+from steplens.advice.finding import Saving
 from steplens.advice.rules.loaders import (
     FETCH_IN_LOOP,
     FETCH_OF_WORKERS,
@@ -114,10 +115,38 @@ def test_workers_that_are_too_slow_are_named_with_their_slowest_stage(tmp_path: 
 
 
 def test_workers_without_processors_for_more_of_them(tmp_path: Path) -> None:
+    """Two workers take 19 ms of processor time for a batch of every step of 10 ms: two processors have no room for a third."""
     busy = {"change": lambda row: {**row, "cpu_ns": (row["batch"] // 2 + 1) * 19 * MS}}
-    said = evidence(only(loader_too_slow.judge(Facts(trace_of(tmp_path, waits(8), processors=2, **busy)))))
+    finding = only(loader_too_slow.judge(Facts(trace_of(tmp_path, waits(8), processors=2, **busy))))
+    said = evidence(finding)
     assert said["loader_cpu"] == pytest.approx(95)
     assert said["loader_lacks_processors"] > 2
+    assert finding.saving == Saving(0, 0, said["waiting_for_workers"])
+    text = Words("en").of(finding)
+    assert text.low == "with more workers alone, for which 2 processors have no room"
+    assert text.high == "if a cheaper transform or a faster source has every batch ready in time"
+    assert "2 个处理器已无余量" in Words("zh").of(finding).low
+
+
+@pytest.mark.parametrize("sampled", [None, 50.0, 250.0])
+def test_more_workers_save_what_the_processors_have_room_for(tmp_path: Path, sampled: float | None) -> None:
+    """Of 10 ms a step waits some 7; three processors have 30 ms, of which a batch takes 19 and the training the rest."""
+    busy = {"change": lambda row: {**row, "cpu_ns": (row["batch"] // 2 + 1) * 19 * MS}}
+    trace = trace_of(tmp_path, waits(8), processors=3, **busy)
+    if sampled is not None:
+        rows = [{"group": "CPU Usage", "name": "CPU Usage", "unit": "%", "time_ns": START + 60 * MS, "value": sampled}]
+        tables = {name: frame for name in trace if (frame := trace.table(name)) is not None}
+        trace = Trace(tmp_path, {**tables, "counters": table("counters", rows)})
+    finding = only(loader_too_slow.judge(Facts(trace)))
+    waiting = evidence(finding)["waiting_for_workers"]
+    rest = 10 * MS - waiting
+    # of a training on a CPU each further processor does 0.7, at most 1; or what samples of the process say
+    usual, most = (rest * 2.4, rest * 3) if sampled is None else [sampled / 100 * 10 * MS] * 2
+    likely, least = (max(10 * MS - max(rest, (19 * MS + training) / 3), 0) for training in (usual, most))
+    assert finding.values["case"] == "few_processors" and likely < waiting
+    assert finding.saving == Saving(pytest.approx(least / 2), pytest.approx(likely), waiting)
+    if likely:
+        assert Words("en").of(finding).likely == "with more workers alone, as far as 3 processors have room for them"
 
 
 def test_batches_that_are_ready_are_no_fault_of_the_workers(tmp_path: Path) -> None:

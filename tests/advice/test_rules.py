@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from steplens.advice.rules.optimizers import single_tensor_optimizer
 from steplens.advice.rules.synchronization import scalar_reads
 from steplens.advice.rules.tools.digits import in_digits, in_ms
 from steplens.advice.rules.tools.loading import TAKING_OVER_NS, LoadingInLoop
-from steplens.analysis.operators.recording_cost import find_recording_cost
+from steplens.analysis.operators.recording_cost import find_recording_cost, recording_cost, step_without_recording
+from steplens.analysis.steps.summary import summarize_steps
 from steplens.run import Run, Source
 from steplens.trace.schema import SCHEMA, SCOPE_USER
 from steplens.trace.trace import Trace
@@ -286,10 +288,18 @@ def test_a_storm_while_the_loop_loads_data() -> None:
     weights = [each.weight_ns for each in advice.findings if each.rule in ("loader_without_workers", "tiny_operators")]
     assert weights == sorted(weights, reverse=True)
     # 0.3 ms of a step of 10 ms are not worth a word
-    assert find_recording_cost(trace) == ()
-    (cost,) = find_recording_cost(training([[*loop, *(op("aten::as_strided", 9000 + n, 9000.4 + n) for n in range(900))]] * 6))
+    assert find_recording_cost(trace) == () and step_without_recording([trace], summarize_steps([trace])) is None
+    views = training([[*loop, *(op("aten::as_strided", 9000 + n, 9000.4 + n) for n in range(900))]] * 6)
+    (cost,) = find_recording_cost(views)
     assert (cost.count, cost.severity) == (1, "info")
     assert cost.message.startswith("recording itself is about 1.5 ms of a step here (15 % of its 10 ms on the host;")
+    whole = summarize_steps([views])
+    costs = recording_cost(views)
+    assert costs is not None and costs.least_ns < 1.5e6 < costs.most_ns
+    assert step_without_recording([views], whole) == pytest.approx((10e6 - costs.most_ns, 10e6 - costs.least_ns))
+    # a device that runs behind has the time for it, and of a rank without a cost nothing is known
+    assert step_without_recording([views], dataclasses.replace(whole, behind=True)) is None
+    assert step_without_recording([views, trace], whole) is None
 
 
 def test_reads_on_a_cpu() -> None:

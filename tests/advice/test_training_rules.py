@@ -5,21 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from steplens.advice import Finding, advise
 from steplens.advice.facts import Facts
+from steplens.advice.finding import Evidence
 from steplens.advice.rules.device.copies import small_copies
 from steplens.advice.rules.host import python_in_the_loop, recompilation
 from steplens.advice.rules.memory import growth_over_windows, large_blocks, memory_growth
+from steplens.advice.rules.next_steps import next_host_bound
 from steplens.advice.rules.operators import changing_shapes, float32_matmul, tiny_operators
 from steplens.advice.rules.optimizers import exposed_gradients, gradient_zeroing
 from steplens.advice.rules.steps import first_steps, outlier_steps
 from steplens.advice.rules.synchronization import scalar_reads, synchronising_calls
+from steplens.advice.rules.tools.idle_places import idle_besides
+from steplens.advice.rules.tools.tasks import counted_evidence, timed_evidence, with_top_values
+from steplens.advice.words import Words
+from steplens.analysis.device import idle
 from steplens.run import Run, Source
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 from steplens.trace.trace import Trace
 
+from ..analysis.test_verdict import LOADER, cpu
 from ..writers.builder import BASE_NS, MAIN, PID, build, frame, kernel, memory, op
 from .test_rules import STEP_US, STEPS, US, only, training
 
@@ -63,6 +71,33 @@ def test_python_between_two_operators_counts_where_half_of_the_steps_have_it() -
     assert list(python_in_the_loop.judge(Facts(few))) == []
     short = [op("aten::mm", 0, 4000), op("aten::add", 4990, 10_000)]
     assert list(python_in_the_loop.judge(Facts(training([short] * 6)))) == []
+
+
+def test_python_lies_behind_the_operator_of_whatever_thread_that_ended_last() -> None:
+    """Of 6 ms between two operators of the steps' thread autograd's thread ends one after 2.5, and the device waits."""
+    begin = [op("aten::mm", 0, 2000), op("aten::ones_like", 2000, 3000), op("aten::add", 9000, 10_000)]
+    node = op("autograd::engine::evaluate_function: MmBackward0", 5400, 5500, scope=SCOPE_BACKWARD, tid=MAIN + 1)
+    finding = only(python_in_the_loop.judge(Facts(training([[*begin, node]] * 6))))
+    (named, *_) = finding.evidence
+    assert named.places == ("after MmBackward0", "after aten::ones_like")
+    assert named.places_ns == pytest.approx((3.5 * MS, 2.4 * MS)) and sum(named.places_ns) == pytest.approx(named.value)
+    assert Words("en").of(finding).title == "Python runs in the loop while nothing computes, the longest after MmBackward0"
+    assert Words("zh").of(finding).title == "循环中运行 Python，期间没有计算，在 MmBackward0 之后最久"
+
+
+def test_idle_time_is_told_whole_where_the_host_holds_a_step_up(tmp_path: Path) -> None:
+    """Of 10 ms a CPU idles 5.2: 0.3 while data is waited for, which are not what the verdict is about."""
+    trace = cpu(tmp_path, [(LOADER, 0, 300), ("aten::mm", 5200, 4800)])
+    run = run_of(trace)
+    assert next_host_bound.judge_run is not None
+    finding = only(next_host_bound.judge_run(run, [Facts(trace)]))
+    told = {one.what: one for one in finding.evidence}
+    assert told["held_up"].value == pytest.approx(4.9 * MS) and told["besides_data"].value == pytest.approx(0.3 * MS)
+    assert told["held_up"].value + told["besides_data"].value == pytest.approx(run.step_summary().device["idle_ns"])
+    assert told["held_up"].of_mean and told["besides_data"].of_mean
+    # what is next to nothing of a step is not told
+    lengths = {idle.DEPENDENCY: 2.0 * MS, idle.BETWEEN_KERNELS: 3.0 * MS, idle.UNKNOWN: 0.005 * MS, idle.PYTHON: 1.0 * MS}
+    assert [one.what for one in idle_besides(lengths, 10.0 * MS)] == ["besides_between_kernels", "besides_dependency"]
 
 
 def test_python_is_named_by_its_frames() -> None:
@@ -186,6 +221,34 @@ def test_many_small_copies() -> None:
 
 
 # --- shapes and compilers
+
+
+def test_names_in_evidence_say_how_many_others_there_are() -> None:
+    rows = pl.DataFrame({"line": ["a", "b", "c", "d", "e", "", None], "duration_ns": [5, 4, 3, 2, 1, 9, 9], "step": [0] * 7})
+    named = with_top_values(Evidence("unfused_sequences", 1, "count"), rows, "line")
+    assert (named.places, named.other_places) == (("a", "b", "c"), 2)
+    few = with_top_values(Evidence("unfused_sequences", 1, "count"), rows[:2], "line")
+    assert (few.places, few.other_places) == (("a", "b"), 0)
+
+
+def test_names_stand_in_order_of_what_is_said_of_them() -> None:
+    """Chosen by what they lose; each with how long it takes, or how often a step has it."""
+    steps = [[op("aten::mm", 0, 10_000)]] * 6
+    lengths = {"slow": 1, "long": 7, "longer": 9, "other": 1}
+    rows = pl.DataFrame(
+        [
+            {"type": name, "step": step, "duration_ns": MS * length, "lost_ns": 100 if name == "slow" else length}
+            for step in STEPS
+            for name, length in lengths.items()
+        ]
+    )
+    timed = timed_evidence(Facts(training(steps)), "in_few_blocks", rows, "type", weight="lost_ns", on_device=False)
+    assert (timed.places, timed.places_ns) == (("longer", "long", "slow"), (9 * MS, 7 * MS, MS))
+    twice = pl.concat([rows, rows.filter(pl.col("type") == "slow")])
+    counted = counted_evidence("dynamic_tasks", twice, "type", len(STEPS), weight="lost_ns")
+    assert (counted.places, counted.places_count) == (("slow", "longer", "long"), (2, 1, 1))
+    by_time = counted_evidence("dynamic_tasks", twice, "type", len(STEPS))
+    assert (by_time.places, by_time.places_count) == (("slow", "longer", "long"), (2, 1, 1))
 
 
 def test_first_calls_of_a_shape_are_compared_with_later_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,7 @@ import pytest
 from steplens.advice.facts import Facts
 from steplens.advice.rules.host import device_waits_for_host
 from steplens.advice.rules.next_steps import next_host_bound
+from steplens.advice.words import Words
 from steplens.analysis.device.idle import HOST_CAUSES, LAUNCH, idle_causes, idle_of_step
 from steplens.analysis.device.idle_places import idle_places, late_gaps, launch_gaps
 from steplens.analysis.device.step_work import step_work
@@ -128,6 +130,32 @@ def test_the_host_that_holds_up_is_placed_between_operators(tmp_path: Path) -> N
     (late,) = device_waits_for_host.judge(Facts(without_calls))
     lengths = {item.what: item.value for item in late.evidence}
     assert lengths["idle_in_step"] + lengths["idle_between_steps"] == pytest.approx(lengths["idle_not_recorded"])
+
+
+@pytest.mark.parametrize("framework", ["PyTorch", "MindSpore", ""])
+def test_the_remedy_is_about_the_gap_that_the_title_names(tmp_path: Path, framework: str) -> None:
+    trace = gpu(tmp_path, [(GEMM, 100, 1000), (REDUCE, 6000, 1000), (GEMM, 7200, 800)])
+    assert next_host_bound.judge_run is not None
+    (finding,) = next_host_bound.judge_run(Run(tmp_path, [(Source(tmp_path), trace)], []), [Facts(trace)])
+    finding = dataclasses.replace(finding, framework=framework)
+    for language, begin in (("en", "Begin with what runs between "), ("zh", "先处理 ")):
+        text = Words(language).of(finding)
+        for part in (text.title, text.remedy, text.likely):
+            assert finding.values["before"] in part and finding.values["after"] in part
+        assert text.remedy.startswith(begin)
+        tool = {"PyTorch": "torch.compile", "MindSpore": "mindspore.jit"}.get(framework)
+        assert tool is None or tool in text.remedy
+    # what goes is of this gap, in every step as long
+    assert finding.saving is not None and finding.saving.low_ns == pytest.approx(finding.saving.likely_ns)
+
+
+def test_gaps_that_are_all_alike_have_no_place_in_the_title(tmp_path: Path) -> None:
+    trace = gpu(tmp_path, [(GEMM if number % 2 else REDUCE, 100 + 1000 * number, 500) for number in range(10)])
+    assert next_host_bound.judge_run is not None
+    (finding,) = next_host_bound.judge_run(Run(tmp_path, [(Source(tmp_path), trace)], []), [Facts(trace)])
+    text = Words("en").of(finding)
+    assert text.title == "The host holds the step up in many gaps between operators (9 in a step)"
+    assert text.remedy.startswith("Launch less often first") and "the 9 gaps between operators" in text.likely
 
 
 def test_the_pages_say_between_which_operators(tmp_path: Path) -> None:

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steplens.cli.text.bars import PHASES, cell_counts, split_backward, step_bar
-from steplens.cli.text.text import clean, duration, share, size
+from steplens.cli.text.text import (
+    clean,
+    duration,
+    estimated_duration,
+    estimated_share,
+    least_duration,
+    most_duration,
+    most_share,
+    share,
+    size,
+)
 
 
 @given(st.lists(st.floats(0, 1e12), max_size=8), st.integers(1, 200))
@@ -43,3 +53,42 @@ def test_size_and_share() -> None:
     assert size(5 << 40) == "5.0 TiB"
     assert share(1, 4) == "25.0 %"
     assert share(1, 0) == "-"
+
+
+@pytest.mark.parametrize(
+    ("ns", "low", "likely", "high"),
+    [
+        (115_913_000, "110 ms", "115 ms", "115 ms"),
+        (57_956_500, "57 ms", "57.9 ms", "57.9 ms"),
+        (54_400_000, "54 ms", "54 ms", "54.4 ms"),
+        (1_170_000, "1.1 ms", "1.17 ms", "1.17 ms"),
+        (999_600, "990 us", "999 us", "999 us"),
+        (2_000_000_000, "2 s", "2 s", "2 s"),
+        (0, "0", "0", "0"),
+    ],
+)
+def test_ends_of_a_range_are_no_more_than_they_are(ns: float, low: str, likely: str, high: str) -> None:
+    assert (least_duration(ns), estimated_duration(ns, ns), most_duration(ns)) == (low, likely, high)
+    # below the most there is, what is likely is rounded as any figure
+    assert estimated_duration(115_913_000) == estimated_duration(115_913_000, 120_000_000) == "120 ms"
+
+
+@given(st.floats(1, 1e12), st.floats(0, 1), st.floats(0, 1))
+def test_what_is_shown_of_a_range_is_in_order(high_ns: float, likely: float, low: float) -> None:
+    def read(text: str) -> float:
+        number, _, unit = text.partition(" ")
+        return float(number) * {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1, "": 1}[unit]
+
+    likely_ns = max(high_ns * likely, 1.0)
+    low_ns = max(likely_ns * low, 1.0)
+    shown = [read(text) for text in (least_duration(low_ns), estimated_duration(likely_ns, high_ns), most_duration(high_ns))]
+    assert shown == sorted(shown) and shown[0] <= low_ns and shown[2] <= high_ns * (1 + 1e-9)
+
+
+def test_shares_of_ends() -> None:
+    assert (most_share(115.9, 1000), estimated_share(115.9, 1000), estimated_share(115.9, 1000, 115.9)) == (
+        "11.5 %",
+        "12 %",
+        "11.5 %",
+    )
+    assert most_share(1, 0) == estimated_share(1, 0) == "-"

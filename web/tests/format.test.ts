@@ -27,6 +27,23 @@ describe("figures", () => {
   ])("%d ns is %s", (ns, text) => expect(plain(format.time(ns))).toBe(text));
 
   test.each([
+    [57_956_500, 115_913_000, 115_913_000, ["57 ms", "115 ms", "115 ms"]],
+    [0, 54_600_000, 115_913_000, ["0", "55 ms", "115 ms"]],
+    [999_600, 999_600, 1_150_000, ["990 µs", "1 ms", "1.15 ms"]],
+    [36e6, 36e6, 36e6, ["36 ms", "36 ms", "36 ms"]],
+  ])("the ends of %d, %d, %d are no more than they are", (low_ns, likely_ns, high_ns, shown) =>
+    expect(format.range({ low_ns, likely_ns, high_ns }).map(plain)).toEqual(shown),
+  );
+
+  test("shares of the ends of a range", () => {
+    expect([format.mostShare(0.1159), format.estimatedShare(0.1159), format.estimatedShare(0.1159, 0.1159)].map(plain)).toEqual([
+      "11.5 %",
+      "12 %",
+      "11.5 %",
+    ]);
+  });
+
+  test.each([
     [0, "0 B"],
     [1023, "1,023 B"],
     [1024, "1 KiB"],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.finding import EXPLAINED, Evidence, Finding, Saving
 from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging.asking import Question, ask_rules
 from steplens.advice.judging.order import in_order, together_ns, with_first_ones_first, with_overlaps, without_next_steps
@@ -163,7 +163,7 @@ def _explained_once(
         low, likely, high = (max(ns - explained_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
         if likely < max(_LEAST_LEFT * finding.saving.likely_ns, _LEAST_SHARE * finding.step_ns):
             continue
-        part = Evidence("explained_elsewhere", explained_ns, "ns", places=tuple(cause.id for cause in causes))
+        part = Evidence(EXPLAINED, explained_ns, "ns", places=tuple(cause.id for cause in causes))
         yield dataclasses.replace(finding, saving=Saving(low, likely, high), evidence=(*finding.evidence, part))
 
 

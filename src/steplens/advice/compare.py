@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import polars as pl
+
 from steplens.advice.advise import Advice
 from steplens.advice.finding import Finding
 from steplens.advice.rules.next_steps import NEXT_STEPS
+from steplens.analysis.operators.common_calls import are_unlike, common_share
+from steplens.run import Run
+from steplens.trace.building.devices import device_kind
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,8 @@ class Change:
         new: findings of the later run alone.
         before_ns, after_ns: how long a step took and takes; 0 where a run has no complete steps.
         together_ns: what all findings of the earlier run were likely to save together (``Advice``); 0 where that is not known.
+        common_share: the share of their operator calls that both runs have in common, 0 to 1; None where that is not known.
+        ran_alike: whether they ran on the same devices and on as many ranks.
     """
 
     cured: tuple[Finding, ...]
@@ -27,6 +34,13 @@ class Change:
     before_ns: float
     after_ns: float
     together_ns: float = 0.0
+    common_share: float | None = None
+    ran_alike: bool = True
+
+    @property
+    def is_unlike(self) -> bool:
+        """Whether the runs are of two programs, so that something else than a cure may have made findings come and go."""
+        return are_unlike(self.common_share)
 
     @property
     def comparable(self) -> bool:
@@ -40,16 +54,26 @@ class Change:
 
     @property
     def promised_ns(self) -> float:
-        """What the cured findings were expected to save: their sum, and no more than all findings together, and the step."""
+        """What the cured findings were expected to save: their sum, and no more than all findings together, and the step.
+
+        0 where something else than a cure made findings come and go: of runs of two programs, or on other devices or ranks.
+        """
+        if self.is_unlike or not self.ran_alike:
+            return 0.0
         sum_ns = sum(finding.saving.likely_ns for finding in self.cured if finding.saving)
         # of findings that overlap the sum counts some time twice
         return min(sum_ns, self.together_ns or sum_ns, self.before_ns)
 
 
-def compare(before: Advice, after: Advice) -> Change:
+def compare(before: Advice, after: Advice, runs: tuple[Run, Run] | None = None) -> Change:
     """The findings of ``before`` and ``after``, matched by id. A rule that one of them could not judge says nothing.
 
     Without steps hardly any rule can: where only one of them has steps, nothing is called cured or new.
+
+    Args:
+        before: of the earlier run.
+        after: of the later one.
+        runs: both, to tell whether they are alike.
     """
     # what to do next is no cause that was cured, or came anew
     unknown = NEXT_STEPS | {silenced.rule for advice in (before, after) for silenced in advice.silenced}
@@ -57,7 +81,21 @@ def compare(before: Advice, after: Advice) -> Change:
     new = {finding.id: finding for finding in after.findings if finding.rule not in unknown}
     remaining = tuple(finding for key, finding in new.items() if key in old)
     change = Change((), remaining, (), before.step_ns, after.step_ns, before.likely_together_ns)
+    if runs is not None:
+        change = replace(change, common_share=_common_share(*runs), ran_alike=_how_it_ran(runs[0]) == _how_it_ran(runs[1]))
     if not change.comparable:
         return change
     cured = tuple(finding for key, finding in old.items() if key not in new)
     return replace(change, cured=cured, new=tuple(finding for key, finding in new.items() if key not in old))
+
+
+def _common_share(before: Run, after: Run) -> float | None:
+    first, second = (run.table("operators", "name", per_step=True).select("name", "calls") for run in (before, after))
+    names = [frame.with_columns(pl.col("name").cast(pl.String)) for frame in (first, second)]
+    joined = names[0].rename({"calls": "before_calls"}).join(names[1].rename({"calls": "after_calls"}), on="name", how="full")
+    return common_share(joined)
+
+
+def _how_it_ran(run: Run) -> tuple[int, list[str]]:
+    """On how many ranks, and on which kinds of devices."""
+    return len(run.traces), sorted({device_kind(trace) for trace in run.traces})

@@ -10,6 +10,9 @@ MEDIUM = "medium"
 LOW = "low"
 LEVELS = (HIGH, MEDIUM, LOW)
 
+#: kind of evidence: what other findings explain, which has been taken off the saving
+EXPLAINED = "explained_elsewhere"
+
 #: share of a step from which on a saving is of this level
 _HIGH_SHARE = 0.10
 _MEDIUM_SHARE = 0.03
@@ -49,7 +52,7 @@ class Evidence:
         unit: "ns", "count", "bytes", "%", "GB/s", "MHz", or "" for a fact without a figure.
         steps: steps in which it was seen.
         places: operators, source lines or ranks, most important first.
-        per_step: whether the figure is a mean over steps.
+        per_step: whether the figure is of a step: of one of median length, or ``of_mean``.
         places_ns: what each of the places takes per step, ns; empty where that is not said.
         places_count: how often a step has each of them; empty where that is not said.
         stretches: the longest stretch of each of them; empty where they are no such stretches.
@@ -57,6 +60,7 @@ class Evidence:
         other_places: how many places there are besides, and ``other_places_ns`` what these take per step where it is said:
             with them the places add up to the figure.
         other_most: the most that a single one of these has, in the unit of the figure; 0 where they are little of it together.
+        of_mean: whether the figure and those of the places are of the mean step, as the bars and tables of the pages are.
     """
 
     what: str
@@ -72,6 +76,7 @@ class Evidence:
     other_places: int = 0
     other_places_ns: float = 0.0
     other_most: float = 0.0
+    of_mean: bool = False
 
 
 @dataclass(frozen=True)

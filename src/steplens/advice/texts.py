@@ -66,7 +66,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         patch: lines of a diff.
         neutral: what is said where nothing tells the framework, and of MindSpore where it has no words of its own.
         mindspore: what is said of MindSpore.
-        cases: what is said where a finding is of a case (``values["case"]``), in whatever framework.
+        cases: what is said where a finding is of a case (``values["case"]``); of a framework as ``case/framework``,
+            where there is that, else in whatever framework.
         documentation: the page that describes the rule, at the anchor of its name.
     """
 
@@ -87,7 +88,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def text_for(self, framework: str, case: str = "") -> Text:
         """The text of the rule as it is said of a framework, or of a case, which comes first."""
         variant = None if framework == PYTORCH else (self.mindspore if framework == MINDSPORE else None) or self.neutral
-        variant = self.cases.get(case, variant)
+        variant = self.cases.get(f"{case}/{framework}", self.cases.get(case, variant))
         if variant is None:
             return self.text
         title = self.title if variant.title is None else variant.title

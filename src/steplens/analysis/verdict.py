@@ -36,6 +36,7 @@ from steplens.analysis.verdict_words import (
     SURE,
     SYNCHRONIZING,
     UNKNOWN,
+    CloseCause,
     Verdict,
 )
 from steplens.trace.building.checks.ranks import recorded_ranks
@@ -106,14 +107,14 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     idle = _idle_shares(traces, summary)
     shares = _shares_on_device(parts, idle) if of_device else _shares_on_cpu(summary, parts, idle)
     largest = sorted(shares, key=lambda name: shares[name], reverse=True)
-    first, second = largest[:2]
+    first = largest[0]
     judged = Verdict(NOTHING, shares[first], of_device, device, _TABLES[NOTHING], summary, busy)
     if rank is not None and hold_up >= max(_HOLDS_UP, 0.5 * max(value for name, value in shares.items() if name != HOST)):
         judged = replace(judged, kind=RANK, share=hold_up, rank=rank)
     elif shares[first] >= _MATTERS:
         judged = replace(judged, kind=first)
-        if shares[second] > _CLOSE * shares[first]:
-            judged = replace(judged, close_cause=second, close_share=shares[second])
+        close_kinds = [kind for kind in largest[1:] if shares[kind] > _CLOSE * shares[first]]
+        judged = replace(judged, close=tuple(CloseCause(kind, shares[kind], _largest_idle(kind, idle)) for kind in close_kinds))
         if first == COMMUNICATION:
             judged = _with_communication(judged, traces)
         elif first == INPUT:
@@ -152,9 +153,19 @@ def _shares_on_cpu(summary: StepSummary, parts: Mapping[str, float], idle: Mappi
     }
 
 
+def _idle_of_kind(kind: str, idle: Mapping[str, float]) -> dict[str, float]:
+    return {cause: idle[cause] for cause in _CAUSES[kind] if cause in idle}
+
+
+def _largest_idle(kind: str, idle: Mapping[str, float]) -> str:
+    """The largest of the causes of idle time that are not the host's; empty of another kind."""
+    lengths = _idle_of_kind(kind, idle) if kind == IDLE else {}
+    return max(lengths, key=lambda cause: lengths[cause], default="")
+
+
 def _with_cause(judged: Verdict, traces: Sequence[Trace], idle: Mapping[str, float]) -> Verdict:
     """The verdict with the largest of the causes of its idle time; where the host is late, with what it did meanwhile."""
-    lengths = {cause: idle[cause] for cause in _CAUSES[judged.kind] if cause in idle}
+    lengths = _idle_of_kind(judged.kind, idle)
     if not lengths:
         return replace(judged, cause=PYTHON if judged.kind == HOST else IDLE_UNKNOWN)
     cause = max(lengths, key=lambda name: lengths[name])
@@ -162,9 +173,13 @@ def _with_cause(judged: Verdict, traces: Sequence[Trace], idle: Mapping[str, flo
     if judged.kind != HOST:
         return judged
     activity = idle_activity(traces)
+    name, name_share = activity.name, activity.name_share
+    # of Python that was not recorded only the place is known
+    if is_behind := cause == PYTHON and activity.behind_share > name_share:
+        name, name_share = activity.behind, activity.behind_share
     return replace(
         judged,
-        phase=activity.phase, phase_share=activity.phase_share, name=activity.name, name_share=activity.name_share,
+        phase=activity.phase, phase_share=activity.phase_share, name=name, name_share=name_share, is_behind=is_behind,
     )  # fmt: skip
 
 
@@ -279,7 +294,7 @@ def _with_confidence(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
     reasons = {
         FEW: few,
         RANKS: judged.kind in (COMMUNICATION, RANK) and len(ranks) < size and judged.told_apart,
-        CLOSE: bool(judged.close_cause),
+        CLOSE: bool(judged.close),
         FASTER: gets_faster,
         SPREAD: not few and not gets_faster and spread > _WIDE and waiting is None,
         FILLED: waiting is not None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steplens.analysis.steps.summary import StepSummary
@@ -24,6 +24,23 @@ _LEADS = 0.5
 _NAMED = 0.3
 #: and one with this share, where none is worth more
 _MENTIONED = 0.02
+#: characters of a name
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class CloseCause:
+    """Something else that takes nearly as much of a step as what the verdict names.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        share: of the step, 0 to 1.
+        cause: of IDLE, the largest of its causes (``analysis.device.idle.CAUSES``); empty elsewhere.
+    """
+
+    kind: str
+    share: float
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,12 +59,13 @@ class Verdict:
         cause: of idle time, the largest cause (``analysis.device.idle.CAUSES``) among those of the kind; empty elsewhere.
         cause_share: its share of the idle time that ``share`` counts.
         phase: where the host is late, the phase in which it is so the most (``analysis.steps.phases.PHASES``), and
-            ``phase_share`` of that time; ``name`` and ``name_share``: the same of a function of Python or an operator.
+            ``phase_share`` of that time; ``name`` and ``name_share``: the same of a function of Python or an operator;
+            ``is_behind``: whether that time passed behind the operator, while none ran.
         rank: the rank that others wait for; None elsewhere.
         confidence: SURE, LIKELY (with the reasons in ``doubts``, or since what the sentence names was not recorded) or GUESS
             (health calls the figures unsafe).
         doubts: FEW (fewer than three complete steps), RANKS (ranks are missing whose part in the communication is not known),
-            CLOSE (another cause, ``close_cause`` with ``close_share``, is nearly as large), FASTER (later steps are faster than
+            CLOSE (other causes, ``close``, are nearly as large, the largest first), FASTER (later steps are faster than
             earlier ones), SPREAD (the quartiles of the step time are far apart, ``spread`` of the median) and FILLED (the first
             steps found batches in a filled queue: from step ``waits_since`` on every one waits, ``wait_ns`` on average).
         ranks_recorded: how many ranks were; ``world_size``: how many the job has, 0 where that is not known.
@@ -74,11 +92,11 @@ class Verdict:
     phase_share: float = 0.0
     name: str = ""
     name_share: float = 0.0
+    is_behind: bool = False
     rank: int | None = None
     confidence: str = SURE
     doubts: tuple[str, ...] = ()
-    close_cause: str = ""
-    close_share: float = 0.0
+    close: tuple[CloseCause, ...] = ()
     spread: float = 0.0
     waits_since: int | None = None
     wait_ns: float = 0.0
@@ -139,6 +157,8 @@ ENGLISH: Mapping[str, str] = {
     "in_phase": "; {phase_share} of that is in {phase}",
     "in_name": "; {name_share} of that in {name}",
     "in_many": "; many calls share that time, {name} has the most of it ({name_share})",
+    "behind_name": "; {name_share} of that time passes after {name}, until the next operator",
+    "behind_many": "; it is spread over many places, the most of it passes after {name} ({name_share})",
     "forward_ns": "forward",
     "backward_ns": "backward",
     "optimizer_ns": "the optimizer",
@@ -164,7 +184,10 @@ ENGLISH: Mapping[str, str] = {
     "few_one": "only one complete step was recorded",
     "few_several": "only {steps} complete steps were recorded",
     "ranks": "{missing} of {size} ranks were not recorded",
-    "close": "{other} takes nearly as much ({other_share})",
+    "close": "{others} takes nearly as much",
+    "close_several": "{others} take nearly as much each",
+    "close_one": "{other} ({share})",
+    "close_and": " and ",
     "filled": "a filled queue fed the first steps, from step {since} on every step waits ({wait})",
     "spread": "steps differ in length, their quartiles by {spread} of the median",
     "faster": "steps still got faster while they were recorded, see the data health",
@@ -173,7 +196,9 @@ ENGLISH: Mapping[str, str] = {
     "other_input": "waiting for the data loader",
     "other_synchronizing": "waiting for synchronisation",
     "other_host": "waiting for the host",
-    "other_idle": "idle time for other reasons",
+    "other_idle_between kernels": "idle time between kernels that were launched in time",
+    "other_idle_dependency": "dependency, launched tasks waiting on the device",
+    "other_idle_unknown": "idle time of unknown cause",
 }
 
 #: what an operation is called on screen
@@ -197,6 +222,10 @@ def whole_percent(share: float) -> str:
 
 def _rounded_time(ns: float) -> str:
     return f"{ns / 1e9:.3g} s" if ns >= 0.9995e9 else f"{ns / 1e6:.3g} ms"
+
+
+def _in_a_sentence(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
 
 
 def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
@@ -229,10 +258,11 @@ def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
         parts["cause"] = words["mostly" if verdict.cause_share >= _LEADS else "partly"].format(**values)
     if verdict.phase_share >= _LEADS and verdict.phase in words:
         parts["phase"] = words["in_phase"].format(**values, phase=words[verdict.phase])
+    place = "behind" if verdict.is_behind else "in"
     if verdict.name_share >= _NAMED:
-        parts["name"] = words["in_name"].format(**values, name=verdict.name)
+        parts["name"] = words[f"{place}_name"].format(**values, name=_in_a_sentence(verdict.name))
     elif verdict.name and verdict.name_share >= _MENTIONED:
-        parts["name"] = words["in_many"].format(**values, name=verdict.name)
+        parts["name"] = words[f"{place}_many"].format(**values, name=_in_a_sentence(verdict.name))
     return template.format(**values | parts)
 
 
@@ -253,12 +283,20 @@ def _doubt_words(verdict: Verdict, doubt: str, words: Mapping[str, str]) -> str:
     steps = max((len(choice.steps) for choice in verdict.summary.chosen), default=0)
     if doubt == FEW:
         return words["few_one" if steps == 1 else "few_several"].format(steps=steps)
+    if doubt == CLOSE:
+        return _close_causes(verdict.close, words)
     return words[doubt].format(
         missing=verdict.world_size - verdict.ranks_recorded,
         size=verdict.world_size,
-        other=words.get(f"other_{verdict.close_cause}", verdict.close_cause),
-        other_share=whole_percent(verdict.close_share),
         spread=whole_percent(verdict.spread),
         since=verdict.waits_since,
         wait=_rounded_time(verdict.wait_ns),
     )
+
+
+def _close_causes(causes: Sequence[CloseCause], words: Mapping[str, str]) -> str:
+    parts = []
+    for close in causes:
+        key = f"other_{close.kind}_{close.cause}" if close.cause else f"other_{close.kind}"
+        parts.append(words["close_one"].format(other=words.get(key, close.kind), share=whole_percent(close.share)))
+    return words["close_several" if len(parts) > 1 else "close"].format(others=words["close_and"].join(parts))

@@ -67,7 +67,7 @@ def advise(
     with show_work("analysing"):
         run.verdict()
         advice = judge(run, judged)
-        change = compare(judge(earlier, judged), advice) if earlier is not None else None
+        change = compare(judge(earlier, judged), advice, (earlier, run)) if earlier is not None else None
     if as_json:
         document: dict[str, Any] = {
             "verdict": verdict_row(run),
@@ -81,7 +81,7 @@ def advise(
         if change is not None:
             parts = {name: [finding.id for finding in getattr(change, name)] for name in ("cured", "remaining", "new")}
             times = {name: getattr(change, name) for name in ("before_ns", "after_ns", "saved_ns", "promised_ns")}
-            document["since"] = {**parts, **times}
+            document["since"] = {**parts, **times, "common_share": change.common_share, "unlike": change.is_unlike}
         print_json(document)
     else:
         advise_text.show_verdict(run.verdict(), run.step_summary(), words)

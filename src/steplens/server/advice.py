@@ -71,6 +71,7 @@ class EvidenceShown(BaseModel):
     ``places_ns``: what each of ``places`` takes per step, ns, or empty, as ``places_count``, how often a step has each;
     ``whole_ns``: what their shares are of. ``other_places``: how many there are besides, which take ``other_places_ns``;
     ``other_most``: the most that a single one of these has, in the unit of ``value``, where together they are much.
+    ``of_mean``: whether figures are of the mean step, else of a median one.
     ``events``: those of ``places`` that the timeline shows. Others are ranks, loaders, other findings.
     """
 
@@ -78,6 +79,7 @@ class EvidenceShown(BaseModel):
     value: float | None
     unit: str
     per_step: bool
+    of_mean: bool
     steps: list[int]
     places: list[str]
     places_ns: list[float]

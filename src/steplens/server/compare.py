@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from steplens.advice.compare import compare as compare_advice
 from steplens.analysis.device.kernels import kernel_statistics
+from steplens.analysis.operators.common_calls import are_unlike, common_share
 from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.run import Run
@@ -28,8 +29,6 @@ router = create_router("/api/compare", "compare")
 
 #: with fewer steps quarters of them tell nothing
 _LEAST_STEPS = 4
-#: runs of one model have nine tenths of their calls in common, also on devices of two makers; those of two models a third
-_LEAST_COMMON = 0.5
 
 _Number = Annotated[int, Query(ge=0, le=1 << 31)]
 
@@ -102,8 +101,8 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
     sides = _summarize_side(first), _summarize_side(second)
     calls = _compare_by_name((first, second), operators, "calls", "self_ns")
     tasks = _compare_by_name((first, second), kernel_statistics, "count", "total_ns")
-    common_share = _common_share(calls)
-    unlike = common_share is not None and common_share < _LEAST_COMMON
+    share = common_share(calls)
+    unlike = are_unlike(share)
     ran_alike = all(getattr(sides[0], name) == getattr(sides[1], name) for name in ("ranks", "devices"))
     change = compare_advice(advice.advise_on_run(first), advice.advise_on_run(second))
     findings: dict[str, list[FindingShown]] = {"cured": [], "remaining": [], "new": []}
@@ -113,7 +112,7 @@ def compare(runs: Runs, before: _Number = 0, after: _Number = 1, limit: Annotate
         before=sides[0],
         after=sides[1],
         within_spread=_is_within_spread(*sides),
-        common_share=common_share,
+        common_share=share,
         unlike=unlike,
         operators=columns.json_records(calls.head(limit)),
         different=calls.height,
@@ -154,15 +153,6 @@ def _is_within_spread(before: Side, after: Side) -> bool | None:
             return None
         is_inside.append(beside.p25_ns <= side.step_ns <= beside.p75_ns)
     return any(is_inside)
-
-
-def _common_share(calls: pl.DataFrame) -> float | None:
-    """How much of the calls of a step goes to the same names in two runs; of names with ``before_calls`` and ``after_calls``."""
-    sums = [calls[f"{side}_calls"].sum() for side in ("before", "after")]
-    if not all(sums):
-        return None
-    shares = [calls[f"{side}_calls"].fill_null(0) / total for side, total in zip(("before", "after"), sums, strict=True)]
-    return float(pl.select(pl.min_horizontal(*shares).sum()).item())
 
 
 def _compare_parts(before: Side, after: Side) -> list[dict[str, Any]]:

@@ -122,6 +122,7 @@ class VerdictShown(BaseModel):
     phase_share: float
     name: str
     name_share: float
+    is_behind: bool
     rank: int | None
     confidence: str
     doubts: list[str]

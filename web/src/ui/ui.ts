@@ -238,7 +238,7 @@ const inMicroseconds = (text: string): string => text.replace(/(\d) us\b/g, "$1 
 /** Whether the likely saving is the most there can be: then what each end rests on says more than a range. */
 export function saidByEnds({ saving, at_stake, texts }: Finding): boolean {
   if (!saving || at_stake || saving.likely_ns <= 0) return false;
-  const [low, likely, high] = [saving.low_ns, saving.likely_ns, saving.high_ns].map(format.estimate);
+  const [low, likely, high] = format.range(saving);
   const text = inLanguage(texts);
   return low !== high && likely === high && Boolean(text?.low && text.high);
 }
@@ -247,9 +247,10 @@ export function saidByEnds({ saving, at_stake, texts }: Finding): boolean {
 export function savingText(finding: Finding): string {
   const { saving, ranks } = finding;
   if (!saving) return "";
-  const [low, time, high] = [saving.low_ns, saving.likely_ns, saving.high_ns].map(format.estimate) as [string, string, string];
-  const share = format.estimatedShare(finding.share);
-  const most = format.estimatedShare(finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0);
+  const [low, time, high] = format.range(saving);
+  const mostShare = finding.step_ns > 0 ? saving.high_ns / finding.step_ns : 0;
+  const share = format.estimatedShare(finding.share, mostShare);
+  const most = format.mostShare(mostShare);
   const text = inLanguage(finding.texts);
   const basis = text?.likely;
   const saves = finding.at_stake
@@ -283,16 +284,14 @@ export function togetherWords(
   if (!found.together) return "";
   // where the bound is no more than their sum, it says nothing, but for what overlaps
   if (found.together === "overlap") return t("advice.overlap");
-  const shareOf = (ns: number): string => format.estimatedShare(found.step_ns > 0 ? ns / found.step_ns : 0);
-  const key =
-    format.estimate(found.likely_together_ns) === format.estimate(found.together_ns)
-      ? "advice.together.at_most"
-      : "advice.together";
-  return t(key, {
-    likely: format.estimate(found.likely_together_ns),
-    likely_share: shareOf(found.likely_together_ns),
-    time: format.estimate(found.together_ns),
-    share: shareOf(found.together_ns),
+  const shareOf = (ns: number): number => (found.step_ns > 0 ? ns / found.step_ns : 0);
+  const likely = format.estimate(found.likely_together_ns, found.together_ns);
+  const time = format.mostOf(found.together_ns);
+  return t(likely === time ? "advice.together.at_most" : "advice.together", {
+    likely,
+    likely_share: format.estimatedShare(shareOf(found.likely_together_ns), shareOf(found.together_ns)),
+    time,
+    share: format.mostShare(shareOf(found.together_ns)),
     stake: found.at_stake ? t("advice.together.stake") : "",
   });
 }

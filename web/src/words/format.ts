@@ -70,13 +70,41 @@ export const percent = (value: number): string =>
 export const signedShare = (value: number): string => (value > 0 ? "+" : "") + share(value);
 export const share = (value: number): string => percent(value * 100);
 
-/** What is only estimated: more digits would promise too much. */
 const estimated = (value: number): string => digits(value, { maximumSignificantDigits: 2 });
-export function estimate(ns: number): string {
-  const [factor, unit] = TIMES.find(([size]) => Math.abs(ns) >= size * 0.995) ?? TIMES[TIMES.length - 1]!;
-  return ns === 0 ? "0" : estimated(ns / factor) + SPACE + unit;
+/** A number with so many significant digits, rounded down. */
+function cutOff(value: number, significant: number): number {
+  if (value <= 0) return 0;
+  const scale = 10 ** (significant - 1 - Math.floor(Math.log10(value)));
+  // 1.15 times 100 is a little less than 115
+  return Math.floor(value * scale * (1 + 1e-12)) / scale;
 }
-export const estimatedShare = (value: number): string => `${estimated(value * 100)}${SPACE}%`;
+function lengthCutOff(ns: number, significant: number): string {
+  const [factor, unit] = TIMES.find(([size]) => ns >= size) ?? TIMES[TIMES.length - 1]!;
+  return ns > 0 ? digits(cutOff(ns / factor, significant), { maximumSignificantDigits: significant }) + SPACE + unit : "0";
+}
+/** What is only estimated: more digits would promise too much, and no more than the most there is, as that is shown. */
+export function estimate(ns: number, most_ns = Infinity): string {
+  const [factor, unit] = TIMES.find(([size]) => Math.abs(ns) >= size * 0.995) ?? TIMES[TIMES.length - 1]!;
+  if (ns === 0) return "0";
+  const value = Number((ns / factor).toPrecision(2));
+  return value * factor > most_ns ? mostOf(most_ns) : estimated(value) + SPACE + unit;
+}
+/** The low end of a range: no more than it is. */
+export const leastOf = (ns: number): string => lengthCutOff(ns, 2);
+/** The high end of a range: no more than it is, and with more digits, as the evidence beside it has them. */
+export const mostOf = (ns: number): string => lengthCutOff(ns, 3);
+/** Both ends of a saving, with what is likely between them. */
+export function range(saving: { low_ns: number; likely_ns: number; high_ns: number }): [string, string, string] {
+  const likely = estimate(saving.likely_ns, saving.high_ns);
+  if (saving.low_ns === saving.high_ns) return [likely, likely, likely];
+  return [leastOf(saving.low_ns), likely, mostOf(saving.high_ns)];
+}
+/** Shares, as ``estimate`` and ``mostOf`` show lengths. */
+export function estimatedShare(share: number, most = Infinity): string {
+  const value = Number((share * 100).toPrecision(2));
+  return value > most * 100 ? mostShare(most) : `${estimated(value)}${SPACE}%`;
+}
+export const mostShare = (value: number): string => `${digits(cutOff(value * 100, 3), { maximumSignificantDigits: 3 })}${SPACE}%`;
 
 /** A place in time with as many digits as tell two pixels apart. */
 export function moment(ns: number, resolution_ns = 1): string {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from steplens.advice.finding import LOW, Finding
+from steplens.advice.finding import EXPLAINED, LOW, Finding
 from steplens.advice.judging.pricing import Prices
 from steplens.advice.rules.next_steps import NEXT_STEPS
 from steplens.analysis import verdict_words as of_verdict
@@ -177,7 +177,7 @@ def _idles_in(parts: frozenset[str], others: frozenset[str]) -> bool:
 
 def _takes_off(finding: Finding, other: Finding) -> bool:
     """Whether the time of ``other`` has been taken off that of ``finding`` already."""
-    return any(item.what == "explained_elsewhere" and other.id in item.places for item in finding.evidence)
+    return any(item.what == EXPLAINED and other.id in item.places for item in finding.evidence)
 
 
 def _has_saving(finding: Finding) -> bool:

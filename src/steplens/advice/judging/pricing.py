@@ -131,22 +131,31 @@ class Prices:
         if waits_ns < _WAITS * part.step_ns or not waits_ns:
             return finding
         missing_ranks = (rank_range_text(job_of(self._facts).missing),)
-        missing = Evidence("waits_for_missing_ranks", waits_ns, "ns", places=missing_ranks)
+        kind = "waits_for_missing_ranks" if part.once(_moving_ns) is not None else "communicates_with_missing_ranks"
+        missing = Evidence(kind, waits_ns, "ns", places=missing_ranks)
         saving = Saving(0.0, finding.saving.likely_ns / 2, finding.saving.high_ns)
         return _with_saving(finding, saving, missing, _BEHIND_MISSING_RANKS)
 
     @cached_property
     def _waits_for_nobody_knows_whom(self) -> dict[int, float]:
-        """How long a step of each of our traces sits in collectives without moving data, where ranks of the job are missing."""
+        """What a step of each of our traces may wait for ranks of the job that are missing, ns; empty where none is.
+
+        Exposed communication, without the time in which data moved where the communication library measured that.
+        """
         if not job_of(self._facts).missing:
             return {}
         waits = {}
         for part in self._facts:
             alone_ns = max(part.median(_COMMUNICATION), part.median("gradient_sync_ns"))
-            costs = communication_costs([part.trace]) if alone_ns else None
-            moving = costs.filter(costs["step"].is_in(list(part.numbers)))["transit_ns"].mean() if costs is not None else None
-            waits[id(part)] = max(alone_ns - float(moving), 0.0) if isinstance(moving, (int, float)) else alone_ns
+            waits[id(part)] = max(alone_ns - (part.once(_moving_ns) or 0.0), 0.0)
         return waits
+
+
+def _moving_ns(part: Facts) -> float | None:
+    """How long a step of a trace moved data in collectives, ns; None where the communication library did not measure it."""
+    costs = communication_costs([part.trace])
+    moving_ns = costs.filter(costs["step"].is_in(list(part.numbers)))["transit_ns"].mean()
+    return float(moving_ns) if isinstance(moving_ns, (int, float)) else None
 
 
 def shown_part(summary: StepSummary, part: str) -> float | None:

@@ -79,8 +79,8 @@ def largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evi
         mine, other_columns = ("device_self_ns", "other_device_self_ns") if on_device else ("self_ns", "other_self_ns")
         if row[mine] - row[other_columns] > LEAST_SHARE * slow.hold_up_ns:
             return [
-                Evidence("in_one_line", row[mine], "ns", places=(f"rank {slow.rank}", row["line"])),
-                Evidence("others_in_that_line", row[other_columns], "ns"),
+                Evidence("in_one_line", row[mine], "ns", places=(f"rank {slow.rank}", row["line"]), of_mean=True),
+                Evidence("others_in_that_line", row[other_columns], "ns", of_mean=True),
             ]
     return []
 

@@ -12,9 +12,10 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.tools.idle_places import place_evidence
-from steplens.advice.rules.tools.tasks import most_of_others, named_places, steps_of
+from steplens.advice.rules.tools.idle_places import idle_besides, place_evidence
+from steplens.advice.rules.tools.tasks import most_of_others, named_places, steps_of, with_top_values
 from steplens.analysis.device import idle
+from steplens.analysis.device.idle_activity import names_before
 from steplens.analysis.device.idle_places import idle_places, late_gaps
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, of_calls
@@ -60,6 +61,8 @@ def device_waits_for_host(facts: Facts, *, least_share: float = 0.05) -> Iterato
         places = idle_places([facts.trace], late_gaps([facts.trace]), 1.0)
         scale = unrecorded_ns / float(places["idle_ns"].sum() or 1.0)
         evidence += place_evidence([facts.trace], places.with_columns(pl.col("idle_ns") * scale))
+    besides = causes.filter(~pl.col("cause").is_in(list(_HOST)))
+    evidence += idle_besides(facts.typical_of_each(besides, "cause", "idle_ns", on_device=True), facts.step_ns)
     evidence.append(Evidence("device_tasks", float(tasks["count"][0]), "count"))
     evidence.append(Evidence("task_length", float(tasks["median_ns"][0] or 0), "ns", per_step=False))
     yield facts.make_finding(
@@ -97,7 +100,7 @@ def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
         return
     each = total * facts.steps.height / saves.height
     evidence = [
-        Evidence("saving_checkpoints", total, "ns", tuple(steps), ("torch.save",)),
+        Evidence("saving_checkpoints", total, "ns", tuple(steps), ("torch.save",), of_mean=True),
         Evidence("one_checkpoint", each, "ns", per_step=False),
     ]
     size, remaining = facts.trace.meta_values().get(CHECKPOINT_BYTES), _SAVING_REMAINS
@@ -128,7 +131,7 @@ def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[F
     if total < least_share * facts.step_ns:
         return
     count = sum(number for _, number, _ in pauses) / len(pauses)
-    evidence = Evidence("collecting", total, "ns", tuple(step for step, number, _ in pauses if number))
+    evidence = Evidence("collecting", total, "ns", tuple(step for step, number, _ in pauses if number), of_mean=True)
     saving = Saving(0.7 * total, 0.95 * total, total)
     yield facts.make_finding(
         garbage_collection.name, [evidence, Evidence("collections", count, "count")], saving, confidence=0.95
@@ -139,8 +142,12 @@ def garbage_collection(facts: Facts, *, least_share: float = 0.01) -> Iterator[F
 _LEAST_NS = 1_000_000
 #: what stays of the work when it is done elsewhere: handing it over
 _PYTHON_REMAINS = 0.05
-#: gaps whose frames are looked up, the longest first
-_NAMED = 50
+#: gaps whose frames are looked up, the longest first, and how many of these are named
+_NAMED, _FRAMES = 50, 3
+#: characters of a name in a title
+_LONGEST = 60
+#: a place that lies behind an operator
+_AFTER = "after "
 #: the loader's and the optimizer's ranges; Optimizer.closure is the program's own
 _RANGES = rf"^{re.escape(DATALOADER_PREFIX)}|^Optimizer\.(step|zero_grad)#"
 
@@ -186,6 +193,9 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
     ]
     if not has_frames:
         evidence.append(Evidence("no_python_calls", 0, "", per_step=False))
+    case: dict[str, str | int | float] = {} if has_frames else {"case": "no_python_calls"}
+    if not has_frames and evidence[0].places:
+        case = {"case": "behind_operator", "operator": evidence[0].places[0].removeprefix(_AFTER)[:_LONGEST]}
     saving = Saving(total / 2, likely, total)
     yield facts.make_finding(
         python_in_the_loop.name,
@@ -193,7 +203,7 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         saving,
         confidence=0.7,
         part="" if facts.device == CORE_CPU else "idle_ns",
-        values={} if has_frames else {"case": "no_python_calls"},
+        values=case,
         # no operator runs there, so none is recorded
         recording_ns=0.0,
     )
@@ -268,20 +278,29 @@ def _frames_of_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Eviden
         inner = around["name"].to_list()[-1:]
         # a built-in function says what, and the frame around it where
         frame = ", ".join(dict.fromkeys([*lines[-1:], *inner]))
-        place = frame or (f"after {before}" if before else "")
+        place = frame or (_AFTER + before if before else "")
         spent[place] = spent.get(place, 0) + end - begin
-    return replace(evidence, places=tuple(place for place in sorted(spent, key=lambda place: -spent[place])[:3] if place))
+    places = sorted((place for place in spent if place), key=lambda place: -spent[place])
+    return replace(evidence, places=tuple(places[:_FRAMES]), other_places=len(places[_FRAMES:]))
 
 
-def _calls_before_stretches(_facts: Facts, stretches: pl.DataFrame, evidence: Evidence) -> Evidence:
-    """Evidence with the calls behind which the time passes, and how long it is there."""
-    by_place = stretches.unique(["before", "after"]).group_by("before").agg(pl.col("median_ns").sum()).drop_nulls("before")
-    by_place = by_place.sort("median_ns", "before", descending=[True, False])
-    lengths: list[float] = by_place["median_ns"].to_list()
+def _calls_before_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Evidence) -> Evidence:
+    """Evidence with the operators, of all threads, behind which the time passes, and how long it is there.
+
+    Between two operators of the steps' thread autograd's thread may run many: each stretch has its part of their time.
+    """
+    length, place = pl.col("end_ns") - pl.col("start_ns"), ["before", "after"]
+    each = stretches.select(
+        name=names_before(facts.trace, stretches["start_ns"].to_numpy()),
+        typical_ns=pl.col("median_ns") * length / length.sum().over(place),
+    )
+    by_name = each.drop_nulls("name").group_by("name").agg(pl.col("typical_ns").sum())
+    by_name = by_name.sort("typical_ns", "name", descending=[True, False])
+    lengths: list[float] = by_name["typical_ns"].to_list()
     count = named_places(lengths, evidence.value)
     return replace(
         evidence,
-        places=tuple(f"after {before}" for before in by_place["before"].head(count)),
+        places=tuple(_AFTER + name for name in by_name["name"].head(count)),
         places_ns=tuple(lengths[:count]),
         other_places=len(lengths) - count,
         other_places_ns=sum(lengths[count:]),
@@ -319,7 +338,12 @@ def recompilation(facts: Facts, *, least_steps: int = 2, least_share: float = 0.
         return
     compiled = facts.starting_with("Torch-Compiled Region:")["name"].value_counts(sort=True)
     evidence = [
-        Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list())),
-        Evidence("compiled_versions", compiled.height, "count", places=tuple(compiled["name"].head(3)), per_step=False),
+        Evidence("compiling", total, "ns", tuple(steps["step"].filter(pl.Series(each > 0)).to_list()), of_mean=True),
+        with_top_values(
+            Evidence("compiled_versions", compiled.height, "count", per_step=False),
+            compiled.rename({"name": "region"}),
+            "region",
+            "count",
+        ),
     ]
     yield facts.make_finding(recompilation.name, evidence, Saving(0.8 * total, total, total), confidence=0.95)

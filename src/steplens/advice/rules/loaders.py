@@ -11,7 +11,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.tools.digits import in_ms
-from steplens.advice.rules.tools.loading import MOST_WORKERS, collate_function, loading_in_loop
+from steplens.advice.rules.tools.loading import MOST_WORKERS, collate_function, loading_in_loop, more_workers_saving
 from steplens.advice.rules.tools.pressure import waiting_values
 from steplens.analysis.data_loading.loaders import (
     COLLATE,
@@ -212,7 +212,8 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     What a step waits beyond taking over a batch that is ready would be gone if the batch were.
 
     Batches come one per step, so the workers must become faster by step / (step - wait). Where the loader itself was recorded,
-    its slowest stage is named, and as many workers as make a batch in step - wait are enough.
+    its slowest stage is named, and as many workers as make a batch in step - wait are enough. Where these and the training need
+    more processors than there are, more workers likely save only what the processors have room for (``tools.loading``).
     """
     waiting = waiting_ns(facts)
     if not facts.step_ns or waiting < least_share * facts.step_ns:
@@ -228,6 +229,7 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
         evidence.append(Evidence("loading_in_mean_step", mean_ns, "ns"))
     verdict = worst_loader(facts, lambda loader: loader.workers > 0 and loader.stage != LOOP)
     values: dict[str, str | int | float] = {"faster": round(faster, 1), **waiting_values(facts)}
+    saving, basis = Saving(waiting / 2, waiting, waiting), ""
     if verdict is not None:
         evidence += [*stage_evidence(facts, verdict), Evidence("loader_workers", verdict.workers, "count", per_step=False)]
         enough = enough_workers(verdict, facts.step_ns - waiting)
@@ -237,10 +239,16 @@ def loader_too_slow(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
             is_short = available is not None and needed_processors(verdict, enough) > available
             case = FEW_PROCESSORS if is_short else "more_workers"
             values |= {"case": case, "now": verdict.workers, "workers": enough, "processors": available or 0}
+            if is_short and available is not None:
+                of_workers = more_workers_saving(facts, verdict, _batches_per_step(facts, verdict), waiting, available)
+                # a cheaper transform needs no processors
+                saving = Saving(of_workers.low_ns, of_workers.likely_ns, waiting)
+                basis = "" if of_workers.likely_ns > 0 else "no_processors"
         elif (available := processor_count(facts)) is not None:
             evidence.append(Evidence("loader_processors", available, "count", per_step=False))
-    saving = Saving(waiting / 2, waiting, waiting)
-    yield facts.make_finding(loader_too_slow.name, evidence, saving, confidence=0.9, part="data_wait_ns", values=values)
+    yield facts.make_finding(
+        loader_too_slow.name, evidence, saving, confidence=0.9, part="data_wait_ns", values=values, basis=basis
+    )
 
 
 @rule(rests_on=(DATA_LOADING, OPERATOR_CALLS, STEP_PHASES), explains=("loader_too_slow", *_LATE_RANK), framework=PYTORCH)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -14,7 +15,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
 from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.digits import in_ms
-from steplens.advice.rules.tools.idle_places import BETWEEN, place_evidence
+from steplens.advice.rules.tools.idle_places import BETWEEN, idle_besides, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import most_of_others, named_places, short_name
 from steplens.analysis.device.idle import LAUNCH, idle_of_step
@@ -30,8 +31,10 @@ from steplens.trace.trace import Trace
 #: how sure it is that more of the same recording, or a usual cure, helps
 _CONFIDENCE = {SURE: 0.5, GUESS: 0.2}
 _LIKELY = 0.4
-#: on what a saving rests where launching takes the time
-_LAUNCHES = "launches"
+#: on what a saving rests where launching takes the time, and where a single gap does
+_LAUNCHES, _ONE_GAP = "launches", "one_gap"
+#: a gap that is most of the time, and is so many times as long as a quick launch, is what the host does, not launching
+_LEADS, _TIMES_A_LAUNCH = 0.5, 5
 #: the part of the step that each verdict is about
 _PARTS = {
     INPUT: "data_wait_ns",
@@ -50,7 +53,8 @@ def _next_step(name: str, kind: str) -> Rule:
         """The verdict is known, and nothing that was recorded tells its cause: what to record, and what usually helps.
 
         At most what the verdict is about goes. Where the device waits for launches inside of a step, likely goes what they take
-        beyond the quickest quarter of them, and at least the same of what every step idles between the same operators.
+        beyond the quickest quarter of them, and at least the same of what every step idles between the same operators. Where one
+        gap stands out, the same of that gap.
         """
         verdict = run.verdict()
         if verdict.kind != kind:
@@ -65,21 +69,22 @@ def _next_step(name: str, kind: str) -> Rule:
         places = None if gaps is None else idle_places(traces_of(facts), gaps, summary.device.get("idle_ns", 0.0))
         idle = [] if places is None else _idle_evidence(kind, facts, summary, places)
         launches = analyse_once(_launch_gaps, facts, traces_of(facts)) if kind == HOST else None
+        gap = _longest_gap(idle, facts, gaps, places) if kind == HOST else None
         values: dict[str, str | int] = {"device": verdict.device}
         if verdict.rank is not None:
             values["slow"] = verdict.rank
         if kind == HOST:
-            values |= _place_values(idle, facts, gaps, places)
+            values |= gap.text_values(launches) if gap is not None else {"case": "nowhere"}
         yield Finding(
             rule=name,
             confidence=_CONFIDENCE.get(verdict.confidence, _LIKELY),
             evidence=tuple(_verdict_evidence(kind, held_ns, run, facts, idle)),
             # of computing nobody can say that it goes
-            saving=None if kind == COMPUTE or most_ns <= 0 else _estimate_saving(held_ns, most_ns, idle, launches),
+            saving=None if kind == COMPUTE or most_ns <= 0 else _estimate_saving(held_ns, most_ns, idle, launches, gap),
             step_ns=summary.step_time_ns or 0.0,
             lies_in=(part,) if part else (),
             values=values | (_launch_values(launches) if launches is not None else {}),
-            basis="" if launches is None else _LAUNCHES,
+            basis="" if launches is None else _ONE_GAP if gap is not None and gap.stands_out(launches) else _LAUNCHES,
         )
 
     return Rule(name, judge_run=judge_verdict)
@@ -93,7 +98,7 @@ def _whole_ns(summary: StepSummary, *, of_device: bool) -> float:
 def _verdict_evidence(
     kind: str, held_ns: float, run: Run, facts: Sequence[Facts], idle: Sequence[Evidence]
 ) -> Iterator[Evidence]:
-    yield Evidence("held_up", held_ns, "ns")
+    yield Evidence("held_up", held_ns, "ns", of_mean=True)
     if kind == COMPUTE:
         yield from _work_evidence(facts)
     if kind == COMMUNICATION and (moving := Exposed(run, facts).moving) is not None:
@@ -128,6 +133,7 @@ def _work_evidence(facts: Sequence[Facts]) -> Iterator[Evidence]:
         other_places=unnamed.height,
         other_places_ns=float(unnamed["step_ns"].sum()),
         other_most=most_of_others(lengths, work_ns, name_count),
+        of_mean=True,
     )
 
 
@@ -141,23 +147,56 @@ def _gaps_of(kind: str, facts: Sequence[Facts]) -> pl.DataFrame | None:
 def _idle_evidence(kind: str, facts: Sequence[Facts], summary: StepSummary, places: pl.DataFrame) -> list[Evidence]:
     """Where the device idles for the host."""
     traces, idle_ns = traces_of(facts), summary.device.get("idle_ns", 0.0)
-    evidence = place_evidence(traces, places)
-    if kind == HOST and (on_its_way_ns := idle_of_step(traces, idle_ns).get(LAUNCH, 0.0)):
-        evidence.append(Evidence("idle_launch", on_its_way_ns, "ns"))
+    evidence = place_evidence(traces, places, of_mean=True)
+    lengths = idle_of_step(traces, idle_ns)
+    if kind == HOST and (on_its_way_ns := lengths.get(LAUNCH, 0.0)):
+        evidence.append(Evidence("idle_launch", on_its_way_ns, "ns", of_mean=True))
+    if kind == HOST:
+        evidence += idle_besides(lengths, summary.step_mean_ns or 0.0, of_mean=True)
     return evidence
 
 
-def _place_values(
+@dataclass(frozen=True)
+class _LongestGap:
+    """The two operators of a step between which the device idles longest for the host.
+
+    Attributes:
+        before, after: the operators.
+        share: of the time in which the device idles for the host, 0 to 1.
+        length_ns: in the mean step.
+        count: how often a step has it.
+        by_step_ns: in each step.
+    """
+
+    before: str
+    after: str
+    share: float
+    length_ns: float
+    count: float
+    by_step_ns: Sequence[int]
+
+    def stands_out(self, launches: LaunchGaps | None) -> bool:
+        """Whether it is what the host does there, not launching, that makes it long, and it is most of the time."""
+        usual_ns = launches.quick_ns if launches is not None else 0.0
+        return self.share >= _LEADS and self.length_ns >= _TIMES_A_LAUNCH * usual_ns * self.count
+
+    def text_values(self, launches: LaunchGaps | None) -> dict[str, str | int]:
+        """What the text says of it."""
+        values: dict[str, str | int] = {"before": self.before, "after": self.after, "percent": f"{100 * self.share:.0f}"}
+        values |= {"least": in_ms(min(self.by_step_ns)), "most": in_ms(max(self.by_step_ns))}
+        return values | ({"case": _ONE_GAP} if self.stands_out(launches) else {})
+
+
+def _longest_gap(
     idle: Sequence[Evidence], facts: Sequence[Facts], gaps: pl.DataFrame | None, places: pl.DataFrame | None
-) -> dict[str, str | int]:
-    """What the text says of the longest place; where there is none it says so."""
+) -> _LongestGap | None:
+    """The longest of the places that evidence names; None where there is none."""
     if gaps is None or places is None or not idle or not idle[0].places:
-        return {"case": "nowhere"}
-    share = 100 * idle[0].places_ns[0] / idle[0].whole_ns
+        return None
     before, _, after = idle[0].places[0].partition(BETWEEN)
     by_step = idle_in_each_step(traces_of(facts), gaps, places.filter("is_inside").row(0, named=True))
-    values: dict[str, str | int] = {"before": before, "after": after, "percent": f"{share:.0f}"}
-    return values | {"least": in_ms(min(by_step)), "most": in_ms(max(by_step))}
+    length_ns = idle[0].places_ns[0]
+    return _LongestGap(before, after, length_ns / idle[0].whole_ns, length_ns, idle[0].places_count[0], by_step)
 
 
 def _launch_gaps(traces: Sequence[Trace]) -> LaunchGaps | None:
@@ -168,7 +207,9 @@ def _launch_values(launches: LaunchGaps) -> dict[str, str | int]:
     return {"launches": f"{launches.launches:.0f}", "gap": f"{launches.quick_ns / 1e3:.0f}"}
 
 
-def _estimate_saving(held_ns: float, most_ns: float, idle: Sequence[Evidence], launches: LaunchGaps | None) -> Saving:
+def _estimate_saving(
+    held_ns: float, most_ns: float, idle: Sequence[Evidence], launches: LaunchGaps | None, gap: _LongestGap | None
+) -> Saving:
     """What goes of the time that a verdict is about, of a median step; nothing is likely where nothing tells.
 
     Args:
@@ -176,10 +217,17 @@ def _estimate_saving(held_ns: float, most_ns: float, idle: Sequence[Evidence], l
         most_ns: the same of a median step.
         idle: where the device idles.
         launches: what lies between two launches.
+        gap: the longest gap, which alone goes where it stands out.
     """
     if launches is None or not idle:
         return Saving(0.0, 0.0, most_ns)
     of_median = most_ns / held_ns
+    if gap is not None and gap.stands_out(launches):
+        quick_ns = gap.count * launches.quick_ns
+        likely_ns = min(max(gap.length_ns - quick_ns, 0.0) * of_median, most_ns)
+        # of a single step nothing tells how much of it every step has
+        least_ns = min(gap.by_step_ns) - quick_ns if len(gap.by_step_ns) > 1 else 0.0
+        return Saving(min(max(least_ns, 0.0), likely_ns), likely_ns, most_ns)
     likely_ns = min(launches.beyond_quick_ns(idle[0].value) * of_median, most_ns)
     return Saving(min(launches.beyond_quick_ns(launches.least_ns), likely_ns), likely_ns, most_ns)
 

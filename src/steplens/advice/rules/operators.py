@@ -13,7 +13,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.synchronization import READS
 from steplens.advice.rules.tools.digits import in_ms
-from steplens.advice.rules.tools.tasks import costliest_lines, timed_evidence
+from steplens.advice.rules.tools.tasks import costliest_lines, timed_evidence, with_top_values
 from steplens.analysis.operators.recording_cost import RecordingOfCall, cost_of_call, dispatch_ns
 from steplens.analysis.steps.phases import BACKWARD, DATA, FORWARD, phase_of_calls
 from steplens.analysis.tools.groups import Float64Array, are_among, first_rows, group_medians, number_groups
@@ -214,18 +214,17 @@ def changing_shapes(facts: Facts, *, least_steps: int = 5, least_share: float = 
     usual = pl.coalesce("later_ns", pl.col("first_ns") / pl.col("times"))
     extra = new.join(slower, on="name").with_columns(extra_ns=pl.col("first_ns") - usual)
     by_name = extra.group_by("name").agg(pl.col("extra_ns").sum()).filter(pl.col("extra_ns") > 0)
-    by_name = by_name.with_columns(pl.col("name").cast(pl.String)).sort("extra_ns", "name", descending=[True, False])
+    by_name = by_name.with_columns(operator=pl.col("name").cast(pl.String))
     judged = facts.steps.height - 1
     total = float(by_name["extra_ns"].sum()) / judged
     priced = total >= least_share * facts.step_ns
-    shapes = new.group_by("name").len().with_columns(pl.col("name").cast(pl.String))
-    shapes = shapes.sort("len", "name", descending=[True, False])
-    places = (by_name if priced else shapes)["name"].head(3).to_list()
+    shapes = new.group_by("name").len().with_columns(operator=pl.col("name").cast(pl.String))
     # on an accelerator the host may be ahead of the device by more than it loses
     on_cpu = facts.device == CORE_CPU
     saving = Saving(total / 2, total, 1.2 * total) if on_cpu else Saving.up_to(total)
+    cost = Evidence("new_shapes_cost", total, "ns", steps, of_mean=True)
     evidence = [
-        Evidence("new_shapes_cost", total, "ns", steps, tuple(places)),
+        with_top_values(cost, by_name, "operator", "extra_ns") if priced else with_top_values(cost, shapes, "operator", "len"),
         Evidence("new_shapes", new.height / judged, "count"),
     ]
     values = {"steps": len(steps), "of": facts.steps.height}

@@ -12,6 +12,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule, run_rule
+from steplens.advice.rules.tools.digits import in_ms
 from steplens.advice.rules.tools.ranks import (
     COMMUNICATION,
     DEVIATION,
@@ -158,9 +159,12 @@ def _share_rule(name: str, mode: str) -> Rule:
             return
         alone = float(exposed.means["communication_alone_ns"].mean() or 0)  # type: ignore[arg-type]
         saving = exposed.saving("communication_alone_ns", threshold, share=share)
+        basis = ""
         if saving is not None:
             likely = min(saving.likely_ns, exposed.room_ns)
+            basis = "exposed_above_threshold" if likely == saving.likely_ns else "exposed_above_room"
             # an unknown part of it waits for other ranks
+            basis += "_untold" if moving is None else ""
             saving = replace(saving, likely_ns=likely / 2 if moving is None else likely)
         waiting = [Evidence("waiting_unknown", 0, "")]
         if moving is not None:
@@ -173,15 +177,20 @@ def _share_rule(name: str, mode: str) -> Rule:
             confidence=0.3 if moving is None else 0.6,
             evidence=(
                 Evidence("communication_rate", 100 * rate, "%", per_step=False),
-                Evidence("communication_alone", alone, "ns"),
+                Evidence("communication_alone", alone, "ns", of_mean=True),
                 *waiting,
                 *missing_rank_evidence(exposed.job),
             ),
             saving=saving,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
+            values={
+                "percent": f"{100 * rate * share:.2f}",
+                "threshold": f"{100 * threshold:g}",
+                "room": in_ms(exposed.room_ns),
+            },
             urgency=LOW if exposed.on_cpu else MEDIUM,
+            basis=basis,
         )
 
     return Rule(name, rests_on=(STEP_DEVICE_TIMES,), judge_run=judge, applies=lambda facts: is_parallel(facts, mode))
@@ -195,7 +204,7 @@ unknown_parallel_communication = _share_rule("unknown_parallel_communication", p
 def _first_ranks(what: str, rows: pl.DataFrame, column: str) -> Iterator[Evidence]:
     """A time of the first four ranks."""
     for rank, length_ns in rows.select("rank", column).head(4).iter_rows():
-        yield Evidence(what, length_ns, "ns", places=(f"rank {rank}",))
+        yield Evidence(what, length_ns, "ns", places=(f"rank {rank}",), of_mean=True)
 
 
 @run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from steplens.advice.finding import Finding
+from steplens.advice.finding import EXPLAINED, Finding
 from steplens.advice.registry import all_texts
 from steplens.advice.texts import CATALOGUES, ENGLISH, TEXTS, Basis, Text
 from steplens.analysis.steps.summary import StepSummary
@@ -58,7 +58,9 @@ class Words:
             return Basis("", basis.low, basis.high)
         # of a guess at how much of the time goes the guess is the basis; that none or all of it goes says nothing of the ends
         share = self.frame("share_goes", part=self._share_in_words(saving.likely_ns / saving.high_ns))
-        return Basis(basis.likely or share, basis.low, basis.high)
+        is_part_explained = any(item.what == EXPLAINED for item in finding.evidence)
+        without = self.frame("without_explained") if is_part_explained else ""
+        return Basis((basis.likely or share) + without, basis.low, basis.high)
 
     def _waiting_steps(self, finding: Finding) -> str:
         """Which steps wait for data, where others find their batch ready; to stand behind the cause."""

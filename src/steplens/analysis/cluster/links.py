@@ -23,7 +23,9 @@ def links(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Bandwidths are bytes / time of everything that moved over the link in the step; they are never added up or averaged over
     operations. Ends are ranks of the job; ``rank`` is the one that measured. A link from a rank to itself is a copy within its
-    memory.
+    memory. The time is that of all transfers over the link. The library's transfer time of an operation, which
+    ``communication_costs`` adds up, is that of one of its planes, the queues that work side by side, each of which serves a link
+    in one half of an all-reduce and another one in the other: links may take longer than their rank.
 
     Source: ``communication_matrix``, the library's own measurements (1 MB = 10**6 bytes).
     """

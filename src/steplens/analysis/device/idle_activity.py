@@ -11,13 +11,15 @@ import polars as pl
 from steplens.analysis.device.idle import late_intervals
 from steplens.analysis.steps.phases import PHASES, phase_intervals
 from steplens.analysis.steps.training_thread import training_thread
-from steplens.analysis.tools.overlap import Intervals, intersect, length_inside
+from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merged, subtract, union
 from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
 #: "<built-in method add of Tensor object at 0x7f...>": the same function for every object
 _BUILT_IN = r"^<built-in (?:function|method) (?P<name>\w+)(?: of .*)?>$"
+#: a node of autograd is found by its own name
+_NODE = "autograd::engine::evaluate_function: "
 _CALLS = table_schema("id, parent, name: String, start_ns, end_ns")
 
 
@@ -30,21 +32,26 @@ class IdleActivity:
         phase_share: its share of that time, 0 to 1.
         name: the function of Python, where its calls were recorded, else the operator, that itself ran for most of that time.
         name_share: its share of that time.
+        behind: where no calls of Python were recorded, the operator behind which most of that time passed without any.
+        behind_share: the share of that time that passed there.
     """
 
     phase: str = ""
     phase_share: float = 0.0
     name: str = ""
     name_share: float = 0.0
+    behind: str = ""
+    behind_share: float = 0.0
 
 
 def idle_activity(traces: Sequence[Trace]) -> IdleActivity:
     """What the host did while the device idled for it, over the usual steps of some traces of a run.
 
     The time is that in which the task behind a gap had not been launched yet, without waits for data and for the device (see
-    ``idle.late_intervals``). An operator or function has what of this time it ran itself, without the calls inside of it.
+    ``idle.late_intervals``). An operator or function has what of this time it ran itself, without the calls inside of it. What
+    passed without an operator or a call of the runtime lies behind the operator that ended last (``names_before``).
     """
-    total, phases, functions, operators = 0, dict.fromkeys(PHASES, 0), [], []
+    total, phases, functions, operators, behind = 0, dict.fromkeys(PHASES, 0), [], [], []
     for trace in traces:
         late = late_intervals(trace)
         if not len(late.start):
@@ -54,13 +61,29 @@ def idle_activity(traces: Sequence[Trace]) -> IdleActivity:
             phases[phase] += length
         functions.append(self_inside(late, python_calls(trace)))
         operators.append(self_inside(late, operator_calls(trace)))
+        behind.append(_behind_operators(trace, late))
     if not total:
         return IdleActivity()
     phase = max(phases, key=lambda name: phases[name])
     name, name_ns = longest_name(functions)
+    name_behind, behind_ns = "", 0
     if not name:
         name, name_ns = longest_name(operators)
-    return IdleActivity(phase if phases[phase] else "", phases[phase] / total, name, min(name_ns / total, 1.0))
+        name_behind, behind_ns = longest_name(behind)
+    shares = [min(ns / total, 1.0) for ns in (phases[phase], name_ns, behind_ns)]
+    return IdleActivity(phase if phases[phase] else "", shares[0], name, shares[1], name_behind, shares[2])
+
+
+def names_before(trace: Trace, times_ns: Int64Array) -> pl.Series:
+    """The operator that ended last before each of some moments, on whatever thread; null where none did.
+
+    Of autograd the name of its node.
+    """
+    calls = operator_calls(trace).select("name", "end_ns").drop_nulls().sort("end_ns", maintain_order=True)
+    last = np.searchsorted(calls["end_ns"].to_numpy(), times_ns, side="right") - 1
+    names = calls["name"].cast(pl.String).str.strip_prefix(_NODE)
+    before: pl.Series = names.gather(pl.Series(last).set(pl.Series(last < 0), None))
+    return before
 
 
 def _phase_lengths(trace: Trace, late: Intervals) -> dict[str, int]:
@@ -88,6 +111,14 @@ def operator_calls(trace: Trace, *, of_thread: bool = False) -> pl.DataFrame:
         thread = training_thread(trace)
         is_call &= pl.lit(False) if thread is None else thread.is_own()
     return trace.required("ops").filter(is_call).select("id", "parent", "name", "start_ns", "end_ns").collect()
+
+
+def _behind_operators(trace: Trace, late: Intervals) -> pl.DataFrame:
+    """How much of intervals passed behind which operator while neither operators nor the runtime ran: name, self_ns."""
+    runtime = trace.required("api").select("start_ns", "end_ns").drop_nulls().collect()
+    quiet = subtract(late, union(merged(operator_calls(trace)), merged(runtime)))
+    names = names_before(trace, quiet.start).alias("name")
+    return pl.DataFrame({"name": names, "self_ns": quiet.end - quiet.start}).group_by("name").agg(pl.col("self_ns").sum())
 
 
 def self_inside(intervals: Intervals, calls: pl.DataFrame) -> pl.DataFrame:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from steplens.analysis.steps.choice import chosen_steps
-from steplens.analysis.steps.summary import summarize_steps
+from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.tools.names import containing, of_calls
 from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.building.checks.common import format_duration
@@ -116,3 +117,21 @@ def find_recording_cost(trace: Trace) -> tuple[HealthFinding, ...]:
         f"{cost.calls:,.0f} operator calls of a step are recorded one by one, and what consists of tiny ones is shorter without"
     )
     return (finding(RECORDING_COST, INFO, 1, message, STEP_TIMES, OPERATOR_TIMES),)
+
+
+def step_without_recording(traces: Sequence[Trace], summary: StepSummary) -> tuple[float, float] | None:
+    """How long a step takes without the profiler: at least, at most, ns.
+
+    The step time less what recording its operators adds, of the rank of which that is the least and the most. None where it is
+    not a considerable part of every one's step (``find_recording_cost``), and where the device runs behind the host, which then
+    has the time for it.
+
+    Args:
+        traces: of one run.
+        summary: of these traces.
+    """
+    costs = [cost for trace in traces if find_recording_cost(trace) and (cost := recording_cost(trace)) is not None]
+    if not costs or len(costs) < len(traces) or summary.behind or not summary.step_time_ns:
+        return None
+    most_ns, least_ns = max(cost.most_ns for cost in costs), min(cost.least_ns for cost in costs)
+    return max(summary.step_time_ns - most_ns, 0.0), max(summary.step_time_ns - least_ns, 0.0)

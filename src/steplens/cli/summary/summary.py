@@ -165,6 +165,8 @@ def verdict_row(run: Run) -> dict[str, Any]:
 
 def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
     """The figures of a step; of a trace without steps those of the whole trace."""
+    from steplens.analysis.operators.recording_cost import step_without_recording
+
     summary = run.step_summary()
     if not summary.steps and steps.height:
         row = steps.row(0, named=True)
@@ -176,7 +178,7 @@ def _step_figures(run: Run, steps: pl.DataFrame) -> dict[str, Any]:
             "of": "the whole trace",
         }
         return {**row, **figures_of_trace, "long_steps": [], "queue_wait": {}}
-    return _to_figures(summary)
+    return {**_to_figures(summary), "without_recording_ns": step_without_recording(run.traces, summary)}
 
 
 def _to_figures(summary: StepSummary) -> dict[str, Any]:

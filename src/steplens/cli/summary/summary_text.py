@@ -15,7 +15,7 @@ from steplens.cli.line.ending import say_next
 from steplens.cli.text.bars import DEVICE, PHASES, Segment, legend_lines, split_backward, split_rest, step_bar
 from steplens.cli.text.health_text import show_health
 from steplens.cli.text.pipeline_text import show_pipeline
-from steplens.cli.text.text import console, duration, plain, share, size
+from steplens.cli.text.text import console, duration, estimated_duration, plain, share, size
 
 if TYPE_CHECKING:
     from steplens.cli.line.ending import say_next
@@ -211,6 +211,10 @@ def _show_step_time(out: Console, found: Summary, shown: int) -> None:
         _print_wrapped(
             out, plain(f"{duration(step['host_ns'])} on the host, {duration(step['device_ns'])} on the device: {why}"), 2
         )
+    if step["without_recording_ns"]:
+        low, high = (estimated_duration(ns) for ns in step["without_recording_ns"])
+        without = f"without the profiler a step takes about {low} to {high}; figures below are of the recorded one"
+        _print_wrapped(out, plain(without), 2)
     if step["device_steps"] and step["device_steps"] < step["steps"]:
         _print_wrapped(out, plain(f"of {step['device_steps']} of these {step['steps']} steps the device was recorded"), 2)
     for entry in step["long_steps"]:

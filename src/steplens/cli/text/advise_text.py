@@ -10,13 +10,24 @@ from rich.text import Text
 
 from steplens.advice.advise import Advice
 from steplens.advice.compare import Change
-from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding
+from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.texts import CHINESE
 from steplens.advice.texts import Text as AdviceText
 from steplens.advice.words import Words
 from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict_words import Verdict
-from steplens.cli.text.text import clean, console, duration, estimated_duration, estimated_share, plain, size
+from steplens.cli.text.text import (
+    clean,
+    console,
+    duration,
+    estimated_duration,
+    estimated_share,
+    least_duration,
+    most_duration,
+    most_share,
+    plain,
+    size,
+)
 
 _STYLE = {HIGH: "bold red", MEDIUM: "bold yellow"}
 _STEPS = 8
@@ -26,7 +37,8 @@ _RANKS = 8
 def show_verdict(verdict: Verdict, steps: StepSummary, words: Words) -> None:
     """Print what holds a step up, and which steps figures of a step are of."""
     out = console()
-    for text, style in ((words.verdict(verdict), "bold"), (words.which_steps(steps), "dim")):
+    of = words.which_steps(steps) + (words.frame("figures_are") if steps.steps > 1 else "")
+    for text, style in ((words.verdict(verdict), "bold"), (of, "dim")):
         for line in plain(text, style).wrap(out, out.width):
             out.print(line, no_wrap=True)
     out.print()
@@ -44,11 +56,11 @@ def show_advice(found: Advice, words: Words) -> None:
         savings = [finding.saving for finding in found.findings if finding.saving is not None and not finding.at_stake]
         at_most_ns = sum(saving.high_ns for saving in savings)
         together = {
-            "likely": estimated_duration(found.likely_together_ns),
-            "likely_share": estimated_share(found.likely_together_ns, found.step_ns),
-            "time": estimated_duration(found.together_ns),
+            "likely": estimated_duration(found.likely_together_ns, found.together_ns),
+            "likely_share": estimated_share(found.likely_together_ns, found.step_ns, found.together_ns),
+            "time": most_duration(found.together_ns),
             "stake": words.frame("without_stake") if any(finding.at_stake for finding in found.findings) else "",
-            "share": estimated_share(found.together_ns, found.step_ns),
+            "share": most_share(found.together_ns, found.step_ns),
         }
         # where the bound is no more than their sum, it says nothing, but for what overlaps
         is_bounded = found.together_ns < 0.99 * at_most_ns or any(finding.after_ns for finding in found.findings)
@@ -73,6 +85,10 @@ def show_change(change: Change, words: Words) -> None:
     out = console()
     out.print()
     out.print(plain(_step_time_change(change, words), "bold"))
+    if change.comparable and change.is_unlike:
+        _print_wrapped(out, words.frame("since_unlike", share=f"{100 * (change.common_share or 0.0):.0f} %"))
+    elif change.comparable and not change.ran_alike:
+        _print_wrapped(out, words.frame("since_elsewhere"))
     for key, findings in (("cured", change.cured), ("remaining", change.remaining), ("new", change.new)):
         for finding in findings:
             out.print(plain(f"  {words.frame(key)}: {words.of(finding).title}"))
@@ -85,6 +101,8 @@ def _step_time_change(change: Change, words: Words) -> str:
     parts = {"before": change.before_ns, "after": change.after_ns, "promised": change.promised_ns}
     parts |= {"saved": change.saved_ns} if change.saved_ns >= 0 else {"added": -change.saved_ns}
     key = "since" if change.saved_ns >= 0 else "since_longer"
+    if change.promised_ns <= 0:
+        key += "_only"
     return words.frame(key, **{name: duration(ns) for name, ns in parts.items()})
 
 
@@ -101,7 +119,7 @@ def _show_one(
     text = words.of(finding)
     out.print()
     level = f"[{words.frame(finding.level)}] " if finding.is_weighed else ""
-    head = Text(f"{number}. {level}", _STYLE.get(finding.level, "bold"))
+    head = Text(f"{number}. {level}", _STYLE.get(finding.level, "bold") if level else "bold")
     out.print(head + plain(text.title, "bold"))
     if finding.saving is not None:
         sure = words.frame("confidence", percent=f"{100 * finding.confidence:.0f} %")
@@ -130,13 +148,15 @@ def _show_one(
 
 def _saving_text(finding: Finding, words: Words) -> str:
     assert finding.saving is not None
-    ends = {"low": finding.saving.low_ns, "likely": finding.saving.likely_ns, "high": finding.saving.high_ns}
-    basis = words.of(finding)
-    key, weighed = _saving_key(finding, basis)
-    share = estimated_share(ends[weighed], finding.step_ns)
-    lengths = {name: estimated_duration(ns) for name, ns in ends.items()}
-    high_basis = basis.likely if ends["likely"] < ends["high"] and basis.likely else basis.high
-    text = words.frame(key, share=share, low_basis=basis.low, high_basis=high_basis, **lengths)
+    saving, basis = finding.saving, words.of(finding)
+    key = _saving_key(finding, basis)
+    if key in _OF_MOST:
+        share = most_share(saving.high_ns, finding.step_ns)
+    else:
+        share = estimated_share(saving.likely_ns, finding.step_ns, saving.high_ns)
+    low, likely, high = _range_in_words(saving)
+    high_basis = basis.likely if saving.likely_ns < saving.high_ns and basis.likely else basis.high
+    text = words.frame(key, share=share, low_basis=basis.low, high_basis=high_basis, low=low, likely=likely, high=high)
     if key == "saves" and basis.likely:
         text += ("，" if words.language == CHINESE else " ") + basis.likely
     if not finding.ranks or "rank" in finding.values:
@@ -145,18 +165,30 @@ def _saving_text(finding: Finding, words: Words) -> str:
     return f"{text}, {words.frame('on_ranks', ranks=rank_names)}"
 
 
-def _saving_key(finding: Finding, basis: AdviceText) -> tuple[str, str]:
-    """The sentence about a saving, and which end of it its share is of: the one that level and order follow from."""
+#: sentences about a saving whose share is of its high end, not of what is likely
+_OF_MOST = ("at_stake", "saves_nothing", "saves_up_to")
+
+
+def _saving_key(finding: Finding, basis: AdviceText) -> str:
+    """The sentence about a saving."""
     saving = finding.saving
     if finding.at_stake:
-        return "at_stake", "high"
+        return "at_stake"
     if saving is not None and saving.likely_ns > 0:
-        low, likely, high = map(estimated_duration, (saving.low_ns, saving.likely_ns, saving.high_ns))
+        low, likely, high = _range_in_words(saving)
         # a likely saving that is the most there can be is no estimate of its own: what each end rests on says more
         if low != high == likely and basis.low and basis.high:
-            return "saves_ends", "likely"
-        return ("saves" if low != high else "saves_about"), "likely"
-    return ("saves_nothing" if basis.low and basis.high else "saves_up_to"), "high"
+            return "saves_ends"
+        return "saves" if low != high else "saves_about"
+    return "saves_nothing" if basis.low and basis.high else "saves_up_to"
+
+
+def _range_in_words(saving: Saving) -> tuple[str, str, str]:
+    """What a cure saves at least, probably and at most. Where all of it is one, it is what it is, not one rounded down thrice."""
+    likely = estimated_duration(saving.likely_ns, saving.high_ns)
+    if saving.low_ns == saving.high_ns:
+        return likely, likely, likely
+    return least_duration(saving.low_ns), likely, most_duration(saving.high_ns)
 
 
 def _range_text(finding: Finding, words: Words) -> str:
@@ -164,16 +196,16 @@ def _range_text(finding: Finding, words: Words) -> str:
     saving, text = finding.saving, words.of(finding)
     if saving is None or saving.high_ns <= saving.low_ns or finding.at_stake:
         return ""
-    if _saving_key(finding, text)[0] in ("saves_nothing", "saves_ends"):
+    if _saving_key(finding, text) in ("saves_nothing", "saves_ends"):
         return ""
     colon, comma = ("：", "；") if words.language == CHINESE else (": ", "; ")
-    ends = ((saving.low_ns, text.low), (saving.high_ns, text.high))
-    ends_text = comma.join(f"{estimated_duration(ns)}{colon}{basis}" for ns, basis in ends if basis)
+    low, _, high = _range_in_words(saving)
+    ends_text = comma.join(f"{end}{colon}{basis}" for end, basis in ((low, text.low), (high, text.high)) if basis)
     return words.frame("range", ends=ends_text) if ends_text else ""
 
 
 def _evidence_text(item: Evidence, words: Words, titles: Mapping[str, str]) -> str:
-    per_step = words.frame("per_step") if item.per_step and item.unit else ""
+    per_step = words.frame("per_mean_step" if item.of_mean else "per_step") if item.per_step and item.unit else ""
     parts = [" ".join(part for part in (words.evidence(item.what), _figure_text(item), per_step) if part)]
     if item.steps:
         parts.append(f"{words.frame('steps' if len(set(item.steps)) > 1 else 'one_step')} {_step_ranges(item.steps)}")

@@ -35,6 +35,10 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False, legacy_windows=False)
 
 
+#: ns and name of the units of a length
+_LENGTHS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+
+
 def duration(ns: float) -> str:
     """Nanoseconds with a unit that leaves one to three digits before the point."""
     for limit, divisor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (120e9, 1e9, "s")):
@@ -43,21 +47,50 @@ def duration(ns: float) -> str:
     return f"{ns / 60e9:.1f} min"
 
 
-def estimated_duration(ns: float) -> str:
-    """An estimated length: two significant digits, since more would promise too much."""
-    for divisor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")):
-        if abs(ns) >= 0.995 * divisor:
-            return f"{_two_digits(ns / divisor)} {unit}"
-    return "0" if ns == 0 else f"{ns:.1g} ns"
+def estimated_duration(ns: float, most_ns: float = math.inf) -> str:
+    """An estimated length: two significant digits, since more would promise too much; at most ``most_ns`` as it is shown."""
+    divisor, unit = next(((of, name) for of, name in _LENGTHS if abs(ns) >= 0.995 * of), _LENGTHS[-1])
+    if abs(ns) < 0.995:
+        return "0" if ns == 0 else f"{ns:.1g} ns"
+    value = float(f"{ns / divisor:.1e}")
+    return most_duration(most_ns) if value * divisor > most_ns else f"{value:.12g} {unit}"
 
 
-def estimated_share(part: float, whole: float) -> str:
-    """The same of a share, in per cent; a dash when there is no whole."""
-    return f"{_two_digits(100 * part / whole)} %" if whole > 0 else "-"
+def least_duration(ns: float) -> str:
+    """The low end of a range: two significant digits, and no more than it is."""
+    return _length_cut_off(ns, 2)
 
 
-def _two_digits(value: float) -> str:
-    return f"{float(f'{value:.1e}'):.12g}"
+def most_duration(ns: float) -> str:
+    """The high end of a range: three significant digits, and no more than it is, as evidence beside it has more of them."""
+    return _length_cut_off(ns, 3)
+
+
+def estimated_share(part: float, whole: float, most: float = math.inf) -> str:
+    """What ``estimated_duration`` makes of ``part``, as a share in per cent; a dash when there is no whole."""
+    if whole <= 0:
+        return "-"
+    value = float(f"{100 * part / whole:.1e}")
+    return most_share(most, whole) if value > 100 * most / whole else f"{value:.12g} %"
+
+
+def most_share(part: float, whole: float) -> str:
+    """What ``most_duration`` makes of ``part``, as a share."""
+    return f"{_cut_off(100 * part / whole, 3):.12g} %" if whole > 0 else "-"
+
+
+def _length_cut_off(ns: float, digits: int) -> str:
+    divisor, unit = next(((of, name) for of, name in _LENGTHS if ns >= of), _LENGTHS[-1])
+    return f"{_cut_off(ns / divisor, digits):.12g} {unit}" if ns > 0 else "0"
+
+
+def _cut_off(value: float, digits: int) -> float:
+    """A number with so many significant digits, rounded down."""
+    if value <= 0:
+        return 0.0
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    # 1.15 times 100 is a little less than 115
+    return math.floor(value * scale * (1 + 1e-12)) / scale
 
 
 def size(count: float) -> str:

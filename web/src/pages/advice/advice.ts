@@ -151,11 +151,12 @@ function rangeLine(finding: Finding): Child {
   const { saving } = finding;
   const text = inLanguage(finding.texts);
   if (!saving || !text || finding.at_stake || saving.low_ns === saving.high_ns) return null;
+  const [low, , high] = format.range(saving);
   const ends = (
     [
-      [saving.low_ns, text.low],
-      [saving.high_ns, text.high],
-    ] as [number, string][]
+      [low, text.low],
+      [high, text.high],
+    ] as [string, string][]
   ).filter(([, basis]) => basis);
   // where no saving is likely, or all of it, the line above says both
   if (!ends.length || (saving.likely_ns <= 0 && ends.length === 2) || saidByEnds(finding)) return null;
@@ -166,7 +167,7 @@ function rangeLine(finding: Finding): Child {
     h(
       "ul",
       { class: "places" },
-      ends.map(([ns, basis]) => h("li", null, h("b", null, format.estimate(ns)), prose(`: ${basis}`))),
+      ends.map(([end, basis]) => h("li", null, h("b", null, end), prose(`: ${basis}`))),
     ),
   );
 }
@@ -176,14 +177,17 @@ const titleLink = (context: Context, finding: Finding): HTMLElement =>
 
 const paragraphs = (text: string): Child => text.split(/\n{2,}/).map((one) => h("p", null, prose(one)));
 
+/** Of which step a figure is: one of median length, or the mean one. */
+const perStep = (one: Evidence): string => t(one.of_mean ? "per_step.mean" : "per_step");
+
 /** How long the work at a place takes, and how often a step has it, where that is said. */
 function takes(one: Evidence, number: number): Child {
   const [ns, count] = [one.places_ns[number], one.places_count[number]];
-  if (ns === undefined) return count === undefined ? null : [": ", h("b", null, format.plain(count)), ` ${t("per_step")}`];
+  if (ns === undefined) return count === undefined ? null : [": ", h("b", null, format.plain(count)), ` ${perStep(one)}`];
   const whole = one.whole_ns || one.value || 0;
   const often =
     count === undefined ? "" : t("advice.of_place", { share: format.estimatedShare(ns / whole), count: format.plain(count) });
-  return [": ", h("b", null, format.time(ns)), ` ${t("per_step")}`, often];
+  return [": ", h("b", null, format.time(ns)), ` ${perStep(one)}`, often];
 }
 
 /** What those of the places take that are not named, or how often a step has them, where that is said of places. */
@@ -193,7 +197,7 @@ function othersTake(one: Evidence): Child {
     : one.places_count.length
       ? format.plain((one.value ?? 0) - one.places_count.reduce((sum, count) => sum + count, 0))
       : null;
-  return figure === null ? null : [": ", h("b", null, figure), ` ${t("per_step")}`];
+  return figure === null ? null : [": ", h("b", null, figure), ` ${perStep(one)}`];
 }
 
 /** Margin around a stretch on the timeline, of its length. */
@@ -222,7 +226,7 @@ function evidenceLine(context: Context, one: Evidence, all: readonly Finding[]):
   const figure =
     one.unit === "" || one.value === null
       ? null
-      : h("b", null, ` ${format.value(one.value, one.unit)}${one.per_step ? ` ${t("per_step")}` : ""}`);
+      : h("b", null, ` ${format.value(one.value, one.unit)}${one.per_step ? ` ${perStep(one)}` : ""}`);
   return h(
     "li",
     null,

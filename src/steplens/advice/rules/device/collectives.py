@@ -10,7 +10,14 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import HIGH, LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import rule
-from steplens.advice.rules.tools.tasks import has_communication, matching_rows, per_step, steps_of, timed_evidence, top_values
+from steplens.advice.rules.tools.tasks import (
+    has_communication,
+    matching_rows,
+    per_step,
+    steps_of,
+    timed_evidence,
+    with_top_values,
+)
 from steplens.trace.building.devices import NPU
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, KERNEL_TIMES, OPERATOR_CALLS
 from steplens.trace.schema import COLLECTIVE
@@ -146,13 +153,11 @@ def _small_operations_finding(facts: Facts, transport: str, limit: float, sent: 
     lost_ns = 1e6 * share * per_step(facts, small, "transit_ms")
     priced = lost_ns >= _OF_A_STEP * facts.step_ns > 0
     evidence = [
-        Evidence(
-            "small_operations",
-            100 * small.height / sent.height,
-            "%",
-            steps_of(small),
-            top_values(small, "name", "transit_ms"),
-            False,
+        with_top_values(
+            Evidence("small_operations", 100 * small.height / sent.height, "%", steps_of(small), per_step=False),
+            small,
+            "name",
+            "transit_ms",
         ),
         Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
     ]
@@ -183,8 +188,10 @@ def _find_small_collectives(facts: Facts) -> Iterator[Finding]:
     if length < _OF_A_STEP * facts.step_ns:
         return
     evidence = [
-        Evidence(
-            "small_operations", 100 * small.height / reduced.height, "%", steps_of(small), top_values(small, "operation"), False
+        with_top_values(
+            Evidence("small_operations", 100 * small.height / reduced.height, "%", steps_of(small), per_step=False),
+            small,
+            "operation",
         ),
         Evidence("small_operations_per_step", small.height / facts.steps.height, "count"),
         Evidence("in_small_operations", length, "ns"),

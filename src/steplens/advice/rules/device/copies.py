@@ -10,7 +10,15 @@ import polars as pl
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import EVERY_ACCELERATOR, rule
-from steplens.advice.rules.tools.tasks import exposed_time, per_step, source_lines, steps_of, torch_module
+from steplens.advice.rules.tools.tasks import (
+    exposed_time,
+    per_step,
+    steps_of,
+    timed_evidence,
+    torch_module,
+    with_source_lines,
+    with_top_values,
+)
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.names import containing, distinct
 from steplens.analysis.tools.overlap import merged, subtract
@@ -48,7 +56,7 @@ def exposed_copies(facts: Facts, *, least_share: float = 0.03) -> Iterator[Findi
     hidden = min(alone, facts.median("computing_ns"))
     length = int(copies["duration_ns"].sum())
     evidence = [
-        Evidence("copying_input_alone", alone, "ns", steps_of(copies), source_lines(facts, copies)),
+        with_top_values(Evidence("copying_input_alone", alone, "ns", steps_of(copies)), with_source_lines(facts, copies), "line"),
         Evidence("copied_input", per_step(facts, copies, "bytes"), "bytes"),
         Evidence("input_bandwidth", int(copies["bytes"].sum()) / max(length, 1), "GB/s", per_step=False),
     ]
@@ -75,7 +83,7 @@ def pageable_copies(facts: Facts, *, least_share: float = 0.01) -> Iterator[Find
     if alone < least_share * facts.step_ns:
         return
     evidence = [
-        Evidence("pageable_copies", per_step(facts, pageable), "ns", steps_of(pageable), source_lines(facts, pageable)),
+        timed_evidence(facts, "pageable_copies", with_source_lines(facts, pageable), "line"),
         Evidence("copied_bytes", per_step(facts, pageable, "bytes"), "bytes"),
     ]
     for evidence_name, rows in (

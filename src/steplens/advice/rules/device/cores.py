@@ -18,6 +18,7 @@ from steplens.advice.rules.tools.tasks import (
     timed_evidence,
     top_values,
     with_source_lines,
+    with_top_values,
 )
 from steplens.analysis.device.core_utilization import task_metrics
 from steplens.analysis.tools.overlap import merged, subtract
@@ -51,7 +52,7 @@ def aicpu_operators(facts: Facts) -> Iterator[Finding]:
     wide = slow.filter(pl.col("input_types").cast(pl.String).str.contains(_WIDE_TYPES))
     if wide.height:
         share = 100 * float(wide["duration_ns"].sum()) / max(float(slow["duration_ns"].sum()), 1)
-        evidence.append(Evidence("aicpu_wide_types", share, "%", places=top_values(wide, "input_types"), per_step=False))
+        evidence.append(with_top_values(Evidence("aicpu_wide_types", share, "%", per_step=False), wide, "input_types"))
     saving = Saving.up_to(facts.typical_length_ns(alone))
     values = {"operators": ", ".join(top_values(slow, "type"))}
     yield facts.make_finding(aicpu_operators.name, evidence, saving, confidence=0.9, part="computing_ns", values=values)

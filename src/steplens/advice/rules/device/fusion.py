@@ -14,7 +14,7 @@ from steplens.advice.rule import EVERY_ACCELERATOR, rule
 from steplens.advice.rules.device import operator_patterns as patterns
 from steplens.advice.rules.optimizers import costliest_optimizer
 from steplens.advice.rules.tools.task_rows import Rows, row_findings, rows_within_graphs
-from steplens.advice.rules.tools.tasks import costliest_lines, is_significant, steps_of
+from steplens.advice.rules.tools.tasks import is_significant, steps_of, with_innermost_line, with_top_values
 from steplens.analysis.device.task_sequences import Sequence
 from steplens.analysis.tools.groups import are_among
 from steplens.analysis.tools.names import looked_up
@@ -92,7 +92,8 @@ def _sequence_finding(
     priced = has_times and is_significant(facts, saved)
     if not priced and facts.device != NPU:
         return
-    evidence = [Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows), costliest_lines(rows))]
+    sequences = Evidence("unfused_sequences", len(members) / steps, "count", steps_of(rows))
+    evidence = [with_top_values(sequences, with_innermost_line(rows), "line")]
     if has_times:
         spent = facts.typical_ns(rows.select("step", length=pl.Series(length)), "length")
         evidence.append(Evidence("in_unfused_sequences", spent, "ns"))

@@ -17,7 +17,7 @@ from steplens.advice.rules.tools.tasks import (
     per_step,
     steps_of,
     timed_evidence,
-    top_values,
+    with_top_values,
 )
 from steplens.analysis.tools.overlap import Intervals, length_inside, merge_intervals
 from steplens.trace.building.devices import NPU
@@ -143,12 +143,12 @@ def slow_fetches(facts: Facts, *, least_ns: int = 10_000_000, least_share: float
     if beyond < least_share * facts.step_ns or slow.height < _LEAST_FETCHES or slow.height > _RARE * (fetches.height + 1):
         return
     evidence = [
-        Evidence(
-            "in_slow_fetches",
-            float(slow["duration_ns"].sum()) / facts.steps.height,
-            "ns",
-            steps_of(slow),
-            top_values(slow, "name"),
+        with_top_values(
+            Evidence(
+                "in_slow_fetches", float(slow["duration_ns"].sum()) / facts.steps.height, "ns", steps_of(slow), of_mean=True
+            ),
+            slow,
+            "name",
         ),
         Evidence("slow_fetches", slow.height, "count", per_step=False),
         Evidence("usual_fetch", usual, "ns", per_step=False),

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import HIGH, Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
-from steplens.advice.rules.tools.tasks import has_communication, per_step, steps_of, top_values
+from steplens.advice.rules.tools.tasks import has_communication, per_step, steps_of, with_top_values
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.run import Run
@@ -55,7 +55,7 @@ def bandwidth_contention(facts: Facts) -> Iterator[Finding]:
     slow = slow.with_columns(lost_ns=1e6 * pl.col("transit_ms") * (1 - pl.col("bandwidth_gbps") / pl.col("reference")))
     steps = max(facts.steps.height, 1)
     evidence = [
-        Evidence("slowed_operations", slow.height / steps, "count", steps_of(slow), top_values(slow, "name", "lost_ns")),
+        with_top_values(Evidence("slowed_operations", slow.height / steps, "count", steps_of(slow)), slow, "name", "lost_ns"),
         Evidence("slowed_bandwidth", float(slow["bandwidth_gbps"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
         Evidence("undisturbed_bandwidth", float(slow["reference"].mean() or 0), "GB/s", per_step=False),  # type: ignore[arg-type]
     ]
@@ -137,9 +137,7 @@ def retransmission(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
         rule=retransmission.name,
         confidence=0.8,
         evidence=(
-            Evidence(
-                "long_rdma", sent_ns, "ns", tuple(again["step"].unique().sort().to_list()), tuple(again["name"].head(3).to_list())
-            ),
+            with_top_values(Evidence("long_rdma", sent_ns, "ns", steps_of(again), of_mean=True), again, "name", "rdma_ms"),
             Evidence("long_rdma_operations", again.height, "count", per_step=False),
         ),
         saving=Saving(timeouts_ns, timeouts_ns, sent_ns),

@@ -12,7 +12,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule
 from steplens.advice.rules.tools.digits import in_digits
-from steplens.advice.rules.tools.tasks import per_step, steps_of, timed_evidence, top_values
+from steplens.advice.rules.tools.tasks import per_step, steps_of, timed_evidence, top_values, with_top_values
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES
 from steplens.trace.schema import CORE_CUDA, CORE_ROCM
@@ -59,8 +59,8 @@ def contended_matmuls(facts: Facts, *, least_share: float = 0.01) -> Iterator[Fi
         return
     times = float((both["slow_ns"] * both["slow"]).sum()) / float((both["usual_ns"] * both["slow"]).sum())
     evidence = [
-        Evidence(
-            "slowed_kernels", slower.height / facts.steps.height, "count", steps_of(slower), top_values(both, "name", "lost_ns")
+        with_top_values(
+            Evidence("slowed_kernels", slower.height / facts.steps.height, "count", steps_of(slower)), both, "name", "lost_ns"
         ),
         Evidence("longer_beside_communication", 100 * (times - 1), "%", per_step=False),
     ]

@@ -69,9 +69,9 @@ def explain_lateness(facts: Sequence[Facts], rank: int, hold_up_ns: float) -> La
     evidence: list[Evidence] = []
     call = ""
     for place, (part, _, other_ns, more_ns) in enumerate(rows.iter_rows()):
-        more = Evidence(f"more_{_PARTS[part]}", more_ns, "ns", places=(f"rank {rank}",))
+        more = Evidence(f"more_{_PARTS[part]}", more_ns, "ns", places=(f"rank {rank}",), of_mean=True)
         evidence.append(_with_calls_between_phases(more, facts, rank) if part == "between_ns" else more)
-        evidence.append(Evidence("others_in_that_part", other_ns, "ns"))
+        evidence.append(Evidence("others_in_that_part", other_ns, "ns", of_mean=True))
         if place:
             continue
         if part == "data_wait_ns":
@@ -79,8 +79,8 @@ def explain_lateness(facts: Sequence[Facts], rank: int, hold_up_ns: float) -> La
         calls = _longer_calls(facts, rank, part, least_ns)
         for kind, name, own_ns, of_others_ns, _ in calls.iter_rows():
             call = call or name
-            evidence.append(Evidence(f"in_one_{kind}", own_ns, "ns", places=(f"rank {rank}", name)))
-            evidence.append(Evidence("others_in_that_call", of_others_ns, "ns"))
+            evidence.append(Evidence(f"in_one_{kind}", own_ns, "ns", places=(f"rank {rank}", name), of_mean=True))
+            evidence.append(Evidence("others_in_that_call", of_others_ns, "ns", of_mean=True))
         if part == "python_ns" and calls.is_empty() and all("python" not in trace for trace in traces_of(facts)):
             evidence.append(Evidence("no_python_calls", 0, "", per_step=False))
     return Lateness(tuple(rows["part"]), tuple(evidence), call)

@@ -13,12 +13,15 @@ from steplens.advice.finding import Saving
 from steplens.advice.recording import recording_of_part
 from steplens.advice.rules.tools.tasks import top_values
 from steplens.analysis.data_loading.data_wait import operators_of_loading
+from steplens.analysis.data_loading.loaders import LoaderVerdict
 from steplens.trace.schema import CORE_CPU
 
 #: what taking over a batch that a worker has ready leaves in the loop
 TAKING_OVER_NS = 200_000
 #: what each processor but the first does for the operators of a training on a CPU, measured on convolutions
 _FURTHER_PROCESSORS = 0.7
+#: group and name of the samples of how busy the process was, in percent of one processor
+_PROCESSOR_SAMPLES = "CPU Usage"
 #: more workers than this are rarely possible, and rarely help
 MOST_WORKERS = 16
 
@@ -142,21 +145,77 @@ def loading_in_loop(facts: Facts, loading_ns: float, processors: int | None) -> 
     """
     recorded_ns = _recorded_processor_ns(facts)
     rest_ns = max(facts.step_ns - loading_ns, 0.0)
+    _, usual_processors, most_processors = _processors_of_training(facts, processors)
     if recorded_ns is not None:
         # operators work: as long as they take longer than their processor time, other processes had the processor
         wanted_ns = max(recorded_ns, facts.median("computing_ns") if facts.device == CORE_CPU else 0.0)
         used_ns = (recorded_ns, wanted_ns, wanted_ns)
     else:
-        further = (processors or 1) - 1 if facts.device == CORE_CPU else 0
         certain_ns = min(facts.typical_ns(operators_of_loading(facts.trace), "self_ns"), loading_ns)
         used_ns = (
             certain_ns + rest_ns,
-            certain_ns + rest_ns * (1 + _FURTHER_PROCESSORS * further),
-            loading_ns + rest_ns * (1 + further),
+            certain_ns + rest_ns * usual_processors,
+            loading_ns + rest_ns * most_processors,
         )
     recording = recording_of_part(facts, "data_wait_ns")
     recording_ns = (recording.least_ns, recording.likely_ns, recording.most_ns)
     return LoadingInLoop(facts.step_ns, loading_ns, processors, used_ns, recording_ns)
+
+
+def more_workers_saving(facts: Facts, loader: LoaderVerdict, batches: float, waiting_ns: float, processors: int) -> Saving:
+    """What more workers alone save of a step that waits for them, on the processors that they share with the training.
+
+    A step takes as long as the rest of it, or its processor time over the processors, whichever is more. The processor time is
+    that of making its batches, as it was recorded of the workers (else their time, and at least nothing of it), and that of the
+    training, as samples of its process tell it, else one processor for the rest of the step, on a CPU up to all of them.
+
+    Args:
+        facts: of the trace.
+        loader: with workers.
+        batches: of the loader per step.
+        waiting_ns: what a step waits.
+        processors: that the process may use.
+
+    Returns:
+        Low: half of what is left with the most processor time. High: with the least.
+    """
+    rest_ns = max(facts.step_ns - waiting_ns, 0.0)
+    made_ns = _made_processor_ns(facts, loader)
+    making = (0.0, loader.made_ns, loader.made_ns) if made_ns is None else (made_ns,) * 3
+    sampled_ns = _sampled_processor_ns(facts)
+    of_training = (rest_ns * used for used in _processors_of_training(facts, processors))
+    training = tuple(of_training) if sampled_ns is None else (sampled_ns,) * 3
+    high, likely, low = (
+        min(max(facts.step_ns - max(rest_ns, (of_batch * batches + of_rest) / processors), 0.0), waiting_ns)
+        for of_batch, of_rest in zip(making, training, strict=True)
+    )
+    return Saving(low / 2, likely, high)
+
+
+def _processors_of_training(facts: Facts, processors: int | None) -> tuple[float, float, float]:
+    """Processors that a training uses beside its loading, where nothing tells: at least, probably, at most."""
+    further = (processors or 1) - 1 if facts.device == CORE_CPU else 0
+    return 1.0, 1 + _FURTHER_PROCESSORS * further, 1.0 + further
+
+
+def _made_processor_ns(facts: Facts, loader: LoaderVerdict) -> float | None:
+    """Processor time of a worker per batch, mean; None where it was not recorded."""
+    tasks = facts.trace.required("pipeline_tasks").filter(pl.col("loader") == loader.loader, pl.col("worker").is_not_null())
+    mean = tasks.select(pl.col("cpu_ns").mean()).collect().item()
+    return float(mean) if isinstance(mean, (int, float)) else None
+
+
+def _sampled_processor_ns(facts: Facts) -> float | None:
+    """Processor time of the training process in a step, as its samples have it; None where there are none."""
+    counters = facts.trace.lazy("counters")
+    if counters is None or not facts.steps.height:
+        return None
+    begin, end = (
+        facts.steps.select(at).item() for at in (pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max())
+    )
+    is_sample = (pl.col("group").cast(pl.String) == _PROCESSOR_SAMPLES) & (pl.col("name").cast(pl.String) == _PROCESSOR_SAMPLES)
+    mean = counters.filter(is_sample & pl.col("time_ns").is_between(begin, end)).select(pl.col("value").mean()).collect().item()
+    return float(mean) / 100 * facts.step_ns if isinstance(mean, (int, float)) else None
 
 
 def _recorded_processor_ns(facts: Facts) -> float | None:

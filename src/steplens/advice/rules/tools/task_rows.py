@@ -149,7 +149,7 @@ def row_findings(
         return
     steps = facts.recorded.height
     evidence = [
-        Evidence(what, sum(map(spent, costly)) / steps, "ns", rows.steps(costly), rows.words(costly, facts)),
+        Evidence(what, sum(map(spent, costly)) / steps, "ns", rows.steps(costly), rows.words(costly, facts), of_mean=True),
         Evidence("sequence_tasks", sum(row.count * row.length for row in costly) / steps, "count"),
     ]
     saving = Saving.up_to(sum(worth(rows, row) for row in costly) / steps)

@@ -53,6 +53,16 @@ def top_values(rows: pl.DataFrame, by: str, weight: str = "duration_ns", count: 
     return tuple(dict.fromkeys(map(short_name, values))) if by == "name" else tuple(values)
 
 
+def with_top_values(evidence: Evidence, rows: pl.DataFrame, by: str, weight: str = "duration_ns") -> Evidence:
+    """Evidence with the values of ``by`` that most of ``weight`` goes to, and how many others there are.
+
+    Of figures that the values do not add up to; see ``timed_evidence`` and ``counted_evidence`` for those that they do.
+    """
+    with_place = rows.with_columns(place=_place_names(rows, by)).filter(pl.col("place").str.len_chars() > 0)
+    sums = with_place.group_by("place").agg(pl.col(weight).sum()).sort(weight, "place", descending=[True, False])
+    return replace(evidence, places=tuple(sums["place"].head(_NAMED)), other_places=max(sums.height - _NAMED, 0))
+
+
 def named_places(figures: Sequence[float], total: float, least: int = _NAMED) -> int:
     """How many of the places that a figure goes to are named.
 
@@ -92,7 +102,7 @@ def timed_evidence(
         rows: with step.
         by: kernels that have the same short name are one, of "name".
         column: a length, ns.
-        weight: what tells which values are named; ``column`` where it is empty.
+        weight: what tells which values are named; ``column`` where it is empty. In order they are by ``column`` in any case.
         on_device: as in ``Facts.typical_ns``.
         least: how many are named at least, see ``named_places``.
     """
@@ -106,7 +116,8 @@ def timed_evidence(
         longest.sort(key=lambda place: -length_by_place.get(place, 0.0))
     lengths = [length_by_place.get(place, 0.0) for place in longest]
     name_count = named_places(lengths, total_ns, least)
-    places, places_ns = tuple(longest[:name_count]), tuple(lengths[:name_count])
+    places = tuple(sorted(longest[:name_count], key=lambda place: -length_by_place.get(place, 0.0)))
+    places_ns = tuple(length_by_place.get(place, 0.0) for place in places)
     evidence = Evidence(what, total_ns, "ns", steps_of(rows), places, places_ns=places_ns)
     if not longest[name_count:]:
         return evidence
@@ -124,9 +135,10 @@ def counted_evidence(what: str, rows: pl.DataFrame, by: str, steps: int, *, weig
     sums = with_place.group_by("place").agg(pl.col(weight).sum(), rows=pl.len()).sort(weight, "place", descending=[True, False])
     counts, total = [number / max(steps, 1) for number in sums["rows"]], rows.height / max(steps, 1)
     name_count = named_places(counts, total)
-    evidence = Evidence(
-        what, total, "count", steps_of(rows), tuple(sums["place"][:name_count]), places_count=tuple(counts[:name_count])
-    )
+    # chosen by weight, in order of what is said of them
+    order = sorted(range(name_count), key=lambda row: -counts[row])
+    places, places_count = tuple(sums["place"][row] for row in order), tuple(counts[row] for row in order)
+    evidence = Evidence(what, total, "count", steps_of(rows), places, places_count=places_count)
     return replace(evidence, other_places=sums.height - name_count, other_most=most_of_others(counts, total, name_count))
 
 
@@ -177,11 +189,6 @@ def is_significant(facts: Facts, length_ns: float) -> bool:
     return length_ns > 0 and length_ns >= _LEAST_SHARE * per_step(facts, facts.computing)
 
 
-def source_lines(facts: Facts, rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
-    """The innermost source lines of the operators that launched most of these tasks; none where no stacks were recorded."""
-    return top_values(with_source_lines(facts, rows.select("op", "duration_ns")), "line", count=count)
-
-
 def with_source_lines(facts: Facts, rows: pl.DataFrame) -> pl.DataFrame:
     """Tasks with the innermost source ``line`` of the operators that launched them; null where no stack was recorded."""
     line = pl.col("stack").cast(pl.String).str.split(";").list.first()
@@ -189,7 +196,11 @@ def with_source_lines(facts: Facts, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.join(lines, on="op", how="left")
 
 
+def with_innermost_line(rows: pl.DataFrame) -> pl.DataFrame:
+    """Calls with the innermost source ``line`` of their stack; null or empty where there is none."""
+    return rows.with_columns(line=pl.col("stack").cast(pl.String).str.split(";").list.first())
+
+
 def costliest_lines(rows: pl.DataFrame, count: int = 3) -> tuple[str, ...]:
     """The innermost source lines of the stacks that most of ``duration_ns`` goes to."""
-    line = pl.col("stack").cast(pl.String).str.split(";").list.first()
-    return top_values(rows.with_columns(line=line).filter(pl.col("line").str.len_chars() > 0), "line", count=count)
+    return top_values(with_innermost_line(rows).filter(pl.col("line").str.len_chars() > 0), "line", count=count)
