@@ -1187,6 +1187,7 @@ export interface components {
         };
         EvidenceShown: {
             events: components["schemas"]["EventPlace"][];
+            of_mean: boolean;
             other_most: number;
             other_places: number;
             other_places_ns: number;
@@ -2135,6 +2136,7 @@ export interface components {
             confidence: string;
             device: string;
             doubts: string[];
+            is_behind: boolean;
             kind: string;
             leading: string;
             leading_share: number;
