@@ -294,7 +294,7 @@ class Run:
         return arrivals(self.traces)
 
     def rank_clocks(self) -> pl.DataFrame:
-        """Offset and drift of each rank's clock, with error bars; see ``analysis.cluster.job_clocks.rank_clocks``."""
+        """Offset and drift of each rank's clock, with error bars; see ``analysis.cluster.clocks.job_clocks.rank_clocks``."""
         return self._answer_table("rank_clocks")
 
     def hold_ups(self) -> pl.DataFrame:
@@ -435,7 +435,7 @@ class Run:
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
-        from steplens.analysis.cluster.job_clocks import find_clock_trouble
+        from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble
         from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 

@@ -25,7 +25,7 @@ from steplens.analysis.cluster.arrivals import (
     slow_rank,
     waits_by_step,
 )
-from steplens.analysis.cluster.job_clocks import job_clocks
+from steplens.analysis.cluster.clocks.job_clocks import job_clocks
 from steplens.run import Run
 from steplens.trace.trace import Trace
 

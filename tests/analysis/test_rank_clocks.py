@@ -13,8 +13,8 @@ import pytest
 import steplens
 from steplens.analysis.cluster.clocks.bounds import MESSAGES
 from steplens.analysis.cluster.clocks.clock import Clocks, find_clocks
-from steplens.analysis.cluster.job_clocks import find_clock_trouble, rank_clocks
-from steplens.analysis.cluster.messages import clock_bounds, message_sides
+from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble, rank_clocks
+from steplens.analysis.cluster.clocks.messages import clock_bounds, message_sides
 
 from ..warm_python import run_warm_ranks
 from ..writers.builder import BASE_NS, build
@@ -77,7 +77,7 @@ def beyond_the_bar(found: Clocks, parts: pl.DataFrame, truth: Truth) -> pl.DataF
     """How far from the truth each arrival is when it was put on one clock (``off_ns``), beside the bar that was given
     (``error_ns``)."""
     placed = parts.join(found.parts, on=["message", "rank"]).join(found.pieces, on=["rank", "piece"])
-    added = pl.col("offset_ns") + pl.col("drift_ppm") / 1e6 * (pl.col("arrival_ns") - pl.col("from_ns"))
+    added = pl.col("offset_ns") + pl.col("drift_ppm") / 1e6 * (pl.col("arrival_ns") - pl.col("first_message_ns"))
     reference = placed["reference"].to_numpy()
     on_reference = truth.own(reference, placed["true_ns"].to_numpy())
     return placed.with_columns(off_ns=(pl.col("arrival_ns") + added.round().cast(pl.Int64) - pl.Series(on_reference)).abs())
@@ -87,7 +87,9 @@ def received_before_sent(found: Clocks, parts: pl.DataFrame) -> int:
     """Sides of messages that are left, on one clock, before the last rank has arrived."""
     placed = parts.join(found.parts, on=["message", "rank"]).join(found.pieces, on=["rank", "piece"])
     for name in ("arrival_ns", "leave_ns"):
-        added = pl.col("offset_ns") + (pl.col("drift_ppm") / 1e6 * (pl.col(name) - pl.col("from_ns"))).round().cast(pl.Int64)
+        added = pl.col("offset_ns") + (pl.col("drift_ppm") / 1e6 * (pl.col(name) - pl.col("first_message_ns"))).round().cast(
+            pl.Int64
+        )
         placed = placed.with_columns((pl.col(name) + added).alias(f"common_{name}"))
     last = pl.col("common_arrival_ns").filter("is_awaited").max().over("message")
     return placed.filter(pl.col("has_waited") & (pl.col("common_leave_ns") < last)).height

@@ -20,7 +20,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.judging.asking import findings_of, is_small, judge_once
 from steplens.advice.registry import built_in_rules
-from steplens.analysis.cluster.messages import communication_rows
+from steplens.analysis.cluster.clocks.messages import communication_rows
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names

@@ -141,7 +141,7 @@ ANSWERS: dict[str, str] = {
         "transfer_ns measured_by exposed_ns beyond_ns rate_bytes_per_s bus_bytes_per_s long"
     ),
     "arrivals": "step group operation number rank bytes start_ns end_ns place wait_ns transfer_ns hold_up_ns error_ns",
-    "rank_clocks": "rank piece reference from_ns to_ns offset_ns drift_ppm error_ns messages",
+    "rank_clocks": "rank piece reference first_message_ns last_message_ns offset_ns drift_ppm error_ns messages",
     "hold_ups": "step rank hold_up_ns",
     "waits": "rank last_rank collectives wait_ns wait_percent",
     "pairs": "source destination sends receives bytes send_ns receive_ns bytes_per_second",

@@ -254,7 +254,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("arrivals", "when each rank came to each collective", "steplens.run:Run.arrivals", "run",
         title="Arrival at collectives, by rank"),
     Analysis("rank_clocks", "offset and drift of the clock of each rank, with error bars",
-        ".cluster.job_clocks:rank_clocks", "traces",
+        ".cluster.clocks.job_clocks:rank_clocks", "traces", units={"first_message_ns": MOMENT, "last_message_ns": MOMENT},
         title="Clocks of the ranks"),
     Analysis("hold_ups", "how long each rank held up the others in each step", "steplens.run:Run.hold_ups", "run",
         title="Delay that each rank causes"),

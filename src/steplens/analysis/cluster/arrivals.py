@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.cluster.job_clocks import job_clocks
-from steplens.analysis.cluster.messages import KEY, message_sides
+from steplens.analysis.cluster.clocks.job_clocks import job_clocks
+from steplens.analysis.cluster.clocks.messages import KEY, message_sides
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, merge_intervals

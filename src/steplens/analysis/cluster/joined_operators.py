@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.cluster.job_clocks import job_clocks
+from steplens.analysis.cluster.clocks.job_clocks import job_clocks
 from steplens.analysis.device.kernels import outermost_tasks
 from steplens.analysis.operators.flops import counted_calls
 from steplens.analysis.tools.parallel import by_rank, layout
@@ -42,8 +42,8 @@ def rank_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     """When every rank ran every step, on one clock; columns as in ``STEPS``, ns of the lowest rank's clock.
 
     ``aligned_by`` says how the clock of a rank was set: ``COLLECTIVES``, from its messages, as in
-    ``analysis.cluster.job_clocks``; ``CLOCK``, as recorded; ``STEP_START`` where nothing tells more: its first step begins when
-    that of the lowest rank does. ``trace`` is the place of the trace that holds the step.
+    ``analysis.cluster.clocks.job_clocks``; ``CLOCK``, as recorded; ``STEP_START`` where nothing tells more: its first step
+    begins when that of the lowest rank does. ``trace`` is the place of the trace that holds the step.
 
     Args:
         traces: of one job.

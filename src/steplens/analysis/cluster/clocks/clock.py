@@ -52,8 +52,8 @@ class Clocks:
         moved = self.pieces.filter((pl.col("offset_ns") != 0) | (pl.col("drift_ppm") != 0) | (pl.col("piece") > 0))
         if moved.is_empty():
             return frame
-        names = ["from_ns", "offset_ns", "drift_ppm"]
-        pieces = self.pieces.sort("from_ns").select("rank", *(pl.col(name).alias(f"_{name}") for name in names))
+        names = ["first_message_ns", "offset_ns", "drift_ppm"]
+        pieces = self.pieces.sort("first_message_ns").select("rank", *(pl.col(name).alias(f"_{name}") for name in names))
         ordered = frame.with_row_index("_order").sort(columns[0])
         joined = ordered.join_asof(pieces, left_on=columns[0], right_on="_from_ns", by="rank", check_sortedness=False)
         # before the first message the clock is that of the first piece

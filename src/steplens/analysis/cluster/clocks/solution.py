@@ -15,10 +15,12 @@ from steplens.analysis.cluster.clocks.offset_lines import Lines, fit_lines, keep
 from steplens.analysis.cluster.clocks.system import Choice, ClockSystem, Numbers, compare_ends, pairs_of_ranks
 from steplens.analysis.tools.schemas import table_schema
 
-#: of a rank between two moments at which its clock was set. ``from_ns`` and ``to_ns``: on its own clock, the first and the last
-#: time of a message there. A time of it is on the clock of the rank ``reference`` when ``offset_ns + drift_ppm / 1e6 * (time -
-#: from_ns)`` is added; then it is off by ``error_ns`` at most, null where that cannot be told.
-PIECES = table_schema("rank, piece, reference, from_ns, to_ns, offset_ns, drift_ppm: Float64, error_ns, messages")
+#: of a rank between two moments at which its clock was set. ``first_message_ns`` and ``last_message_ns``: on its own clock, the
+#: first and the last time of a message there. A time of it is on the clock of the rank ``reference`` when ``offset_ns +
+#: drift_ppm / 1e6 * (time - first_message_ns)`` is added; then it is off by ``error_ns`` at most, null where that cannot be told.
+PIECES = table_schema(
+    "rank, piece, reference, first_message_ns, last_message_ns, offset_ns, drift_ppm: Float64, error_ns, messages"
+)
 
 #: clocks are looked at this often over the time of the messages
 _MOMENTS = 5
@@ -283,8 +285,8 @@ def _describe_pieces(system: ClockSystem, lines: Lines, reference: Numbers, erro
         "rank": system.clock_ranks,
         "piece": system.clocks["piece"],
         "reference": system.clock_ranks[reference],
-        "from_ns": begin_ns,
-        "to_ns": system.origin + np.round(last * 1e9).astype(np.int64) + system.rough,
+        "first_message_ns": begin_ns,
+        "last_message_ns": system.origin + np.round(last * 1e9).astype(np.int64) + system.rough,
         "offset_ns": np.round(begin).astype(np.int64) - (system.rough - system.rough[reference]),
         "drift_ppm": (end - begin) / (lines.last - lines.first) / 1e3,
         "error_ns": pl.Series(np.round(np.where(is_known, error, 0.0)).astype(np.int64)).set(pl.Series(~is_known), None),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.analysis.cluster.clocks.clock import Clocks, find_clocks
+from steplens.analysis.cluster.clocks.messages import clock_bounds, message_sides
 from steplens.analysis.cluster.clocks.solution import PIECES
-from steplens.analysis.cluster.messages import clock_bounds, message_sides
 from steplens.analysis.tools.once import once_per_run
 from steplens.trace import health
 from steplens.trace.building.checks.common import format_duration
@@ -55,14 +55,14 @@ def find_clock_trouble(traces: Sequence[Trace]) -> list[health.HealthFinding]:
     compared = (health.RANK_COMPARISON, health.COMMUNICATION_TIMES)
     ordered = clocks.pieces.sort("rank", "piece").with_columns(
         set_by=(pl.col("offset_ns").shift(1) - pl.col("offset_ns")).over("rank"),
-        low=pl.col("to_ns").shift(1).over("rank"),
+        low=pl.col("last_message_ns").shift(1).over("rank"),
     )
     for row in ordered.filter(pl.col("set_by").abs() >= _WORTH_SAYING_NS).iter_rows(named=True):
         direction = "forward" if row["set_by"] > 0 else "back"
         message = (
             f"the clock of rank {row['rank']} was set {direction} by {format_duration(abs(row['set_by']))} while it was "
-            f"recorded, as its messages say (between {row['low']} and {row['from_ns']} ns on it); what came before and what "
-            "came after are brought to the other clocks each for itself"
+            f"recorded, as its messages say (between {row['low']} and {row['first_message_ns']} ns on it); what came before "
+            "and what came after are brought to the other clocks each for itself"
         )
         findings.append(health.finding("rank_clock_set", health.WARNING, 1, message, *compared))
     if clocks.contradictions:
