@@ -152,8 +152,10 @@ def _work_out(trace: Trace) -> None:
 def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, bytes]:
     """Everything that is known of a trace and small, by name, but for some."""
     judged: dict[str, tuple[Finding, ...]] = {name: of_rule for (name, _), of_rule in findings_of(trace).items()}
-    known = {**trace.answers(), _FINDINGS: judged}
-    of_trace = {name: known[name] for name in known if name not in leave_out and name.rpartition(":")[2] not in _NOT_KEPT}
+    all_answers = {**trace.known_answers(), _FINDINGS: judged}
+    of_trace = {
+        name: all_answers[name] for name in all_answers if name not in leave_out and name.rpartition(":")[2] not in _NOT_KEPT
+    }
     encoded = {name: encode_answer(answer) for name, answer in of_trace.items()}
     return {name: content for name, content in encoded.items() if content is not None and len(content) <= _MOST_BYTES}
 

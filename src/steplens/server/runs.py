@@ -335,9 +335,9 @@ class RunLibrary:
             for opened in runs:
                 if (draft := opened.draft) is not None:
                     draft.seen.wait(_DRAFT_WAITS_S)
-                self._prepare(opened)
+                self._prepare_run(opened)
 
-    def _prepare(self, shown: OpenedRun) -> None:
+    def _prepare_run(self, shown: OpenedRun) -> None:
         """Lay out the timelines as far as memory for them goes, before somebody asks."""
         if shown.opening.state != "ready":
             return

@@ -145,7 +145,7 @@ class Trace:
         """
         self._read_answer = read
 
-    def answers(self) -> dict[str, Any]:
+    def known_answers(self) -> dict[str, Any]:
         """What was worked out once so far and has a name, by it; nothing of a trace that was made of another one."""
         if self._instead:
             return {}

@@ -134,7 +134,7 @@ def self_inside(intervals: Intervals, calls: pl.DataFrame) -> pl.DataFrame:
 
 def longest_name(frames: Sequence[pl.DataFrame]) -> tuple[str, int]:
     """The name with the most ``self_ns`` of some frames (name, self_ns), and how much that is; empty and 0 without rows."""
-    named = pl.concat(frames).with_columns(pl.col("name").str.replace(_BUILT_IN, "${name} (built-in)"))
-    sums = named.group_by("name").agg(pl.col("self_ns").sum()).drop_nulls()
+    rows = pl.concat(frames).with_columns(pl.col("name").str.replace(_BUILT_IN, "${name} (built-in)"))
+    sums = rows.group_by("name").agg(pl.col("self_ns").sum()).drop_nulls()
     row = next(sums.sort("self_ns", "name", descending=[True, False]).iter_rows(), None)
     return (row[0], row[1]) if row is not None else ("", 0)

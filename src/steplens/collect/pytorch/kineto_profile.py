@@ -68,9 +68,9 @@ class _KinetoProfile(ExportMethods):
         experimental_config: _ExperimentalConfig | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        self._prepare(options.call_arguments(locals()))
+        self._prepare_windows(options.call_arguments(locals()))
 
-    def _prepare(self, arguments: dict[str, Any]) -> None:
+    def _prepare_windows(self, arguments: dict[str, Any]) -> None:
         self._health = Health()
         self._lock = threading.RLock()
         self._metadata = metadata.UserMetadata()

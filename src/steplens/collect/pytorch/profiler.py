@@ -67,7 +67,7 @@ class profile(_KinetoProfile):
         max_overhead: float | None = None,
         show_plan: bool = False,
     ) -> None:
-        self._prepare(options.call_arguments(locals()))
+        self._prepare_windows(options.call_arguments(locals()))
 
     def __enter__(self) -> profile:
         self.start()

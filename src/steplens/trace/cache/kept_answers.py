@@ -38,7 +38,7 @@ def read_answers(kept: Kept, context: str) -> dict[str, bytes] | None:
     except OSError:
         return None
     mark, answers = content[: seal.SIZE], content[seal.SIZE :]
-    if not seal.is_sealed(_KIND, _identity(kept, context) + answers, mark):
+    if not seal.is_sealed(_KIND, _sealed_identity(kept, context) + answers, mark):
         return None
     try:
         names, contents = msgspec.msgpack.decode(answers, type=tuple[dict[str, int], list[bytes]])
@@ -59,7 +59,7 @@ def write_answers(kept: Kept, context: str, answers: Mapping[str, bytes]) -> Non
     numbers: dict[bytes, int] = {}
     names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in sorted(answers.items())}
     content = msgspec.msgpack.encode((names, [*numbers]))
-    mark = seal.compute_seal(_KIND, _identity(kept, context) + content)
+    mark = seal.compute_seal(_KIND, _sealed_identity(kept, context) + content)
     if mark is None or len(content) > _MOST_BYTES:
         return
     with contextlib.suppress(OSError), seal.cache_folder(seal.own_place(kept.folder)) as folder:
@@ -74,7 +74,7 @@ def _file_name(context: str) -> str:
     return f"{_PREFIX}{hashlib.sha256(context.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 
-def _identity(kept: Kept, context: str) -> bytes:
+def _sealed_identity(kept: Kept, context: str) -> bytes:
     return "\0".join((kept.fingerprint, context, program_digest(), "")).encode()
 
 

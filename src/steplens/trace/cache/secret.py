@@ -62,8 +62,8 @@ def _home_in_accounts(user: int) -> Path | None:
 
 def _user_home() -> Path:
     """The user's home: with ``sudo`` the variable may still name that of another one."""
-    named = _home_in_accounts(os.geteuid())
-    candidates = [Path(os.environ.get("HOME", "")), *([named] if named is not None else [])]
+    listed_home = _home_in_accounts(os.geteuid())
+    candidates = [Path(os.environ.get("HOME", "")), *([listed_home] if listed_home is not None else [])]
     for home in candidates:
         with contextlib.suppress(OSError):
             if home.is_absolute() and home.stat().st_uid == os.geteuid():
