@@ -1,0 +1,174 @@
+"""Answers about a trace that are kept beside its tables: the same when they are read again, believed only if they are ours."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+import pytest
+
+import steplens
+from steplens.advice.finding import Evidence, Finding, Saving
+from steplens.advice.prepare import keep_answers, prepare_answers, use_kept_answers
+from steplens.analysis.steps.choice import chosen_steps
+from steplens.analysis.steps.times import times_of_steps
+from steplens.run import Run
+from steplens.trace.building.extents import Extent
+from steplens.trace.cache import kept_answers, store
+from steplens.trace.cache.answer_values import decode_answer, encode_answer
+from steplens.trace.trace import Trace, answer_name
+
+
+def events(rank: int, length: int) -> dict[str, Any]:
+    """Five steps of one rank, each with a few calls and a collective."""
+    common = {"ph": "X", "pid": 1, "tid": 1}
+    rows: list[dict[str, Any]] = []
+    for step in range(5):
+        at = 1000 + step * 5000
+        rows.append({**common, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": at, "dur": 4900, "args": {}})
+        rows += [
+            {**common, "cat": "cpu_op", "name": f"aten::op_{place % 3}", "ts": at + 100 * place, "dur": length, "args": {}}
+            for place in range(20)
+        ]
+    return {"schemaVersion": 1, "traceEvents": rows, "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 40}}
+
+
+def write_ranks(folder: Path, count: int, length: int = 30) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(count):
+        (folder / f"rank{rank}.json").write_text(json.dumps(events(rank, length)))
+    return folder
+
+
+def kept_run(folder: Path) -> Run:
+    """The run, everything that is asked of each trace worked out and kept."""
+    run = steplens.open(folder)
+    prepare_answers(run)
+    run.verdict()
+    keep_answers(run)
+    assert len([*folder.rglob("answers-*.msgpack")]) == len(run.traces)
+    return run
+
+
+FINDING = Finding(
+    "a", 0.5, (Evidence("b", 1.5, "ns", steps=(1, 2), places=("x",)),), saving=Saving(0.0, 1.0, 2.0), values={"n": 3, "t": "x"}
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None, True, -(1 << 40), 1.5, "text", b"bytes", (1, (2, "x")), [1, 2], {1, 2}, frozenset({"a"}), {1: {"a": (None,)}},
+        Extent(3, None, 5), FINDING, {"rule": (FINDING,)},
+    ],
+)  # fmt: skip
+def test_an_answer_comes_back_as_it_was(answer: Any) -> None:
+    content = encode_answer(answer)
+    assert content is not None
+    again = decode_answer(content)
+    assert again == answer and type(again) is type(answer)
+
+
+def test_frames_and_arrays_come_back_as_they_were() -> None:
+    frame = pl.DataFrame({"a": [1, None], "b": ["x", "y"], "c": [[1.5], []]}, schema_overrides={"b": pl.Categorical})
+    content = encode_answer({"frame": frame, "series": frame["a"], "array": np.array([1, 2], np.int64)})
+    assert content is not None
+    again = decode_answer(content)
+    assert again["frame"].equals(frame) and again["frame"].schema == frame.schema and again["series"].equals(frame["a"])
+    assert again["array"].dtype == np.int64 and again["array"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("answer", [len, {"a": len}, object(), np.array([None]), 1 << 70, np.zeros((2, 2))])
+def test_what_is_of_another_kind_is_not_kept(answer: Any) -> None:
+    assert encode_answer(answer) is None
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        ["object", "os", "system", {}], ["object", "steplens.run", "open_run", {}], ["object", "steplens.nothing", "A", {}],
+        ["object", "steplens.trace.trace", "Kept.folder", {}], ["array", "O", b""], ["else"], ["frame", b"no frame"],
+        ["object", "steplens.trace.trace", "Kept", {"no": "field"}], [], ["tuple"], {"a": 1} and ["dict", [[1]]],
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(plain: Any) -> None:
+    with pytest.raises(ValueError, match="no"):
+        decode_answer(zlib.compress(msgspec.msgpack.encode(plain)))
+
+
+@pytest.mark.parametrize("content", [b"", b"x", zlib.compress(b"\xc1")])
+def test_what_is_damaged_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match="no answer that was kept"):
+        decode_answer(content)
+
+
+def test_kept_answers_are_those_that_were_worked_out(tmp_path: Path) -> None:
+    before = kept_run(write_ranks(tmp_path / "run", 3))
+    run = steplens.open(tmp_path / "run")
+    assert use_kept_answers(run) == []
+    for trace, other in zip(run.traces, before.traces, strict=True):
+        assert trace.once(times_of_steps).equals(other.once(times_of_steps)) and chosen_steps(trace) == chosen_steps(other)
+    assert run.advise().equals(before.advise()) and run.verdict().sentence() == before.verdict().sentence()
+
+
+def forge(file: Path) -> None:
+    content = file.read_bytes()
+    names, contents = msgspec.msgpack.decode(content[32:])
+    contents[names[answer_name(times_of_steps)]] = encode_answer(pl.DataFrame({"step": [7]}))
+    file.write_bytes(content[:32] + msgspec.msgpack.encode((names, contents)))
+
+
+@pytest.mark.parametrize(
+    "spoil", [forge, lambda file: file.write_bytes(b""), lambda file: file.write_bytes(file.read_bytes()[:-9])]
+)
+def test_answers_that_are_not_ours_are_not_believed(tmp_path: Path, spoil: Callable[[Path], Any]) -> None:
+    kept_run(write_ranks(tmp_path / "run", 2))
+    for file in (tmp_path / "run").rglob("answers-*.msgpack"):
+        spoil(file)
+    run = steplens.open(tmp_path / "run")
+    assert use_kept_answers(run) == [0, 1]
+    assert run.traces[0].once(times_of_steps)["step"].to_list() == [0, 1, 2, 3, 4]
+
+
+def test_answers_of_other_tables_ranks_or_programs_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_ranks(tmp_path / "run", 3)
+    kept_run(folder)
+    (folder / "rank2.json").unlink()
+    assert use_kept_answers(steplens.open(folder)) == [0, 1]
+    write_ranks(folder, 3, length=40)
+    assert use_kept_answers(steplens.open(folder)) == [0, 1, 2]
+    kept_run(folder)
+    assert use_kept_answers(steplens.open(folder)) == []
+    monkeypatch.setattr(kept_answers, "program_digest", lambda: "another")
+    assert use_kept_answers(steplens.open(folder)) == [0, 1, 2]
+
+
+def test_tables_of_many_traces_are_read_when_somebody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_ranks(tmp_path / "run", 40)
+    kept_run(folder)
+    read: list[str] = []
+    read_table = store._Files.read_table
+    monkeypatch.setattr(store._Files, "read_table", lambda self, name: read.append(name) or read_table(self, name))
+    run = steplens.open(folder)
+    prepare_answers(run)
+    assert read == [] and "ops" in run.traces[0]
+    run.verdict()
+    assert set(read) <= {"steps", "health"}
+    assert run.traces[3].ops is not None and run.traces[3].ops.height == 100
+    assert "ops" in read
+
+
+def test_a_table_that_is_not_as_it_was_written_is_read_from_its_source(tmp_path: Path) -> None:
+    folder = write_ranks(tmp_path / "run", 40)
+    whole = steplens.open(folder).traces[5].ops
+    run = steplens.open(folder)
+    small = run.traces[5].kept.folder / "small.arrow"  # type: ignore[union-attr]
+    small.write_bytes(small.read_bytes()[:-5])
+    ops = run.traces[5].ops
+    assert isinstance(run.traces[5], Trace) and ops is not None and whole is not None and ops.equals(whole)
