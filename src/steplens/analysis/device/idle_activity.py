@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import polars as pl
 from steplens.analysis.device.idle import late_intervals
 from steplens.analysis.steps.phases import PHASES, phase_intervals
 from steplens.analysis.steps.training_thread import training_thread
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside, merged, subtract, union
 from steplens.analysis.tools.schemas import table_schema
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
@@ -44,6 +45,26 @@ class IdleActivity:
     behind_share: float = 0.0
 
 
+@dataclass(frozen=True)
+class _LateActivity:
+    """The same of one trace: how long it idled so, phase -> ns, and frames of name and self_ns."""
+
+    length_ns: int
+    phases: Mapping[str, int]
+    functions: pl.DataFrame
+    operators: pl.DataFrame
+    behind: pl.DataFrame
+
+
+@once_per_trace
+def _late_activity(trace: Trace) -> _LateActivity | None:
+    late = late_intervals(trace)
+    if not len(late.start):
+        return None
+    functions, operators = self_inside(late, python_calls(trace)), self_inside(late, operator_calls(trace))
+    return _LateActivity(late.length_ns, _phase_lengths(trace, late), functions, operators, _behind_operators(trace, late))
+
+
 def idle_activity(traces: Sequence[Trace]) -> IdleActivity:
     """What the host did while the device idled for it, over the usual steps of some traces of a run.
 
@@ -51,25 +72,17 @@ def idle_activity(traces: Sequence[Trace]) -> IdleActivity:
     ``idle.late_intervals``). An operator or function has what of this time it ran itself, without the calls inside of it. What
     passed without an operator or a call of the runtime lies behind the operator that ended last (``names_before``).
     """
-    total, phases, functions, operators, behind = 0, dict.fromkeys(PHASES, 0), [], [], []
-    for trace in traces:
-        late = late_intervals(trace)
-        if not len(late.start):
-            continue
-        total += late.length_ns
-        for phase, length in _phase_lengths(trace, late).items():
-            phases[phase] += length
-        functions.append(self_inside(late, python_calls(trace)))
-        operators.append(self_inside(late, operator_calls(trace)))
-        behind.append(_behind_operators(trace, late))
+    lates = [late for trace in traces if (late := _late_activity(trace)) is not None]
+    total = sum(late.length_ns for late in lates)
     if not total:
         return IdleActivity()
+    phases = {phase: sum(late.phases.get(phase, 0) for late in lates) for phase in PHASES}
     phase = max(phases, key=lambda name: phases[name])
-    name, name_ns = longest_name(functions)
+    name, name_ns = longest_name([late.functions for late in lates])
     name_behind, behind_ns = "", 0
     if not name:
-        name, name_ns = longest_name(operators)
-        name_behind, behind_ns = longest_name(behind)
+        name, name_ns = longest_name([late.operators for late in lates])
+        name_behind, behind_ns = longest_name([late.behind for late in lates])
     shares = [min(ns / total, 1.0) for ns in (phases[phase], name_ns, behind_ns)]
     return IdleActivity(phase if phases[phase] else "", shares[0], name, shares[1], name_behind, shares[2])
 
