@@ -54,7 +54,7 @@ def open_with_progress(path: Path, rank: int | None = None, scheduler: str = "")
         executor = named_executor(scheduler)
     began = time.time()
     with show_progress():
-        run = steplens.open(path, executor=executor)
+        run = steplens.open(path) if executor is None else steplens.open(path, executor=executor)
     _say_where_kept(run, began)
     return run
 
