@@ -65,7 +65,7 @@ def test_python_between_two_operators_counts_where_half_of_the_steps_have_it() -
     finding = only(python_in_the_loop.judge(Facts(training([calls] * 4 + [[op("aten::mm", 0, 10_000)]] * 2))))
     assert finding.evidence[0].value == 3 * MS
     assert finding.evidence[0].steps == (0, 1, 2, 3)
-    assert finding.evidence[0].places == ("after aten::mm",)
+    assert finding.evidence[0].places == ("aten::mm",)
     assert finding.saving is not None and finding.saving.likely_ns == pytest.approx(0.95 * 3 * MS)
     few = training([calls] * 2 + [[op("aten::mm", 0, 10_000)]] * 4)
     assert list(python_in_the_loop.judge(Facts(few))) == []
@@ -79,7 +79,7 @@ def test_python_lies_behind_the_operator_of_whatever_thread_that_ended_last() ->
     node = op("autograd::engine::evaluate_function: MmBackward0", 5400, 5500, scope=SCOPE_BACKWARD, tid=MAIN + 1)
     finding = only(python_in_the_loop.judge(Facts(training([[*begin, node]] * 6))))
     (named, *_) = finding.evidence
-    assert named.places == ("after MmBackward0", "after aten::ones_like")
+    assert named.places == ("MmBackward0", "aten::ones_like")
     assert named.places_ns == pytest.approx((3.5 * MS, 2.4 * MS)) and sum(named.places_ns) == pytest.approx(named.value)
     assert Words("en").of(finding).title == "Python runs in the loop while nothing computes, the longest after MmBackward0"
     assert Words("zh").of(finding).title == "循环中运行 Python，期间没有计算，在 MmBackward0 之后最久"

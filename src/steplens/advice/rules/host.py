@@ -146,8 +146,6 @@ _PYTHON_REMAINS = 0.05
 _NAMED, _FRAMES = 50, 3
 #: characters of a name in a title
 _LONGEST = 60
-#: a place that lies behind an operator
-_AFTER = "after "
 #: the loader's and the optimizer's ranges; Optimizer.closure is the program's own
 _RANGES = rf"^{re.escape(DATALOADER_PREFIX)}|^Optimizer\.(step|zero_grad)#"
 
@@ -195,7 +193,7 @@ def python_in_the_loop(facts: Facts, *, least_share: float = 0.05) -> Iterator[F
         evidence.append(Evidence("no_python_calls", 0, "", per_step=False))
     case: dict[str, str | int | float] = {} if has_frames else {"case": "no_python_calls"}
     if not has_frames and evidence[0].places:
-        case = {"case": "behind_operator", "operator": evidence[0].places[0].removeprefix(_AFTER)[:_LONGEST]}
+        case = {"case": "behind_operator", "operator": evidence[0].places[0][:_LONGEST]}
     saving = Saving(total / 2, likely, total)
     yield facts.make_finding(
         python_in_the_loop.name,
@@ -278,7 +276,7 @@ def _frames_of_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Eviden
         inner = around["name"].to_list()[-1:]
         # a built-in function says what, and the frame around it where
         frame = ", ".join(dict.fromkeys([*lines[-1:], *inner]))
-        place = frame or (_AFTER + before if before else "")
+        place = frame or (f"after {before}" if before else "")
         spent[place] = spent.get(place, 0) + end - begin
     places = sorted((place for place in spent if place), key=lambda place: -spent[place])
     return replace(evidence, places=tuple(places[:_FRAMES]), other_places=len(places[_FRAMES:]))
@@ -297,10 +295,13 @@ def _calls_before_stretches(facts: Facts, stretches: pl.DataFrame, evidence: Evi
     by_name = each.drop_nulls("name").group_by("name").agg(pl.col("typical_ns").sum())
     by_name = by_name.sort("typical_ns", "name", descending=[True, False])
     lengths: list[float] = by_name["typical_ns"].to_list()
+    if not lengths:
+        return evidence
     count = named_places(lengths, evidence.value)
     return replace(
         evidence,
-        places=tuple(_AFTER + name for name in by_name["name"].head(count)),
+        what="python_behind",
+        places=tuple(by_name["name"].head(count)),
         places_ns=tuple(lengths[:count]),
         other_places=len(lengths) - count,
         other_places_ns=sum(lengths[count:]),
