@@ -157,7 +157,7 @@ def _lengths_text(step: dict[str, Any]) -> str:
 
 def _usual_words(step: dict[str, Any], steps: Sequence[int]) -> str:
     """``mean of steps 3-12`` or ``step 3``."""
-    if step["ranks"] > 1 and step["usual_steps"] < step["steps"]:
+    if step["ranks"] > 1 and 0 < step["usual_steps"] < step["steps"]:
         return f"{_MEAN}{step['usual_steps']} of {step['steps']} steps on {step['ranks']} ranks"
     text = f"step{'s' if len(steps) > 1 else ''} {number_ranges(steps)}"
     on_ranks = f" on {step['ranks']} ranks" if step["ranks"] > 1 else ""

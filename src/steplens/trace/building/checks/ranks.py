@@ -66,9 +66,17 @@ def recorded_ranks(traces: Sequence[Trace]) -> tuple[set[int], int]:
     Where none tells the size of the job, the links do over which the ranks communicated.
     """
     ranks = {trace.recorded_rank for trace in traces if trace.recorded_rank >= 0}
+    return ranks, max([*_job_sizes(traces), max(ranks) + 1]) if ranks else 0
+
+
+def is_size_told(traces: Sequence[Trace]) -> bool:
+    """Whether traces tell how many ranks their job has."""
+    return bool(_job_sizes(traces))
+
+
+def _job_sizes(traces: Sequence[Trace]) -> list[int]:
     sizes = [value for trace in traces if isinstance(value := trace.meta_values().get("world_size"), int)]
-    sizes = sizes or [number + 1 for trace in traces if (number := _highest_linked(trace)) is not None]
-    return ranks, max([*sizes, max(ranks) + 1]) if ranks else 0
+    return sizes or [number + 1 for trace in traces if (number := _highest_linked(trace)) is not None]
 
 
 def _highest_linked(trace: Trace) -> int | None:
