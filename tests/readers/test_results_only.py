@@ -171,6 +171,49 @@ def test_whom_two_ranks_of_a_job_of_unknown_size_waited_for_is_not_told(tmp_path
     assert totals["Communication Time Info"]["Wait Time(ms)"] < measured[0][1] / 1e6
 
 
+def test_ranks_of_which_nothing_is_known_are_rows_with_the_reason(tmp_path: Path) -> None:
+    """Of a job of which one rank has no step times and three cannot be read, all six are there, in the terminal, too."""
+    only(tmp_path, 1, ("communication.json",)).rename(tmp_path / "rank2_ascend_pt")
+    only(tmp_path, 0)
+    only(tmp_path, 1)
+    for name, file, text in (
+        ("rank3_ascend_pt", "communication.json", '{"a'),
+        ("worker_7_8_ascend_pt", "communication_matrix.json", "[]"),
+        ("host_8_9_ascend_pt", "step_trace_time.csv", ""),
+    ):
+        (tmp_path / name / OUTPUT).mkdir(parents=True)
+        (tmp_path / name / OUTPUT / file).write_text(text)
+    (tmp_path / "worker_7_8_ascend_pt" / "profiler_info_4.json").write_text("{}")
+    run = steplens.open(tmp_path)
+    table = run.ranks()
+    assert table["rank"].to_list() == [0, 1, 2, 3, 4, None]
+    assert table["steps"].to_list() == [1, 1, 0, 0, 0, 0] and table["windows"].to_list() == [1, 1, 1, 0, 0, 0]
+    none, other, times, cut, empty, unknown = table["reason"].to_list()
+    assert none is None and other is None
+    assert times == "only results of another analysis are there, and step times are not among them"
+    assert cut.startswith("could not be read: holds no event that steplens knows") and "communication.json cannot be read" in cut
+    assert empty.startswith("could not be read: ") and unknown.startswith("could not be read: ")
+    assert table["step_time_ns"].null_count() == 4
+    for command in ("open", "summary"):
+        shown = " ".join(CliRunner().invoke(app, [command, str(tmp_path)]).output.split())
+        assert "Could not be read: 3 traces" in shown
+        assert f"rank 3: {tmp_path / 'rank3_ascend_pt'}: holds no event" in shown
+        answer = json.loads(CliRunner().invoke(app, [command, str(tmp_path), "--json"]).output)
+        assert sorted(row["rank"] or -1 for row in answer["unreadable"]) == [-1, 3, 4]
+    shown = CliRunner().invoke(app, ["table", str(tmp_path), "ranks", "--json"]).output
+    assert [row["reason"] for row in json.loads(shown)["rows"]] == table["reason"].to_list()
+    shown = CliRunner().invoke(app, ["table", str(tmp_path), "ranks", "--rank", "1", "--json"]).output
+    assert [row["rank"] for row in json.loads(shown)["rows"]] == [1, None]
+
+
+def test_a_rank_without_steps_beside_others(tmp_path: Path) -> None:
+    only(tmp_path, 0)
+    only(tmp_path, 1, ("communication.json", "communication_matrix.json"))
+    table = steplens.open(tmp_path).ranks()
+    assert table["rank"].to_list() == [0, 1] and table["slower_percent"].to_list() == [None, None]
+    assert table["reason"].null_count() == 1
+
+
 @pytest.mark.parametrize("flat", [False, True])
 def test_analysis_db_alone(tmp_path: Path, flat: bool) -> None:
     only(tmp_path, 0, ("analysis.db",), flat=flat, source="db_level2")

@@ -16,6 +16,7 @@ from steplens.cli.text.bars import DEVICE, PHASES, legend_lines, split_backward,
 from steplens.cli.text.health_text import show_health
 from steplens.cli.text.pipeline_text import show_pipeline
 from steplens.cli.text.text import console, duration, plain, share, size
+from steplens.cli.text.unreadable_text import show_unreadable
 
 if TYPE_CHECKING:
     from steplens.cli.line.ending import say_next
@@ -62,6 +63,7 @@ def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     if 0 < found.recorded_ranks < found.job_ranks:
         which = f"{found.recorded_ranks} of {found.job_ranks} ranks were recorded"
         _print_wrapped(out, plain(f"{which}: whom they wait for, and which rank is late, is not known"), 0)
+    show_unreadable(out, found.unreadable)
     _show_steps(out, found)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
