@@ -329,7 +329,11 @@ class Run:
 
     def ranks(self) -> pl.DataFrame:
         """The parts of a step of every rank beside each other; see ``analysis.cluster.ranks.ranks``."""
-        return self._answer_table("ranks")
+        from steplens.analysis.cluster.ranks import UnreadRank, ranks
+        from steplens.readers.common.rank_names import rank_of_path
+
+        unread = [UnreadRank(rank_of_path(error.path), f"could not be read: {error.problem}") for error in self.unreadable]
+        return ranks(self.traces, unread)
 
     def step_trace(self) -> pl.DataFrame:
         """Interval, forward and backward, and tail of each step; see ``analysis.step_trace.step_trace.step_trace``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,12 @@ import pytest
 import steplens
 from steplens.analysis.cluster.clocks.bounds import MESSAGES
 from steplens.analysis.cluster.clocks.clock import Clocks, find_clocks
+from steplens.analysis.cluster.clocks.differences import differing_clocks
 from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble, rank_clocks
 from steplens.analysis.cluster.clocks.messages import clock_bounds, message_sides
+from steplens.analysis.cluster.clocks.solution import PIECES
+from steplens.trace import health
+from steplens.trace.trace import Trace
 
 from ..warm_python import run_warm_ranks
 from ..writers.builder import BASE_NS, build
@@ -114,6 +119,23 @@ def test_the_truth_lies_inside_the_bar(ranks: int, seed: int) -> None:
     assert placed.filter(pl.col("rank") > 0)["error_ns"].median() < 400_000
 
 
+def traces_of(parts: pl.DataFrame, hosts: dict[int, str] | None = None) -> list[Trace]:
+    """Traces with these messages as their collectives, each in a step of its own."""
+    ranks = parts["rank"].unique().sort().to_list()
+    sizes = dict(parts.group_by("group").agg(pl.col("rank").n_unique()).iter_rows())
+    rows: dict[int, list[dict[str, object]]] = {rank: [] for rank in ranks}
+    for row in parts.iter_rows(named=True):
+        rows[row["rank"]].append(
+            {"name": "all", "operation": "allreduce", "kind": "collective", "group": row["group"], "step": row["message"],
+             "start_ns": row["arrival_ns"], "end_ns": row["leave_ns"], "ranks": sizes[row["group"]]}
+        )  # fmt: skip
+    host = hosts or {}
+    return [
+        build(meta={"rank": rank, "world_size": len(ranks), "host_name": host.get(rank, "")}, communication=rows[rank])
+        for rank in ranks
+    ]
+
+
 @pytest.mark.parametrize("by_ns", [-1.5 * S, 0.4 * S])
 def test_a_clock_that_was_set_is_found_and_said(by_ns: float) -> None:
     truth = Truth(np.zeros(4), np.zeros(4), np.array([np.inf, np.inf, 5.0 * S, np.inf]), np.array([0, 0, by_ns, 0]))
@@ -121,13 +143,7 @@ def test_a_clock_that_was_set_is_found_and_said(by_ns: float) -> None:
     found = find_clocks(parts)
     before, after = found.pieces.filter(rank=2).rows(named=True)
     assert before["offset_ns"] - after["offset_ns"] == pytest.approx(by_ns, abs=2 * MS)
-    rows = {rank: [] for rank in range(4)}  # type: ignore[var-annotated]
-    for row in parts.iter_rows(named=True):
-        rows[row["rank"]].append(
-            {"name": "all", "operation": "allreduce", "kind": "collective", "group": "0", "step": row["message"],
-             "start_ns": row["arrival_ns"], "end_ns": row["leave_ns"]}
-        )  # fmt: skip
-    traces = [build(meta={"rank": rank, "world_size": 4}, communication=rows[rank]) for rank in range(4)]
+    traces = traces_of(parts)
     (trouble,) = find_clock_trouble(traces)
     direction = "forward" if by_ns > 0 else "back"
     assert trouble.check == "rank_clock_set" and f"the clock of rank 2 was set {direction} by" in trouble.message
@@ -200,6 +216,71 @@ def test_a_thousand_ranks() -> None:
     assert found.pieces.height == ranks and found.pieces["reference"].unique().to_list() == [0]
     assert placed.filter(pl.col("off_ns") <= pl.col("error_ns")).height >= 0.95 * placed.height
     assert received_before_sent(found, parts) == 0
+
+
+def test_the_ranks_of_a_host_whose_clock_differs_are_one_finding() -> None:
+    """Both hosts' clocks are told with sign and bar; the one that drifts with where it begins and ends."""
+    hosts = {rank: f"node{rank // 4}" for rank in range(12)}
+    of_host = np.repeat([0, 30 * MS, -2 * S], 4).astype(np.float64)
+    truth = Truth(of_host, np.repeat([0, 0, 2e-4], 4), np.full(12, np.inf), np.zeros(12))
+    traces = traces_of(truth.moved(simulated([[*range(12)]], 100, np.random.default_rng(1))), hosts)
+    offset, drifting = find_clock_trouble(traces)
+    assert [(one.check, one.severity, one.count) for one in (offset, drifting)] == [("rank_clock_offset", health.INFO, 4)] * 2
+    assert offset.message.startswith("the clock of host node1 (ranks 4-7) is 30 ms ahead of that of rank 0, within ")
+    assert offset.message.endswith("what compares times of ranks is corrected for it")
+    assert drifting.message.startswith("the clock of host node2 (ranks 8-11) is at first 2 s behind and, drifting by ")
+    assert "in the end 2 s behind that of rank 0, within " in drifting.message
+    (ppm,) = re.findall("drifting by ([0-9.]+) ppm", drifting.message)
+    assert float(ppm) == pytest.approx(200, rel=0.05)
+
+
+def test_ranks_of_unknown_hosts_whose_clocks_were_moved_alike_are_one_finding() -> None:
+    truth = Truth(np.repeat([0, 30 * MS], 4).astype(np.float64), np.zeros(8), np.full(8, np.inf), np.zeros(8))
+    (found,) = find_clock_trouble(traces_of(truth.moved(simulated([[*range(8)]], 100, np.random.default_rng(1)))))
+    assert found.message.startswith("the clock of each of ranks 4-7 is 30 ms ahead of that of rank 0, within ")
+
+
+def test_many_clocks_that_differ_are_one_line() -> None:
+    truth = Truth(np.arange(40) * 20.0 * MS, np.zeros(40), np.full(40, np.inf), np.zeros(40))
+    (found,) = find_clock_trouble(traces_of(truth.moved(simulated([[*range(40)]], 30, np.random.default_rng(1)))))
+    assert (found.check, found.count) == ("rank_clock_offset", 39)
+    assert "that of rank 39 by 780 ms, within " in found.message
+
+
+def test_a_bar_that_leaves_waits_of_a_step_open_is_a_warning() -> None:
+    """Of steps of 40 ms a bar of 30 ms leaves everything open."""
+    pieces = pl.DataFrame(
+        [(0, 0, 0, 0, S, 0, 0.0, 0, 9), (1, 0, 0, 0, S, -90 * MS, 0.0, 30 * MS, 9), (2, 0, 0, 0, S, -90 * MS, 0.0, None, 9)],
+        schema=PIECES, orient="row",
+    )  # fmt: skip
+    wide, open_ended = differing_clocks(pieces, {}, 40.0 * MS)
+    assert (wide.severity, open_ended.severity) == (health.WARNING, health.WARNING)
+    assert "within no less than 30 ms" in wide.message and "shorter waits are not told apart" in wide.message
+    assert open_ended.message.startswith(
+        "the clock of rank 2 is about 90 ms ahead of that of rank 0, and messages bound it on one side"
+    )
+    (exact,) = differing_clocks(pieces.filter(pl.col("rank") < 2), {}, 1.0 * S)
+    assert exact.severity == health.INFO
+
+
+def test_clocks_that_differ_by_less_than_their_bar_are_not_said_to_differ() -> None:
+    rows = [(0, 0, 0, 0, S, 0, 0.0, 0, 9), (1, 0, 0, 0, S, -3 * MS, 0.0, 4 * MS, 9), (2, 0, 0, 0, S, 900_000, 0.0, 1_000, 9)]
+    assert list(differing_clocks(pl.DataFrame(rows, schema=PIECES, orient="row"), {}, None)) == []
+
+
+def test_an_offset_that_some_messages_agree_on_is_told_where_others_contradict_it() -> None:
+    """Rank 1 lost some of its messages behind the middle: what follows is paired with others than its own, and nothing is
+    corrected."""
+    parts = simulated([[0, 1]], 90, np.random.default_rng(4))
+    late = pl.col("leave_ns") + 5 * MS, pl.col("arrival_ns") + 5 * MS
+    one = parts.filter(pl.col("rank") == 1, (pl.col("message") < 50) | (pl.col("message") % 3 != 0)).with_columns(*late)
+    one = one.with_columns(message=pl.int_range(pl.len(), dtype=pl.Int64))
+    traces = traces_of(pl.concat([parts.filter(pl.col("rank") == 0, pl.col("message") < one.height), one]))
+    assert rank_clocks(traces).is_empty()
+    contradictory, agreed = find_clock_trouble(traces)
+    assert (contradictory.check, contradictory.severity) == ("contradictory_messages", health.WARNING)
+    assert (agreed.check, agreed.severity) == ("rank_clock_offset", health.WARNING)
+    assert "collectives tell, which end 5.0" in agreed.message and "ms later on rank 1 than on rank 0" in agreed.message
 
 
 PROGRAM = """

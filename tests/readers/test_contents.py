@@ -290,6 +290,38 @@ def test_other_files_are_no_traces(tmp_path: Path, content: bytes) -> None:
     assert not is_trace_file(path)
 
 
+def kineto_text(ranks: int, behind: str = '"traceEvents": [{"ph": "X"}]') -> bytes:
+    """A file of Kineto of a job of many ranks: all of them stand in front of the events."""
+    groups = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": ranks, "ranks": list(range(ranks))}]
+    return f'{{"schemaVersion": 1, "distributedInfo": {json.dumps({"rank": 0, "pg_config": groups})}, {behind}}}'.encode()
+
+
+@pytest.mark.parametrize("ranks", [8, 10_000, 12_000, 100_000])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_trace_of_a_job_of_many_ranks_is_one(ranks: int, compressed: bool, tmp_path: Path) -> None:
+    path = tmp_path / ("a.json.gz" if compressed else "a.json")
+    path.write_bytes(gzip.compress(kineto_text(ranks)) if compressed else kineto_text(ranks))
+    assert is_trace_file(path)
+
+
+def test_a_file_without_events_is_read_no_further_than_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(kineto_text(20_000, '"more": 1'))
+    assert not is_trace_file(path)
+    behind = kineto_text(20_000)
+    path.write_bytes(behind)
+    bound = behind.index(b'"traceEvents"') + len(b'"traceEvents"')
+    monkeypatch.setattr(contents, "_KINETO_HEAD", bound)
+    assert is_trace_file(path)
+    monkeypatch.setattr(contents, "_KINETO_HEAD", bound - 1)
+    assert not is_trace_file(path)
+    # what is no file of Kineto's is not read on at all
+    path.write_bytes(b'{"a": "' + b"x" * (1 << 17) + b'", "traceEvents": []}')
+    assert not is_trace_file(path)
+    path.write_bytes(gzip.compress(kineto_text(20_000))[:200])
+    assert not is_trace_file(path)
+
+
 def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
     assert not contents_of(tmp_path)
     with pytest.raises(InputError, match="reads Kineto"):

@@ -15,6 +15,7 @@ import steplens
 from steplens.cli.main import app
 from steplens.common.errors import InputError
 from steplens.readers.ascend.text import ascend_text
+from steplens.trace import health
 
 from ..shared_data import shared
 
@@ -133,6 +134,84 @@ def test_both_ranks_of_results_alone(tmp_path: Path) -> None:
     for table in ("communication", "communication_operations", "waits", "ranks", "cluster_steps", "device_time", "steps"):
         shown = CliRunner().invoke(app, ["table", str(tmp_path), table])
         assert shown.exit_code in (0, 2), shown.output
+
+
+def test_an_empty_description_is_not_called_missing(tmp_path: Path) -> None:
+    """Only the name of profiler_info counts for the rank, also where it was emptied."""
+    folder = only(tmp_path, 0, ("step_trace_time.csv",)).rename(tmp_path / "host_1_2_ascend_pt")
+    (folder / "profiler_info_1.json").write_text("{}")
+    run = steplens.open(tmp_path)
+    assert [trace.rank for trace in run.traces] == [1]
+    said = run.health().filter(check="missing_profiler_info")["message"].to_list()
+    assert said == ["nothing can be read from profiler_info_1.json, so the options of the run are unknown"]
+
+
+def test_results_alone_contradict_nothing(tmp_path: Path) -> None:
+    """There are no events of which their sums could differ."""
+    for rank in (0, 1):
+        only(tmp_path, rank)
+    run = steplens.open(tmp_path)
+    assert "contradicted_figures" not in run.health()["check"].to_list()
+    assert run.unsafe(health.STEP_DEVICE_TIMES).is_empty()
+    shown = CliRunner().invoke(app, ["summary", str(tmp_path)]).output
+    assert "one of them is wrong" not in shown and "mean of 0" not in shown
+
+
+def test_whom_two_ranks_of_a_job_of_unknown_size_waited_for_is_not_told(tmp_path: Path) -> None:
+    """Times of communication alone do not say how many ranks there are: the library counts, with links and without."""
+    measured = []
+    for names in (SUMS[:1], SUMS):
+        for rank in (0, 1):
+            only(tmp_path / str(len(names)), rank, names)
+        run = steplens.open(tmp_path / str(len(names)))
+        assert run.arrivals().is_empty() and run.waits().is_empty()
+        measured.append(run.communication("operation").select("duration_ns", "wait_ns", "transfer_ns", "unexplained_ns").row(0))
+    assert measured[0] == measured[1]
+    totals = json.loads((capture("text_level1") / OUTPUT / SUMS[0]).read_text())["step50"]["collective"]["Total Op Info"]
+    assert totals["Communication Time Info"]["Wait Time(ms)"] < measured[0][1] / 1e6
+
+
+def test_ranks_of_which_nothing_is_known_are_rows_with_the_reason(tmp_path: Path) -> None:
+    """Of a job of which one rank has no step times and three cannot be read, all six are there, in the terminal, too."""
+    only(tmp_path, 1, ("communication.json",)).rename(tmp_path / "rank2_ascend_pt")
+    only(tmp_path, 0)
+    only(tmp_path, 1)
+    for name, file, text in (
+        ("rank3_ascend_pt", "communication.json", '{"a'),
+        ("worker_7_8_ascend_pt", "communication_matrix.json", "[]"),
+        ("host_8_9_ascend_pt", "step_trace_time.csv", ""),
+    ):
+        (tmp_path / name / OUTPUT).mkdir(parents=True)
+        (tmp_path / name / OUTPUT / file).write_text(text)
+    (tmp_path / "worker_7_8_ascend_pt" / "profiler_info_4.json").write_text("{}")
+    run = steplens.open(tmp_path)
+    table = run.ranks()
+    assert table["rank"].to_list() == [0, 1, 2, 3, 4, None]
+    assert table["steps"].to_list() == [1, 1, 0, 0, 0, 0] and table["windows"].to_list() == [1, 1, 1, 0, 0, 0]
+    none, other, times, cut, empty, unknown = table["reason"].to_list()
+    assert none is None and other is None
+    assert times == "only results of another analysis are there, and step times are not among them"
+    assert cut.startswith("could not be read: holds no event that steplens knows") and "communication.json cannot be read" in cut
+    assert empty.startswith("could not be read: ") and unknown.startswith("could not be read: ")
+    assert table["step_time_ns"].null_count() == 4
+    for command in ("open", "summary"):
+        shown = " ".join(CliRunner().invoke(app, [command, str(tmp_path)]).output.split())
+        assert "Could not be read: 3 traces" in shown
+        assert f"rank 3: {tmp_path / 'rank3_ascend_pt'}: holds no event" in shown
+        answer = json.loads(CliRunner().invoke(app, [command, str(tmp_path), "--json"]).output)
+        assert sorted(row["rank"] or -1 for row in answer["unreadable"]) == [-1, 3, 4]
+    shown = CliRunner().invoke(app, ["table", str(tmp_path), "ranks", "--json"]).output
+    assert [row["reason"] for row in json.loads(shown)["rows"]] == table["reason"].to_list()
+    shown = CliRunner().invoke(app, ["table", str(tmp_path), "ranks", "--rank", "1", "--json"]).output
+    assert [row["rank"] for row in json.loads(shown)["rows"]] == [1, None]
+
+
+def test_a_rank_without_steps_beside_others(tmp_path: Path) -> None:
+    only(tmp_path, 0)
+    only(tmp_path, 1, ("communication.json", "communication_matrix.json"))
+    table = steplens.open(tmp_path).ranks()
+    assert table["rank"].to_list() == [0, 1] and table["slower_percent"].to_list() == [None, None]
+    assert table["reason"].null_count() == 1
 
 
 @pytest.mark.parametrize("flat", [False, True])

@@ -82,5 +82,6 @@ def test_two_ranks_of_one_job(tmp_path: Path) -> None:
     for rank in (0, 1):
         copied(f"kineto/cuda_sampled_rank{rank}.json.gz", tmp_path)
     health = open_run(tmp_path).health()
-    assert sorted(health["check"].to_list()) == ["missing_ranks", "timestamp_precision", "timestamp_precision"]
-    assert health["severity"].unique().to_list() == [INFO]
+    # a sample of the collectives was recorded, so that some are paired that are not the same
+    told = [("contradictory_messages", WARNING), ("missing_ranks", INFO), *[("timestamp_precision", INFO)] * 2]
+    assert sorted(health.select("check", "severity").rows()) == told

@@ -157,7 +157,7 @@ ANSWERS: dict[str, str] = {
         "step kind type group source destination selection transport size_mb transit_ms bandwidth_gbps op_name"
     ),
     "ranks": (
-        "rank windows steps duration_ns step_time_ns data_wait_ns forward_ns backward_ns gradient_sync_ns optimizer_ns "
+        "rank windows steps reason duration_ns step_time_ns data_wait_ns forward_ns backward_ns gradient_sync_ns optimizer_ns "
         "device_wait_ns between_ns python_ns device_period_ns computing_ns exposed_communication_ns exposed_copy_ns idle_ns "
         "overlapped_communication_ns launched_computing_ns launched_communication_ns launched_copy_ns slower_percent "
         "differs_most differs_ns"

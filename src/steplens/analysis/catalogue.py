@@ -276,7 +276,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("communication_matrix", "which operations of each link tell most, from the fastest to the slowest",
         ".cluster.measured_communication:communication_matrix",
         title="Links between ranks"),
-    Analysis("ranks", "the steps of all ranks beside each other", ".cluster.ranks:ranks", "traces",
+    Analysis("ranks", "the steps of all ranks beside each other", "steplens.run:Run.ranks", "run",
         title="Median step of every rank"),
     Analysis("cluster_steps", "the steps of all ranks as far as they tell of the job's parallelism",
         ".cluster.cluster_steps:cluster_steps", "traces",

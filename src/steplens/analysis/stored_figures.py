@@ -76,7 +76,8 @@ def find_contradictions(trace: Trace) -> tuple[HealthFinding, ...]:
     """
     findings = []
     steps = stored_steps(trace)
-    if steps is not None and ("kernels" in trace or "communication" in trace):
+    # of results alone there are no events that could contradict them
+    if steps is not None and not trace.is_results_only and ("kernels" in trace or "communication" in trace):
         findings += _report_differences(steps[0], _of_steps(trace, *steps), STEP_DEVICE_TIMES, OVERLAP)
     text, database = trace.source_table(results.STEP_TRACE_TABLE), trace.source_table(STEP_TABLE)
     if text is not None and database is not None:

@@ -37,8 +37,16 @@ def open_(
         traces = [describe_trace(source, trace) for source, trace in zip(run.sources, run.traces, strict=True)]
         health = run.health().to_dicts()
     if json:
+        from steplens.cli.text.unreadable_text import unreadable_rows
+
         unread = [{"path": str(item.path), "reason": item.reason} for item in run.unread]
-        answer = {"path": str(path), "traces": traces, "not_read": unread, "health": health}
+        answer = {
+            "path": str(path),
+            "traces": traces,
+            "unreadable": unreadable_rows(run),
+            "not_read": unread,
+            "health": health,
+        }
         print_json(answer)
     else:
         _show_traces(run, traces, health)
@@ -84,6 +92,7 @@ def _show_traces(run: Run, traces: list[dict[str, Any]], health: list[dict[str, 
     from rich.text import Text
 
     from steplens.cli.text.health_text import show_health
+    from steplens.cli.text.unreadable_text import show_unreadable, unreadable_rows
 
     out = console()
     trace_count = len(traces) + len(run.unreadable)
@@ -103,6 +112,7 @@ def _show_traces(run: Run, traces: list[dict[str, Any]], health: list[dict[str, 
             lines.append(f"not read: {', '.join(trace['ignored'])}")
         header += [plain(f"  {line}") for line in lines]
     out.print(Text("\n").join(header), soft_wrap=True)
+    show_unreadable(out, unreadable_rows(run))
     if run.unread:
         from steplens.readers.unread import abbreviate_names, group_by_reason
 

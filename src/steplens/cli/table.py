@@ -129,13 +129,14 @@ def of_rank(run: Run, rank: int | None) -> Run:
     Raises:
         InputError: there is no such rank.
     """
+    from steplens.readers.common.rank_names import rank_of_path
     from steplens.run import Run
 
     if rank is None:
         return run
     run.trace(rank)
     own_traces = [(source, trace) for source, trace in zip(run.sources, run.traces, strict=True) if trace.rank == rank]
-    return Run(run.path, own_traces, run.unreadable)
+    return Run(run.path, own_traces, [error for error in run.unreadable if rank_of_path(error.path) in (None, rank)])
 
 
 def check_csv(path: Path) -> None:

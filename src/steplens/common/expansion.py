@@ -73,6 +73,24 @@ def read_head(path: Path, most_bytes: int) -> bytes:
         return ExpandingStream(handle).read(most_bytes) if is_compressed(handle) else handle.read(most_bytes)
 
 
+def head_holds(path: Path, text: bytes, most_bytes: int) -> bool:
+    """Whether some text stands in the first bytes of a file, decompressed; no more is read than is needed to tell.
+
+    Raises:
+        OSError: it cannot be read.
+        DamagedGzipError: it looks compressed, and cannot be decompressed.
+    """
+    with path.open("rb") as handle:
+        source = ExpandingStream(handle) if is_compressed(handle) else handle
+        end, left = b"", most_bytes
+        while left > 0 and (part := source.read(min(left, _INPUT_BYTES))):
+            if text in end + part:
+                return True
+            # it may stand across two parts
+            end, left = part[-len(text) :], left - len(part)
+    return False
+
+
 class ExpandingStream:
     """Decompressed bytes of a gzip file; what precedes damage or the limit is delivered, then it ends.
 

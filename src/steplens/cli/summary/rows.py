@@ -17,6 +17,7 @@ class Summary:
             differ, of how many steps, of which (``of``), and every part of host and device, which are means over the steps
             ``usual`` and ``usual_on_device`` and add up to host_mean_ns and device_mean_ns.
         recorded_ranks: how many ranks of the job are here; job_ranks: how many it has, as far as the traces tell.
+        unreadable: what could not be read of a folder: its path, the rank that its names say, and why (``problem``).
         rank_steps: where ranks spend their steps unlike each other, the same figures of two of them, with rank: of the one
             that the verdict names, else of the one that communicates the least, and of the one least like it.
         phase_names: what the host called between its phases and while it waited for the device, in words.
@@ -58,4 +59,5 @@ class Summary:
     pipeline: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     recorded_ranks: int = 0
     job_ranks: int = 0
+    unreadable: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     rank_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)

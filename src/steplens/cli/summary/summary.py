@@ -15,6 +15,7 @@ from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.rows import Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
+from steplens.cli.text.unreadable_text import unreadable_rows
 from steplens.common import rundir
 from steplens.common.errors import InputError, SteplensError
 
@@ -136,6 +137,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         problem=_describe_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),
         pipeline=pipeline,
         recorded_ranks=len(ranks),
+        unreadable=unreadable_rows(run),
         job_ranks=job_ranks,
         rank_steps=rank_steps,
     )

@@ -16,6 +16,7 @@ from steplens.cli.text.bars import DEVICE, PHASES, Segment, legend_lines, split_
 from steplens.cli.text.health_text import show_health
 from steplens.cli.text.pipeline_text import show_pipeline
 from steplens.cli.text.text import console, duration, estimated_duration, plain, share, size
+from steplens.cli.text.unreadable_text import show_unreadable
 
 if TYPE_CHECKING:
     from steplens.cli.line.ending import say_next
@@ -68,6 +69,7 @@ def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     if 0 < found.recorded_ranks < found.job_ranks:
         which = f"{found.recorded_ranks} of {found.job_ranks} ranks were recorded"
         _print_wrapped(out, plain(f"{which}: whom they wait for, and which rank is late, is not known"), 0)
+    show_unreadable(out, found.unreadable)
     _show_steps(out, found)
     _show_operators(out, found, by)
     _show_memory(out, found.memory)
@@ -175,7 +177,7 @@ def _lengths_text(step: dict[str, Any]) -> str:
 
 def _usual_words(step: dict[str, Any], steps: Sequence[int]) -> str:
     """``mean of steps 3-12`` or ``step 3``."""
-    if step["ranks"] > 1 and step["usual_steps"] < step["steps"]:
+    if step["ranks"] > 1 and 0 < step["usual_steps"] < step["steps"]:
         return f"{_MEAN}{step['usual_steps']} of {step['steps']} steps on {step['ranks']} ranks"
     text = f"step{'s' if len(steps) > 1 else ''} {number_ranges(steps)}"
     on_ranks = f" on {step['ranks']} ranks" if step["ranks"] > 1 else ""

@@ -23,6 +23,7 @@ from steplens.readers.common.json_start import (
     BEFORE,
     BETWEEN,
     EVENTS_KEY,
+    GLANCE_BYTES,
     HEADER_LIMIT_BYTES,
     Source,
     damaged_gzip,
@@ -267,7 +268,7 @@ def kineto_split(path: Path) -> tuple[int, int] | None:
     if path.suffix == ".gz":
         return None
     with path.open("rb") as handle:
-        if KINETO_BOUNDARY not in handle.read(1 << 16):
+        if KINETO_BOUNDARY not in handle.read(GLANCE_BYTES):
             return None
         middle = int(path.stat().st_size * _SPLIT)
         handle.seek(middle)

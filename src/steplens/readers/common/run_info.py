@@ -77,7 +77,12 @@ def read_info(files: Sequence[Path], health: HealthLog, severity: str, *, with_c
         with_clock: whether it tells the clock of the data as well.
     """
     values = read_json(files[0], health) if files else {}
-    if not values and with_clock:
+    if files and not values:
+        message = f"nothing can be read from {files[0].name}, so the options of the run are unknown"
+        health.add(
+            "missing_profiler_info", severity, 1, message, (RUN_OPTIONS, HOST_AGAINST_DEVICE) if with_clock else RUN_OPTIONS
+        )
+    elif not values and with_clock:
         message = "profiler_info_<rank>.json is missing, which holds the options and the clock of the run"
         health.add("missing_profiler_info", severity, 1, message, (RUN_OPTIONS, HOST_AGAINST_DEVICE))
     elif not values:

@@ -19,7 +19,9 @@ DEVIATION = 0.20
 COMMUNICATION = 0.10
 #: ranges of ranks that are named
 _NAMED = 8
-_NO_OBSTACLES = ("missing_ranks", "rank_clock_offset", "unreadable", "rank_unknown")
+_NO_OBSTACLES = (
+    "missing_ranks", "rank_clock_offset", "rank_clock_set", "contradictory_messages", "unreadable", "rank_unknown",
+)  # fmt: skip
 
 
 def several_ranks(facts: Sequence[Facts]) -> bool:

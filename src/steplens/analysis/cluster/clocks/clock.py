@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
 from steplens.analysis.cluster.clocks.bounds import pairs_of
 from steplens.analysis.cluster.clocks.cuts import find_broken, find_cuts, set_back
 from steplens.analysis.cluster.clocks.solution import solve_clocks
-from steplens.analysis.cluster.clocks.system import ClockSystem
+from steplens.analysis.cluster.clocks.system import Choice, ClockSystem
 
 #: rounds in which clocks are cut where they were set, one cut of each rank a round
 _MOST_CUTS = 8
+#: messages that are not the same break the corridor every few of them; that a clock was set takes as many to show it
+_MESSAGES_PER_CUT = 6
+#: so often ranks are left out whose messages are not believed
+_MOST_DENIED = 8
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,8 @@ class Clocks:
         parts: message, rank, piece: of which piece each side of a message is. Sides near a moment at which a clock was set are
             left out.
         broken: messages that would still be received before they were sent.
-        contradictions: pairs of ranks whose messages contradict each other, with the number of their messages; these tell
-            nothing.
+        contradictions: pairs of ranks whose messages contradict each other, the lower one first, with the number of their
+            messages; these tell nothing. A rank has no piece where it would have to be set every few messages.
         separate_hosts: hosts whose ranks do not go by one clock, although they run on one host.
         errors: by two ranks, what the messages between them alone say of the error of their difference, ns.
         hosts: of ranks that go by the clock of their host, which.
@@ -106,7 +111,8 @@ def find_clocks(
 
     1. No rank leaves a message before all that it waits for have arrived: each message bounds the difference of two clocks.
     2. Between these bounds lies a corridor of straight lines for each pair of ranks. Where it breaks, a clock was set, and is
-       cut into two there.
+       cut into two there. A rank whose clock would have been set every few messages is left out: its messages were paired with
+       others than their own.
     3. Over the graph of pairs the bounds are difference constraints: shortest paths give the interval of each clock against
        that of a reference, the lowest rank that it is connected with.
     4. Clocks that may agree as they were recorded are left as they are: computers set their clocks by each other. Of the others
@@ -119,7 +125,38 @@ def find_clocks(
         resolution_ns: by how much a time may be rounded.
         host_error_ns: how far times of one moment are apart at most that two ranks of a host read from its clock.
     """
-    parts = set_back(messages.drop_nulls(["rank", "arrival_ns", "leave_ns"]))
+    sides = messages.drop_nulls(["rank", "arrival_ns", "leave_ns"])
+    contradictions: dict[tuple[int, int], int] = {}
+    for _ in range(_MOST_DENIED):
+        system, is_broken = _cut_clocks(sides, resolution_ns)
+        denied = _set_too_often(system, is_broken)
+        if not denied:
+            break
+        for key, count in _messages_between(system, denied).items():
+            contradictions[key] = max(contradictions.get(key, 0), count)
+        sides = sides.filter(~pl.col("rank").is_in(sorted(denied)))
+    else:
+        system, is_broken = _cut_clocks(sides, resolution_ns)
+    solution = solve_clocks(system, is_broken, hosts or {}, host_error_ns)
+    sides = system.parts.select("message", "rank", "piece")
+    for first, second, count in solution.contradictions:
+        contradictions[first, second] = count
+    of_hosts = {rank: host for rank, host in (hosts or {}).items() if host not in solution.separate_hosts}
+    return Clocks(
+        solution.pieces,
+        sides,
+        solution.broken,
+        tuple((*pair, count) for pair, count in sorted(contradictions.items())),
+        solution.separate_hosts,
+        solution.errors,
+        of_hosts,
+        host_error_ns,
+    )
+
+
+def _cut_clocks(sides: pl.DataFrame, resolution_ns: int) -> tuple[ClockSystem, Choice]:
+    """The clocks between the moments at which they were set, and which pairs of them are broken all the same."""
+    parts = set_back(sides)
     for number in range(_MOST_CUTS + 1):
         system = ClockSystem.build_system(parts, resolution_ns)
         is_broken = find_broken(system.pairs)
@@ -127,16 +164,31 @@ def find_clocks(
             break
         with_all = pairs_of(system.bounds_between(system.pairs.select_rows(is_broken)), columns=None)
         parts = system.split_pieces(find_cuts(with_all))
-    solution = solve_clocks(system, is_broken, hosts or {}, host_error_ns)
-    sides = system.parts.select("message", "rank", "piece")
-    of_hosts = {rank: host for rank, host in (hosts or {}).items() if host not in solution.separate_hosts}
-    return Clocks(
-        solution.pieces,
-        sides,
-        solution.broken,
-        solution.contradictions,
-        solution.separate_hosts,
-        solution.errors,
-        of_hosts,
-        host_error_ns,
+    return system, is_broken
+
+
+def _set_too_often(system: ClockSystem, is_broken: Choice) -> set[int]:
+    """The ranks whose clocks were cut so often that their messages must have been paired with others than their own."""
+    of_rank = system.parts.group_by("rank").agg(cuts=pl.col("piece").n_unique() - 1, messages=pl.len())
+    cuts: dict[int, int] = dict(of_rank.select("rank", "cuts").iter_rows())
+    too_often = of_rank.filter(pl.col("cuts") * _MESSAGES_PER_CUT > pl.col("messages"))
+    if too_often.height:
+        most = too_often["cuts"].max()
+        # cutting one clock too often may have cost another one cuts, too
+        return set(too_often.filter(pl.col("cuts") == most)["rank"].to_list())
+    # no cut mended these pairs
+    pairs = zip(
+        system.clock_ranks[system.pairs.first[is_broken]], system.clock_ranks[system.pairs.second[is_broken]], strict=True
     )
+    return {rank for pair in pairs if cuts[rank := max(map(int, pair), key=lambda rank: (cuts[rank], rank))]}
+
+
+def _messages_between(system: ClockSystem, denied: set[int]) -> dict[tuple[int, int], int]:
+    """The pairs with a rank that is left out whose messages contradict each other, with how many bounds these give."""
+    first, second = system.clock_ranks[system.pairs.first], system.clock_ranks[system.pairs.second]
+    was_cut = np.isin(first, sorted(denied)) | np.isin(second, sorted(denied))
+    bounds_of: dict[tuple[int, int], int] = {}
+    for first_rank, second_rank, count in zip(first[was_cut], second[was_cut], system.pairs.messages[was_cut], strict=True):
+        pair = (min(int(first_rank), int(second_rank)), max(int(first_rank), int(second_rank)))
+        bounds_of[pair] = bounds_of.get(pair, 0) + int(count)
+    return bounds_of

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
 from steplens.analysis.cluster.clocks.clock import Clocks, find_clocks
+from steplens.analysis.cluster.clocks.differences import WORTH_SAYING_NS, clocks_that_were_set, differing_clocks
 from steplens.analysis.cluster.clocks.messages import clock_bounds, message_sides
 from steplens.analysis.cluster.clocks.solution import PIECES
 from steplens.analysis.tools.once import once_per_run
 from steplens.trace import health
-from steplens.trace.building.checks.common import format_duration
+from steplens.trace.building.checks.ranks import agreed_offset, describe_offset, ends_together, step_start_offset
 from steplens.trace.trace import Trace
 
 #: the most that times of two processes of one host are apart where they read its clock themselves
 _HOST_ERROR_NS = 1_000
 #: ... and where a device's times were brought to it
 _DEVICE_ERROR_NS = 50_000
-#: a clock that was set by less is not worth a word, ns
-_WORTH_SAYING_NS = 1_000_000
+#: so many pairs of ranks whose messages contradict each other are looked at, of those that were paired wrongly
+_MOST_PAIRS = 8
+_COMPARED = (health.RANK_COMPARISON, health.COMMUNICATION_TIMES)
 
 
 @once_per_run
@@ -47,31 +49,67 @@ def rank_clocks(traces: Sequence[Trace]) -> pl.DataFrame:
 
 
 def find_clock_trouble(traces: Sequence[Trace]) -> list[health.HealthFinding]:
-    """Clocks that were set while they were recorded, and messages that contradict each other."""
-    if len({trace.rank for trace in traces}) < 2:
+    """Clocks that differ, that were set while they were recorded, and messages that contradict each other.
+
+    Ranks whose clocks no message compares are compared by the beginnings of their steps.
+    """
+    of_rank: dict[int, list[Trace]] = {}
+    for trace in traces:
+        if trace.rank >= 0:
+            of_rank.setdefault(trace.rank, []).append(trace)
+    if len(of_rank) < 2:
         return []
     clocks = job_clocks(traces)
-    findings = []
-    compared = (health.RANK_COMPARISON, health.COMMUNICATION_TIMES)
-    ordered = clocks.pieces.sort("rank", "piece").with_columns(
-        set_by=(pl.col("offset_ns").shift(1) - pl.col("offset_ns")).over("rank"),
-        low=pl.col("last_message_ns").shift(1).over("rank"),
+    hosts = {rank: host_of(windows[0]) for rank, windows in of_rank.items()}
+    return [
+        *differing_clocks(clocks.pieces, hosts, _usual_step_ns(of_rank[min(of_rank)])),
+        *clocks_that_were_set(clocks.pieces, hosts),
+        *_find_contradictions(clocks, traces),
+        *step_start_offset(of_rank, _ranks_not_compared(clocks, of_rank)),
+    ]
+
+
+def _usual_step_ns(windows: Sequence[Trace]) -> float | None:
+    lengths = pl.concat(
+        [trace.required("steps").select(length=pl.col("end_ns") - pl.col("start_ns")).collect() for trace in windows]
     )
-    for row in ordered.filter(pl.col("set_by").abs() >= _WORTH_SAYING_NS).iter_rows(named=True):
-        direction = "forward" if row["set_by"] > 0 else "back"
-        message = (
-            f"the clock of rank {row['rank']} was set {direction} by {format_duration(abs(row['set_by']))} while it was "
-            f"recorded, as its messages say (between {row['low']} and {row['first_message_ns']} ns on it); what came before "
-            "and what came after are brought to the other clocks each for itself"
-        )
-        findings.append(health.finding("rank_clock_set", health.WARNING, 1, message, *compared))
-    if clocks.contradictions:
-        count = sum(messages for _, _, messages in clocks.contradictions)
-        first, second, _ = clocks.contradictions[0]
-        message = (
-            f"{count} bounds from messages between {len(clocks.contradictions)} pairs of ranks contradict each other, such as "
-            f"between ranks {first} and {second}: messages that are not the same were paired, or a clock was set often; "
-            "these tell nothing of clocks"
-        )
-        findings.append(health.finding("contradictory_messages", health.WARNING, count, message, *compared))
-    return findings
+    return lengths.select(pl.col("length").median()).item()  # type: ignore[no-any-return]
+
+
+def _ranks_not_compared(clocks: Clocks, ranks: Iterable[int]) -> list[int]:
+    """The ranks whose clocks neither messages nor a common host compare with that of the lowest rank."""
+    references: dict[int, int] = dict(clocks.pieces.select("rank", "reference").iter_rows())
+    contradicted = {rank for *pair, _ in clocks.contradictions for rank in pair}
+    lowest = min(ranks)
+    return [
+        rank
+        for rank in sorted(ranks)
+        if rank != lowest
+        and (rank not in references or references[rank] != references.get(lowest))
+        and not {rank, lowest} & contradicted
+        and not (rank in clocks.hosts and clocks.hosts[rank] == clocks.hosts.get(lowest))
+    ]
+
+
+def _find_contradictions(clocks: Clocks, traces: Sequence[Trace]) -> Iterator[health.HealthFinding]:
+    """That messages contradict each other, and by how much the clocks differ as far as some of them agree on that."""
+    if not clocks.contradictions:
+        return
+    count = sum(messages for _, _, messages in clocks.contradictions)
+    first, second, _ = clocks.contradictions[0]
+    message = (
+        f"{count} bounds from messages between {len(clocks.contradictions)} pairs of ranks contradict each other, such as "
+        f"between ranks {first} and {second}: messages that are not the same were paired, as where a sample of them was "
+        "recorded, or a clock was set often; these tell nothing of clocks"
+    )
+    yield health.finding("contradictory_messages", health.WARNING, count, message, *_COMPARED)
+    ends = message_sides(traces).filter(ends_together(pl.col("operation"))).select("message", "rank", "end_ns")
+    for first, second, _ in clocks.contradictions[:_MOST_PAIRS]:
+        both = ends.filter(rank=first).join(ends.filter(rank=second), on="message", suffix="_second")
+        agreed = agreed_offset(both["end_ns_second"] - both["end_ns"], WORTH_SAYING_NS)
+        if agreed is not None:
+            message = (
+                f"as far as {agreed.agreeing} of {both.height} collectives tell, which end {describe_offset(agreed.offset_ns)} "
+                f"on rank {second} than on rank {first}, their clocks differ by that; figures are not corrected for it"
+            )
+            yield health.finding("rank_clock_offset", health.WARNING, agreed.agreeing, message, *_COMPARED)

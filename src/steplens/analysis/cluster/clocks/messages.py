@@ -12,7 +12,7 @@ import polars as pl
 
 from steplens.analysis.tools.once import once_per_run, once_per_trace
 from steplens.analysis.tools.schemas import cast_columns, table_schema
-from steplens.trace.building.checks.ranks import ends_together, recorded_ranks
+from steplens.trace.building.checks.ranks import ends_together, is_size_told, recorded_ranks
 from steplens.trace.schema import COLLECTIVE, RECEIVE, SEND
 from steplens.trace.trace import Trace
 
@@ -36,7 +36,8 @@ def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
       many, equal numbers are one message. Those outside steps are left out, and those of which a rank has more or fewer.
     * A send and a receive are one message when they are the equally numbered ones of their source, destination and step, and both
       ranks have equally many. ``group`` names both ranks, ``operation`` is "send/receive".
-    * How many ranks a group has is what the source says; of a group of unknown size all ranks of the job have to be there.
+    * How many ranks a group has is what the source says; of a group of unknown size all ranks of the job have to be there. Where
+      results of another analysis are all there is of a rank and nothing tells the size of the job, some may be missing.
 
     Args:
         traces: of one job; several windows of a rank may be among them.
@@ -49,6 +50,8 @@ def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
         return pl.DataFrame(schema=SIDES)
     ranks, job = recorded_ranks(traces)
     needed = job if len(ranks) < job else 0
+    if not needed and any(trace.is_results_only for trace in traces) and not is_size_told(traces):
+        needed = job + 1
     rows = pl.concat([rows.filter(kind=COLLECTIVE), _point_to_point(rows)]).sort("start_ns", "end_ns")
     rows = rows.with_columns(number=pl.int_range(pl.len()).over([*KEY, "rank"]), calls=pl.len().over([*KEY, "rank"]))
     of_group = rows.group_by("group").agg(members=pl.col("rank").n_unique(), size=pl.col("ranks").max().fill_null(needed))

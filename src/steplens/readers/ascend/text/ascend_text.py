@@ -175,11 +175,14 @@ def _with_results_only(
     parts = {
         "the step times": steps,
         "the times of its communication": "communication" in tables,
-        "the links between ranks": matrix is not None,
+        "the links between ranks": matrix is not None and matrix.height > 0,
     }
     holds = [part for part, is_there in parts.items() if is_there]
     if not holds:
-        raise InputError(output_folder, "holds no event that steplens knows, no steps and no communication", _SUMS_REMEDY)
+        # of what lies there and cannot be read the reason is known
+        problems = [f"; {finding.message}" for finding in health.findings if finding.check == "unreadable_file"]
+        what = "holds no event that steplens knows, no steps and no communication"
+        raise InputError(run_directory, what + "".join(problems[:2]), _SUMS_REMEDY)
     message = (
         f"of this rank only results of another analysis are there ({' and '.join(holds)}): "
         "no operators, no device tasks, nothing of the host"

@@ -46,7 +46,6 @@ ACROSS: tuple[Callable[[Sequence[tuple[Path, Trace]]], Iterable[HealthFinding]],
     ranks.missing_ranks,
     ranks.duplicated_ranks,
     ranks.different_steps,
-    ranks.rank_clock_offset,
     ranks.mixed_captures,
 )
 

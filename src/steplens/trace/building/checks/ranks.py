@@ -1,10 +1,11 @@
-"""Checks over the traces of one run: ranks, their clocks, and whether they were captured in the same way."""
+"""Checks over the traces of one run: ranks, their steps, and whether they were captured in the same way."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,17 @@ import polars as pl
 from steplens.common import json_text
 from steplens.trace import health
 from steplens.trace.building.checks.common import Tables, format_duration
-from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace, is_distributed
 
 #: operations at whose end every rank has heard of every other, so that they end everywhere at about one time; a broadcast ends at
 #: its root when that has sent, and a reduction to one rank ends elsewhere before it ends there
 _ENDS_TOGETHER = r"(?i)all_?reduce|all_?gather|reduce_?scatter|barrier|all_?to_?all([^v]|$)"
-#: such a collective ends on all ranks within tens of microseconds
+#: steps that begin nearer to each other begin together
 _OFFSET_NS = 1_000_000
-#: ... as far as the processes are not waiting for a processor
-_BUSY_HOST_NS = 50_000_000
 #: this share of the collectives must agree on an offset, since a sampled trace pairs some that are not the same
 _AGREEING = 0.4
 _LEAST = 3
-#: and within this share of it (or within ``_OFFSET_NS``)
+#: and within this share of it (or within what counts as nothing)
 _SCATTER = 0.02
 _NAMED = 8
 
@@ -68,9 +66,17 @@ def recorded_ranks(traces: Sequence[Trace]) -> tuple[set[int], int]:
     Where none tells the size of the job, the links do over which the ranks communicated.
     """
     ranks = {trace.recorded_rank for trace in traces if trace.recorded_rank >= 0}
+    return ranks, max([*_job_sizes(traces), max(ranks) + 1]) if ranks else 0
+
+
+def is_size_told(traces: Sequence[Trace]) -> bool:
+    """Whether traces tell how many ranks their job has."""
+    return bool(_job_sizes(traces))
+
+
+def _job_sizes(traces: Sequence[Trace]) -> list[int]:
     sizes = [value for trace in traces if isinstance(value := trace.meta_values().get("world_size"), int)]
-    sizes = sizes or [number + 1 for trace in traces if (number := _highest_linked(trace)) is not None]
-    return ranks, max([*sizes, max(ranks) + 1]) if ranks else 0
+    return sizes or [number + 1 for trace in traces if (number := _highest_linked(trace)) is not None]
 
 
 def _highest_linked(trace: Trace) -> int | None:
@@ -142,68 +148,76 @@ def ends_together(operation: pl.Expr) -> pl.Expr:
     return operation.str.contains(_ENDS_TOGETHER).fill_null(False)
 
 
-def clock_tolerance_ns(one: Trace, other: Trace) -> int:
-    """By how much the ends of a collective on two ranks may differ although both go by the same time.
+@dataclass(frozen=True)
+class AgreedOffset:
+    """By how much later one thing happens than another, again and again.
 
-    Processes of one host read one clock; where they communicate themselves, without an accelerator, a process hears of the
-    end when a busy host lets it run again.
+    Attributes:
+        offset_ns: ns.
+        agreeing: how many agree on it.
     """
-    hosts = {str(trace.meta_values().get("host_name") or trace.meta_values().get("hostname") or "") for trace in (one, other)}
-    on_one_host = len(hosts) == 1 and "" not in hosts
-    return _BUSY_HOST_NS if on_one_host and not one.has_accelerator and not other.has_accelerator else _OFFSET_NS
+
+    offset_ns: float
+    agreeing: int
 
 
-def rank_clock_offset(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.HealthFinding]:
-    """The clocks of the ranks agree: a collective ends at one time on all of them.
+def agreed_offset(distance: pl.Series, tolerance_ns: int) -> AgreedOffset | None:
+    """What most of some distances agree on; None where it is nothing that is worth a word, or they do not agree.
 
-    1. Collectives at whose end every rank has heard of every other are paired by step, name and order of start within both, where
-       a step has equally many on both ranks; where that pairs too few, by name and order of start in the whole trace.
-    2. The offset of a rank is the middle of the shortest interval that holds two fifths of the distances between their ends
-       there and on the lowest rank. Half of the distances would do, were it not for traces that hold a sample of the
-       collectives, which pairs some that are not the same. The interval must be narrow.
-    3. Where ranks have no collectives in common, the beginnings of their steps are compared: they must be nearer to each
-       other than half a step.
+    The middle of the shortest interval that holds two fifths of the distances. Half of them would do, were it not for traces
+    that hold a sample of the collectives, which pairs some that are not the same. The interval must be narrow.
+
+    Args:
+        distance: ns.
+        tolerance_ns: less than this is nothing.
     """
-    by_rank: dict[int, list[Trace]] = {}
-    for _, trace in traces:
-        if trace.recorded_rank >= 0:
-            by_rank.setdefault(trace.rank, []).append(trace)
-    if len(by_rank) < 2:
-        return
-    reference = min(by_rank)
-    ends = _collective_ends(by_rank[reference])
-    for rank in sorted(by_rank)[1:]:
-        distance = _collective_end_offsets(ends, _collective_ends(by_rank[rank]))
-        if len(distance) >= _LEAST:
-            offset, width, agreeing = _densest_interval(distance)
-            tolerance = clock_tolerance_ns(by_rank[reference][0], by_rank[rank][0])
-            if abs(offset) > tolerance and width <= max(tolerance, _SCATTER * abs(offset)):
-                message = (
-                    f"{agreeing} collectives end {_describe_offset(offset)} on rank {rank} than on rank {reference}, where they "
-                    "should end together: their clocks differ by that"
-                )
-                if not all(of[0].has_accelerator for of in (by_rank[reference], by_rank[rank])):
-                    # processes that communicate themselves hear of the end when their host lets them run
-                    message += ", or one of them hears of the end later"
-                yield health.finding(
-                    "rank_clock_offset", health.WARNING, agreeing, message, health.RANK_COMPARISON, health.COMMUNICATION_TIMES
-                )
-            continue
-        yield from _step_offset(by_rank[reference], by_rank[rank], reference, rank)
+    if len(distance) < _LEAST:
+        return None
+    values = distance.sort().to_numpy()
+    held = max(int(np.ceil(_AGREEING * len(values))), _LEAST)
+    widths = values[held - 1 :] - values[: len(values) - held + 1]
+    first = int(np.argmin(widths))
+    offset = float(values[first : first + held].mean())
+    is_agreed = abs(offset) > tolerance_ns and widths[first] <= max(tolerance_ns, _SCATTER * abs(offset))
+    return AgreedOffset(offset, held) if is_agreed else None
 
 
-def _step_offset(reference: list[Trace], other: list[Trace], reference_rank: int, rank: int) -> Iterator[health.HealthFinding]:
-    both = _concatenate_steps(other).join(_concatenate_steps(reference), on="id", suffix="_reference")
-    if not both.height:
-        return
-    offset = _median_value(both["start_ns"] - both["start_ns_reference"])
-    usual = _median_value(both["end_ns_reference"] - both["start_ns_reference"])
-    if abs(offset) > max(usual / 2, _OFFSET_NS):
+def step_start_offset(traces: Mapping[int, Sequence[Trace]], ranks: Sequence[int]) -> Iterator[health.HealthFinding]:
+    """Whether the steps of ranks that exchange no messages with the lowest one begin where its steps do, within half a step.
+
+    Args:
+        traces: by rank, of all ranks.
+        ranks: which of them to compare with the lowest.
+    """
+    reference = min(traces)
+    apart: list[tuple[int, int, float, float]] = []
+    steps_of_reference = _concatenate_steps(traces[reference]) if ranks else pl.DataFrame()
+    for rank in ranks:
+        both = _concatenate_steps(traces[rank]).join(steps_of_reference, on="id", suffix="_reference")
+        if both.height:
+            offset = _median_value(both["start_ns"] - both["start_ns_reference"])
+            usual = _median_value(both["end_ns_reference"] - both["start_ns_reference"])
+            if abs(offset) > max(usual / 2, _OFFSET_NS):
+                apart.append((rank, both.height, offset, usual))
+    if len(apart) > _NAMED:
+        rank, count, offset, usual = max(apart, key=lambda rank: abs(rank[2]))
         message = (
-            f"{both.height} steps begin {_describe_offset(offset)} on rank {rank} than on rank {reference_rank}, "
+            f"steps begin at other times on {len(apart)} ranks than on rank {reference}, {describe_offset(offset)} on rank "
+            f"{rank}, and last {format_duration(usual)}: the clocks differ, or the ranks do not take their steps together"
+        )
+        yield health.finding("rank_clock_offset", health.WARNING, len(apart), message, health.RANK_COMPARISON)
+        return
+    for rank, count, offset, usual in apart:
+        message = (
+            f"{count} steps begin {describe_offset(offset)} on rank {rank} than on rank {reference}, "
             f"and last {format_duration(usual)}: the clocks differ, or the ranks do not take their steps together"
         )
-        yield health.finding("rank_clock_offset", health.WARNING, both.height, message, health.RANK_COMPARISON)
+        yield health.finding("rank_clock_offset", health.WARNING, count, message, health.RANK_COMPARISON)
+
+
+def describe_offset(offset_ns: float) -> str:
+    """By how much one thing is after another: "3 ms later"."""
+    return f"{format_duration(abs(offset_ns))} {'later' if offset_ns > 0 else 'earlier'}"
 
 
 def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.HealthFinding]:
@@ -242,48 +256,12 @@ def _describe_recording(trace: Trace) -> dict[str, Any]:
     return description
 
 
-def _collective_ends(traces: list[Trace]) -> pl.DataFrame:
-    """End, step and name of every collective that ends on all ranks together, in order of start."""
-    columns = ["step", "name", "start_ns", "end_ns"]
-    operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String))
-    is_collective = (pl.col("kind").cast(pl.String) == COLLECTIVE) & ends_together(operation)
-    frames = [trace.required("communication").filter(is_collective).select(columns).collect() for trace in traces]
-    return pl.concat(frames).with_columns(pl.col("name").cast(pl.String)).drop_nulls("end_ns").sort("start_ns").drop("start_ns")
-
-
-def _collective_end_offsets(reference: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
-    """How much later each collective ends on the other rank, ns."""
-    distance = pl.Series(dtype=pl.Int64)
-    for of in (["step", "name"], ["name"]):
-        sides = [
-            frame.with_columns(calls=pl.len().over(of), number=pl.int_range(pl.len()).over(of)) for frame in (reference, other)
-        ]
-        both = sides[0].join(sides[1], on=[*of, "calls", "number"], suffix="_other")
-        distance = both["end_ns_other"] - both["end_ns"]
-        if len(distance) >= _LEAST:
-            break
-    return distance
-
-
-def _densest_interval(distance: pl.Series) -> tuple[float, int, int]:
-    """Middle and width (ns) of the shortest interval that holds the agreeing share of the distances, and how many it holds."""
-    values = distance.sort().to_numpy()
-    held = max(int(np.ceil(_AGREEING * len(values))), _LEAST)
-    width = values[held - 1 :] - values[: len(values) - held + 1]
-    first = int(np.argmin(width))
-    return float(values[first : first + held].mean()), int(width[first]), held
-
-
-def _concatenate_steps(traces: list[Trace]) -> pl.DataFrame:
+def _concatenate_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     return pl.concat([trace.required("steps").select("id", "start_ns", "end_ns").collect() for trace in traces])
 
 
 def _median_value(values: pl.Series) -> float:
     return float(values.median())  # type: ignore[arg-type]
-
-
-def _describe_offset(offset: float) -> str:
-    return f"{format_duration(abs(offset))} {'later' if offset > 0 else 'earlier'}"
 
 
 def _decode_json(text: str) -> Any:
