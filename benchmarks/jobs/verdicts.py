@@ -1,7 +1,8 @@
 """Jobs with seeded faults, and what steplens names in them: ``python -m benchmarks.jobs.verdicts OUT``.
 
-A fault is named where the advice has a finding about what has it, and about nothing else that would be slow; of what level it
-is follows from what the fault costs. Of a job without a fault nothing may be named. In none may communication be said to take more than it moves.
+A fault is named where the advice has a finding about what has it, and about nothing else that would be slow; of what level it is
+follows from what the fault costs. Of a job without a fault nothing may be named. In none may communication be said to take more
+than it moves.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ DEVIATION = 0.20
 COMMUNICATION = 0.10
 #: ranges of ranks that are named
 _NAMED = 8
-#: checks of clocks that differ: messages bring the ranks on one clock, as far as they tell (``analysis.cluster.clocks.job_clocks``)
+#: checks of clocks that differ: messages bring the ranks on one clock, as far as they tell (``cluster.clocks.job_clocks``)
 CLOCKS_DIFFER = ("rank_clock_offset",)
 _NO_OBSTACLES = ("missing_ranks", *CLOCKS_DIFFER, "unreadable", "rank_unknown")
 
