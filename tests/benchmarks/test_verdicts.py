@@ -16,7 +16,7 @@ from benchmarks.jobs.verdicts import expected_name, judge
 
 import steplens
 from steplens.advice.advise import advise
-from steplens.advice.finding import LOW
+from steplens.advice.finding import LOW, Finding
 from steplens.advice.texts import CATALOGUES
 from steplens.analysis.cluster.clocks.job_clocks import host_of
 from steplens.analysis.cluster.stragglers.exposed_waits import exposed_waits
@@ -58,6 +58,10 @@ def test_what_is_slow_is_named(tmp_path: Path, fault: str, name: str, kind: str,
     found = steplens.open(folder).verdict()
     assert found.kind == kind
     assert {key: getattr(found, key) for key in says} == says
+    if kind == RANK:
+        # all of its operators are slower, and none of them is the reason
+        (late,) = _findings(steplens.open(folder), "slow_rank")
+        assert (late.values["case"], late.values["call"]) == ("late_computing", "")
     for words in (ENGLISH, CATALOGUES["zh"].verdict):
         assert "{" not in found.sentence(words)
 
@@ -131,5 +135,5 @@ def test_a_deep_pipeline_is_bound_by_its_bubble(tmp_path: Path) -> None:
     assert found.sentence().startswith("Pipeline bubble: ")
 
 
-def _findings(run: Run, rule: str) -> list[object]:
+def _findings(run: Run, rule: str) -> list[Finding]:
     return [finding for finding in advise(run).findings if finding.rule == rule]

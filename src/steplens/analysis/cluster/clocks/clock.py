@@ -62,7 +62,10 @@ class Clocks:
             pl.coalesce(f"_{name}", f"_first_{name}").alias(f"_{name}") for name in names
         )
         added = [
-            (pl.col("_offset_ns") + (pl.col("_drift_ppm") / 1e6 * (pl.col(name) - pl.col("_first_message_ns"))).round().cast(pl.Int64))
+            (
+                pl.col("_offset_ns")
+                + (pl.col("_drift_ppm") / 1e6 * (pl.col(name) - pl.col("_first_message_ns"))).round().cast(pl.Int64)
+            )
             for name in columns
         ]
         times = [(pl.col(name) + shift.fill_null(0)).alias(name) for name, shift in zip(columns, added, strict=True)]

@@ -145,9 +145,9 @@ def _lost_by_rank(slow: pl.DataFrame, ranks_of: dict[str, tuple[int, ...]]) -> d
 
 def _exposed_shares(traces: Sequence[Trace], steps: Collection[int]) -> dict[int, float]:
     """Of the time in which the messages of each rank move data, the share in which it computes nothing."""
-    chosen = pl.col("step").is_in(sorted(steps))
-    moving = message_times(traces).filter(chosen).group_by("rank").agg(pl.col("transfer_ns").sum())
-    exposed = exposed_waits(traces).filter(chosen).group_by("rank").agg(pl.col("moving_ns").sum())
+    in_steps = pl.col("step").is_in(sorted(steps))
+    moving = message_times(traces).filter(in_steps).group_by("rank").agg(pl.col("transfer_ns").sum())
+    exposed = exposed_waits(traces).filter(in_steps).group_by("rank").agg(pl.col("moving_ns").sum())
     shares = moving.join(exposed, on="rank").filter(pl.col("transfer_ns") > 0)
     return dict(shares.select("rank", (pl.col("moving_ns") / pl.col("transfer_ns")).clip(0, 1)).iter_rows())
 
