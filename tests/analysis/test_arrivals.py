@@ -20,12 +20,12 @@ from steplens.analysis.cluster.arrivals import (
     arrivals,
     hold_ups,
     last_recorded,
-    name_slow_rank,
     recorded_arrivals,
     slow_rank,
     waits_by_step,
 )
 from steplens.analysis.cluster.clocks.job_clocks import job_clocks
+from steplens.analysis.cluster.stragglers.slow_rank import name_slow_rank
 from steplens.run import Run
 from steplens.trace.trace import Trace
 

@@ -31,8 +31,12 @@ from steplens.analysis.verdict_words import (
     KINDS,
     LIKELY,
     NOTHING,
+    PIPELINE,
     RANK,
     RANKS,
+    SLOW_HOST,
+    SLOW_LINK,
+    SLOW_STAGE,
     SPREAD,
     SURE,
     SYNCHRONIZING,
@@ -490,7 +494,8 @@ def test_missing_ranks_and_unlike_steps_are_said(tmp_path: Path) -> None:
 
 
 def test_every_kind_is_tested_and_has_a_table() -> None:
-    assert {*ON_GPU, IDLE, RANK, UNKNOWN} == set(KINDS) == set(verdicts._TABLES)
+    of_jobs = {SLOW_HOST, SLOW_STAGE, SLOW_LINK, PIPELINE}  # tests/benchmarks/test_verdicts.py has those
+    assert {*ON_GPU, IDLE, RANK, UNKNOWN, *of_jobs} == set(KINDS) == set(verdicts._TABLES)
 
 
 def test_every_language_says_the_same() -> None:

@@ -138,6 +138,7 @@ def _traces_to_judge(
     concerned: set[str] = set()
     for conclusion in rule.rests_on:
         doubt = doubts[conclusion]
+        doubt = doubt.filter(~doubt["check"].is_in(list(rule.despite)))
         if not doubt.is_empty():
             reason = reason or Silenced(rule.name, conclusion, doubt["message"][0])
             concerned.update(doubt["source"].to_list())

@@ -32,6 +32,7 @@ class Rule:
         name: key of its texts in the catalogue; ``Finding.rule`` of what it finds.
         judge: what it finds in one trace.
         rests_on: conclusions of ``trace.health``; where one of them is unsafe the rule is not asked.
+        despite: checks of health that are no obstacle, although they call unsafe what the rule rests on.
         judge_run: in place of ``judge``, for what only several ranks together show.
         devices: kinds of device that it is about, in the words of ``trace.building.devices``, or ``EVERY_ACCELERATOR``; it is not
             asked about others. Empty is all.
@@ -44,6 +45,7 @@ class Rule:
     name: str
     judge: Callable[[Facts], Iterable[Finding]] = _find_nothing
     rests_on: Sequence[str] = ()
+    despite: Sequence[str] = ()
     judge_run: Callable[[Run, Sequence[Facts]], Iterable[Finding]] | None = None
     devices: Sequence[str] = ()
     explains: Sequence[str] = ()

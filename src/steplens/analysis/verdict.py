@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from steplens.analysis.cluster.arrivals import name_slow_rank
 from steplens.analysis.cluster.measured_communication import is_measured
+from steplens.analysis.cluster.stragglers.exposed_waits import exposed_waits
+from steplens.analysis.cluster.stragglers.own_work import HOST as STRAGGLING_HOST
+from steplens.analysis.cluster.stragglers.own_work import STAGE as STRAGGLING_STAGE
+from steplens.analysis.cluster.stragglers.own_work import find_stragglers
+from steplens.analysis.cluster.stragglers.slow_messages import find_slow_links
+from steplens.analysis.cluster.stragglers.slow_rank import name_slow_rank
 from steplens.analysis.data_loading.data_wait import loads_in_loop, operators_of_loading, waiting_steps
 from steplens.analysis.device.idle import DATA, DEVICE_CAUSES, HOST_CAUSES, NOT_RECORDED, PYTHON, SYNCHRONIZATION, idle_of_step
 from steplens.analysis.device.idle import UNKNOWN as IDLE_UNKNOWN
@@ -16,6 +21,7 @@ from steplens.analysis.device.idle_activity import idle_activity
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.pipeline import find_pipeline
 from steplens.analysis.verdict_words import (
     CLOSE,
     COMMUNICATION,
@@ -30,8 +36,12 @@ from steplens.analysis.verdict_words import (
     INPUT,
     LIKELY,
     NOTHING,
+    PIPELINE,
     RANK,
     RANKS,
+    SLOW_HOST,
+    SLOW_LINK,
+    SLOW_STAGE,
     SPREAD,
     SURE,
     SYNCHRONIZING,
@@ -72,11 +82,15 @@ _ADDS_UP = 0.01
 #: which table shows more, by kind
 _TABLES = {
     COMPUTE: "kernels", COMMUNICATION: "communication", COPY: "kernels", INPUT: "pipeline", HOST: "idle",
-    SYNCHRONIZING: "idle", IDLE: "idle", RANK: "waits", NOTHING: "steps", UNKNOWN: "health",
+    SYNCHRONIZING: "idle", IDLE: "idle", RANK: "waits", SLOW_HOST: "ranks", SLOW_STAGE: "ranks", SLOW_LINK: "waits",
+    PIPELINE: "waits", NOTHING: "steps", UNKNOWN: "health",
 }  # fmt: skip
 #: which causes of idle time make a kind: the host launches late, or the device idles although its next task is there
 _CAUSES = {HOST: HOST_CAUSES, IDLE: (*DEVICE_CAUSES, IDLE_UNKNOWN)}
 _DEVICE_WORDS = {"CUDA": "GPU", "ROCM": "GPU", "NPU": "NPU", CORE_CPU: "CPU"}
+#: where of more of the exposed communication nobody knows whether it waits, waiting is not told from moving
+_UNTOLD = 0.2
+_STRAGGLERS = {STRAGGLING_HOST: SLOW_HOST, STRAGGLING_STAGE: SLOW_STAGE}
 _DOUBTFUL = (EVERYTHING, STEP_TIMES, STEP_PHASES, STEP_DEVICE_TIMES, OVERLAP, HOST_AGAINST_DEVICE)
 
 
@@ -85,10 +99,11 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
 
     On an accelerator the parts of the device period decide, and the causes of its idle time; on a CPU the phases of the host
     (Python as far as the CPU is idle meanwhile) and computing. What takes at least 15 % of the step holds it up, the largest
-    first: a rank that the others wait for (10 %), exposed communication, exposed copies, idle time while the loader is waited for
-    (input), while a synchronisation is waited for, while the host is late (host), and although the next task had been launched
-    (idle: gaps between kernels, waits on the device, launches that were not recorded). Where none does and computing takes 60 %,
-    it is compute bound. Waits on the device are never the host's.
+    first: a host, a rank, a stage or a link that the others wait for (10 %), exposed communication (in a pipeline what moves
+    data; what its ranks wait for each other stands apart), exposed copies, idle time while the loader is waited for (input),
+    while a synchronisation is waited for, while the host is late (host), and although the next task had been launched (idle: gaps
+    between kernels, waits on the device, launches that were not recorded). Where none does and computing takes 60 %, it is
+    compute bound. Waits on the device are never the host's.
 
     Args:
         traces: of one run.
@@ -103,20 +118,27 @@ def verdict(traces: Sequence[Trace], summary: StepSummary | None = None) -> Verd
     busy = parts.get("computing_ns") if summary.device else None
     if not summary.steps or not (summary.host or summary.device):
         return Verdict(UNKNOWN, 0.0, of_device, device, _TABLES[UNKNOWN], summary, confidence=GUESS)
-    rank, hold_up = _waits_for(traces, summary)
+    slow = _waits_for(traces, summary)
     idle = _idle_shares(traces, summary)
     shares = _shares_on_device(parts, idle) if of_device else _shares_on_cpu(summary, parts, idle)
+    waits = _shares_of_pipeline(traces) if of_device else None
+    if waits is not None:
+        shares |= {COMMUNICATION: waits.moving, PIPELINE: waits.waiting}
     largest = sorted(shares, key=lambda name: shares[name], reverse=True)
     first = largest[0]
-    judged = Verdict(NOTHING, shares[first], of_device, device, _TABLES[NOTHING], summary, busy)
-    if rank is not None and hold_up >= max(_HOLDS_UP, 0.5 * max(value for name, value in shares.items() if name != HOST)):
-        judged = replace(judged, kind=RANK, share=hold_up, rank=rank)
+    judged = Verdict(NOTHING, shares[first], of_device, device, _TABLES[NOTHING], summary, busy, is_moving=waits is not None)
+    # in a pipeline what others do meanwhile is waiting for it
+    beside = max(value for name, value in shares.items() if name not in (HOST, PIPELINE))
+    if slow is not None and slow.share >= max(_HOLDS_UP, 0.5 * beside):
+        judged = replace(judged, **vars(slow))
     elif shares[first] >= _MATTERS:
         judged = replace(judged, kind=first)
         close_kinds = [kind for kind in largest[1:] if shares[kind] > _CLOSE * shares[first]]
         judged = replace(judged, close=tuple(CloseCause(kind, shares[kind], _largest_idle(kind, idle)) for kind in close_kinds))
         if first == COMMUNICATION:
             judged = _with_communication(judged, traces)
+        elif first == PIPELINE and waits is not None:
+            judged = replace(judged, stages=waits.stages, batches=waits.batches, implied=waits.implied)
         elif first == INPUT:
             judged = _with_loading(judged, traces)
         elif first in _CAUSES:
@@ -205,13 +227,68 @@ def _with_communication(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
     return replace(judged, leading=leading, leading_share=leading_share, told_apart=is_told_apart)
 
 
-def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> tuple[int | None, float]:
-    """The rank that the others wait for again and again, and for which share of a step."""
+@dataclass(frozen=True)
+class _Slow:
+    """What the others wait for; attributes as of ``Verdict``."""
+
+    kind: str
+    share: float
+    rank: int | None = None
+    slow_host: str = ""
+    slow_stage: int = 0
+    slower: float = 0.0
+    link: tuple[str, ...] = ()
+    is_link_of_ranks: bool = False
+
+
+def _waits_for(traces: Sequence[Trace], summary: StepSummary) -> _Slow | None:
+    """The host, rank, stage or link that the others wait for again and again, the one that costs most."""
     if len({trace.rank for trace in traces if trace.rank >= 0}) < 2 or not summary.step_time_ns:
-        return None, 0.0
-    chosen_steps = {step for choice in summary.chosen for step in choice.steps}
-    slow = name_slow_rank(traces, chosen_steps, summary.step_time_ns)
-    return (slow.rank, slow.hold_up_ns / summary.step_time_ns) if slow is not None else (None, 0.0)
+        return None
+    steps = {step for choice in summary.chosen for step in choice.steps}
+    candidates = [
+        _Slow(
+            kind,
+            straggler.more_ns / summary.step_time_ns,
+            slow_host=straggler.host,
+            slow_stage=straggler.stage,
+            slower=straggler.percent_longer / 100,
+        )
+        for straggler in find_stragglers(traces, steps, summary.step_time_ns)
+        if (kind := _STRAGGLERS.get(straggler.kind)) is not None
+    ]
+    for link in find_slow_links(traces, steps, summary.step_time_ns):
+        ends, is_of_ranks = link.hosts or tuple(map(str, link.ranks)), not link.hosts
+        share, times = min(link.lost_ns / summary.step_time_ns, 1.0), link.transfer_ns / link.usual_ns
+        candidates.append(_Slow(SLOW_LINK, share, slower=times, link=ends, is_link_of_ranks=is_of_ranks))
+    slow = name_slow_rank(traces, steps, summary.step_time_ns)
+    if slow is not None:
+        candidates.append(_Slow(RANK, slow.hold_up_ns / summary.step_time_ns, slow.rank))
+    return max(candidates, key=lambda candidate: candidate.share, default=None)
+
+
+@dataclass(frozen=True)
+class _PipelineShares:
+    """What communication takes of the steps of a pipeline: moving data, waiting for other ranks; what its bubble is."""
+
+    moving: float
+    waiting: float
+    stages: int
+    batches: int
+    implied: float
+
+
+def _shares_of_pipeline(traces: Sequence[Trace]) -> _PipelineShares | None:
+    """None of what is no pipeline, and where much of what ranks wait for is not known."""
+    job_pipeline = find_pipeline(traces)
+    if job_pipeline is None:
+        return None
+    sums = exposed_waits(traces).select(pl.exclude("rank", "step").sum()).row(0, named=True)
+    if not sums["period_ns"] or sums["unknown_ns"] > _UNTOLD * sums["exposed_ns"]:
+        return None
+    moving, waiting, computing = (sums[f"{name}_ns"] / sums["period_ns"] for name in ("moving", "waiting", "computing"))
+    implied = computing * job_pipeline.bubble_of_computing
+    return _PipelineShares(moving, waiting, job_pipeline.stages, job_pipeline.batches, implied)
 
 
 def _idle_shares(traces: Sequence[Trace], summary: StepSummary) -> dict[str, float]:
@@ -293,7 +370,9 @@ def _with_confidence(judged: Verdict, traces: Sequence[Trace]) -> Verdict:
         judged = replace(judged, waits_since=waiting.since, wait_ns=waiting.wait_ns)
     reasons = {
         FEW: few,
-        RANKS: judged.kind in (COMMUNICATION, RANK) and len(ranks) < size and judged.told_apart,
+        RANKS: judged.kind in (COMMUNICATION, RANK, SLOW_HOST, SLOW_STAGE, SLOW_LINK, PIPELINE)
+        and len(ranks) < size
+        and judged.told_apart,
         CLOSE: bool(judged.close),
         FASTER: gets_faster,
         SPREAD: not few and not gets_faster and spread > _WIDE and waiting is None,

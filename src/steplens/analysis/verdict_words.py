@@ -9,8 +9,13 @@ from steplens.analysis.steps.summary import StepSummary
 
 COMPUTE, COMMUNICATION, COPY, INPUT = "compute", "communication", "copy", "input"
 HOST, SYNCHRONIZING, IDLE, RANK, NOTHING, UNKNOWN = "host", "synchronizing", "idle", "rank", "nothing", "unknown"
+#: a computer, and a stage of a pipeline, that the others wait for; a link; a pipeline whose stages wait
+SLOW_HOST, SLOW_STAGE, SLOW_LINK, PIPELINE = "slow_host", "slow_stage", "slow_link", "pipeline"
 #: what a verdict can be
-KINDS = (COMPUTE, COMMUNICATION, COPY, INPUT, HOST, SYNCHRONIZING, IDLE, RANK, NOTHING, UNKNOWN)
+KINDS = (
+    COMPUTE, COMMUNICATION, COPY, INPUT, HOST, SYNCHRONIZING, IDLE, RANK, SLOW_HOST, SLOW_STAGE, SLOW_LINK, PIPELINE, NOTHING,
+    UNKNOWN,
+)  # fmt: skip
 #: a device idles because the host is slow: what takes the host's time tells more than what takes the device's
 OF_THE_HOST = (HOST, SYNCHRONIZING)
 SURE, LIKELY, GUESS = "sure", "likely", "guess"
@@ -26,6 +31,8 @@ _NAMED = 0.3
 _MENTIONED = 0.02
 #: characters of a name
 _LONGEST = 60
+#: waiting in a pipeline that is more than the bubble by this share of a step is no bubble alone
+_BEYOND = 0.1
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,12 @@ class Verdict:
             ``phase_share`` of that time; ``name`` and ``name_share``: the same of a function of Python or an operator;
             ``is_behind``: whether that time passed behind the operator, while none ran.
         rank: the rank that others wait for; None elsewhere.
+        slow_host: name of the host whose ranks others wait for; ``slow_stage``: the stage, from 1, 0 elsewhere; ``slower``: by
+            what share it computes longer. ``link``: names of the hosts, or numbers of the ranks (``is_link_of_ranks``), between
+            which messages move slowly, ``slower`` times as long as elsewhere.
+        stages, batches: of a pipeline, how many stages and micro-batches it has, and ``implied``, what share of a step filling
+            and draining it takes of equal stages.
+        is_moving: whether ``share`` of communication is what moves data, without waiting.
         confidence: SURE, LIKELY (with the reasons in ``doubts``, or since what the sentence names was not recorded) or GUESS
             (health calls the figures unsafe).
         doubts: FEW (fewer than three complete steps), RANKS (ranks are missing whose part in the communication is not known),
@@ -94,6 +107,15 @@ class Verdict:
     name_share: float = 0.0
     is_behind: bool = False
     rank: int | None = None
+    slow_host: str = ""
+    slow_stage: int = 0
+    slower: float = 0.0
+    link: tuple[str, ...] = ()
+    is_link_of_ranks: bool = False
+    stages: int = 0
+    batches: int = 0
+    implied: float = 0.0
+    is_moving: bool = False
     confidence: str = SURE
     doubts: tuple[str, ...] = ()
     close: tuple[CloseCause, ...] = ()
@@ -174,6 +196,24 @@ ENGLISH: Mapping[str, str] = {
         "mostly it waits for another stream or an event."
     ),
     "idle_unknown": "The {device} idles {share} of the step; why is not known, since launches were not recorded.",
+    "communication_moving": "Communication bound: {share} of the step data is moved and nothing is computed.",
+    "slow_host": "Waiting for host {host}: its ranks compute {percent} longer than the others, {share} of a step.",
+    "slow_stage": "Waiting for stage {stage} of the pipeline: it computes {percent} longer than the others, {share} of a step.",
+    "slow_link_host": "Slow link: what leaves host {link} takes {times} times as long as elsewhere, up to {share} of a step.",
+    "slow_link_hosts": (
+        "Slow link: messages between hosts {link} take {times} times as long as elsewhere, up to {share} of a step."
+    ),
+    "slow_link_ranks": (
+        "Slow link: messages between ranks {link} take {times} times as long as elsewhere, up to {share} of a step."
+    ),
+    "pipeline_beyond": (
+        "Bound by waiting in the pipeline: {share} of the step the {device} waits for other ranks, of which {stages} stages with "
+        "{batches} micro-batches imply {implied}."
+    ),
+    "pipeline": (
+        "Pipeline bubble: {share} of the step the {device} waits for other ranks; {stages} stages with {batches} micro-batches "
+        "imply {implied}."
+    ),
     "rank": "Waiting for rank {rank}: it holds the others up by {share} of a step.",
     "nothing": "Nothing stands out: no cause takes 15 % of the step.",
     "no_steps": "No verdict: the run has no steps.",
@@ -196,6 +236,7 @@ ENGLISH: Mapping[str, str] = {
     "other_input": "waiting for the data loader",
     "other_synchronizing": "waiting for synchronisation",
     "other_host": "waiting for the host",
+    "other_pipeline": "waiting for other stages of the pipeline",
     "other_idle_between kernels": "idle time between kernels that were launched in time",
     "other_idle_dependency": "dependency, launched tasks waiting on the device",
     "other_idle_unknown": "idle time of unknown cause",
@@ -235,6 +276,14 @@ def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
         "device": verdict.device,
         "share": whole_percent(verdict.share),
         "rank": "" if verdict.rank is None else str(verdict.rank),
+        "host": verdict.slow_host,
+        "stage": str(verdict.slow_stage),
+        "percent": whole_percent(verdict.slower),
+        "link": ", ".join(verdict.link),
+        "times": f"{verdict.slower:.2g}",
+        "stages": str(verdict.stages),
+        "batches": str(verdict.batches),
+        "implied": whole_percent(verdict.implied),
         "leading": words.get(f"category_{leading}", leading),
         "leading_share": whole_percent(verdict.leading_share),
         "recorded": str(verdict.ranks_recorded),
@@ -269,6 +318,14 @@ def _main_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
 def _main_key(verdict: Verdict) -> str:
     if verdict.kind == UNKNOWN:
         return "unknown" if verdict.summary.steps else "no_steps"
+    if verdict.kind == COMMUNICATION and verdict.is_moving:
+        return "communication_moving"
+    if verdict.kind == SLOW_LINK:
+        return (
+            "slow_link_ranks" if verdict.is_link_of_ranks else "slow_link_host" if len(verdict.link) == 1 else "slow_link_hosts"
+        )
+    if verdict.kind == PIPELINE and verdict.share > verdict.implied + _BEYOND:
+        return "pipeline_beyond"
     if verdict.kind == IDLE:
         return f"idle_{verdict.cause}"
     if verdict.kind == INPUT:

@@ -22,11 +22,17 @@ _PARTS: Mapping[str, frozenset[str]] = {
 }
 #: rules whose findings attack a verdict, whatever part they shorten
 _RULES: Mapping[str, frozenset[str]] = {
-    of_verdict.COMMUNICATION: frozenset({"slow_rank", "slow_link", "slow_group", "exposed_gradients", "stage_waits"}),
+    of_verdict.COMMUNICATION: frozenset(
+        {"slow_rank", "slow_link", "slow_messages", "slow_group", "exposed_gradients", "stage_waits"}
+    ),
     of_verdict.COPY: frozenset({"exposed_copies", "pageable_copies", "small_copies", "loader_without_pinning"}),
     of_verdict.INPUT: frozenset({"iteration_interval", "data_processing", "data_transfer", "slow_fetches", "slow_interval"}),
     of_verdict.SYNCHRONIZING: frozenset({"scalar_reads", "synchronising_calls", "blocking_launches"}),
     of_verdict.RANK: frozenset({"slow_rank", "slow_card", "slow_interval"}),
+    of_verdict.SLOW_HOST: frozenset({"slow_host", "slow_card"}),
+    of_verdict.SLOW_LINK: frozenset({"slow_messages", "slow_group", "slow_link"}),
+    of_verdict.SLOW_STAGE: frozenset({"slow_stage", "stage_balance"}),
+    of_verdict.PIPELINE: frozenset({"pipeline_bubble", "stage_waits", "slow_rank", "slow_stage", "slow_host", "slow_messages"}),
     of_verdict.HOST: frozenset(
         {
             *("garbage_collection", "recompilation", "tiny_operators", "scalar_reads", "checkpoint_stalls"),

@@ -12,6 +12,7 @@ from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import run_rule
 from steplens.advice.rules.tools.lateness import LEAST_SHARE, explain_lateness
 from steplens.advice.rules.tools.ranks import (
+    CLOCKS_DIFFER,
     DEVIATION,
     are_ranks_comparable,
     beside_mean,
@@ -20,10 +21,12 @@ from steplens.advice.rules.tools.ranks import (
     several_ranks,
     traces_of,
 )
-from steplens.analysis.cluster import arrivals
+from steplens.analysis.cluster.arrivals import SlowRank
 from steplens.analysis.cluster.cluster_steps import rank_means
+from steplens.analysis.cluster.late_work import with_peers
 from steplens.analysis.cluster.links import link_means, links, slow_links
 from steplens.analysis.cluster.rank_differences import rank_differences
+from steplens.analysis.cluster.stragglers.slow_rank import name_slow_rank
 from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.analysis.operators.rank_flops import work
 from steplens.analysis.tools.parallel import by_rank
@@ -31,27 +34,27 @@ from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, RANK_COMPARISON, STEP_TIMES
 
 #: rules that see the wait for a slow rank as time of something else
-_SYMPTOMS = ("slow_card", "slow_interval", "data_parallel_communication")
+_SYMPTOMS = ("slow_card", "slow_interval", "data_parallel_communication", "stage_waits")
 
 
-@run_rule(rests_on=(COMMUNICATION_TIMES, RANK_COMPARISON), explains=_SYMPTOMS)
+@run_rule(rests_on=(COMMUNICATION_TIMES, RANK_COMPARISON), despite=CLOCKS_DIFFER, explains=_SYMPTOMS)
 def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     """One rank arrives late at the collectives, and all others wait for it.
 
-    See ``analysis.cluster.arrivals.name_slow_rank``. Why it is late is the part of the step that takes it longer than the others
-    by much of what it holds them up, and the function or operator there (``rules.tools.lateness``).
+    See ``analysis.cluster.stragglers.slow_rank.name_slow_rank``. Why it is late is the part of the step that takes it longer
+    than the others by much of what it holds them up, and the function or operator there (``rules.tools.lateness``).
     """
     lengths = [part.step_ns for part in facts if part.step_ns > 0]
     if len(lengths) < 2:
         return
     step_ns = sum(lengths) / len(lengths)
     step_numbers = {number for part in facts for number in part.numbers}
-    slow = arrivals.name_slow_rank(run.traces, step_numbers, step_ns)
+    slow = name_slow_rank(run.traces, step_numbers, step_ns)
     if slow is None:
         return
     late = explain_lateness(facts, slow.rank, slow.hold_up_ns)
     evidence = [Evidence("holds_others_up", slow.hold_up_ns, "ns", slow.steps, (f"rank {slow.rank}",)), *late.evidence]
-    line = largest_difference(rank_differences(run.traces, slow.rank, by_line=True), slow)
+    line = largest_difference(rank_differences(with_peers(run.traces, slow.rank), slow.rank, by_line=True), slow)
     evidence += line
     values: dict[str, str | int] = {"rank": slow.rank, "times": len(slow.steps), "of": slow.of_steps}
     values |= {"case": late.words_case, "call": late.call}
@@ -72,7 +75,7 @@ def slow_rank(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     )
 
 
-def largest_difference(lines: pl.DataFrame, slow: arrivals.SlowRank) -> list[Evidence]:
+def largest_difference(lines: pl.DataFrame, slow: SlowRank) -> list[Evidence]:
     """The source line in which the rank spends most beyond what the others do there, where that is much of what it is late."""
     for row in lines.head(1).iter_rows(named=True):
         on_device = row["more_device_ns"] > row["more_ns"]

@@ -13,8 +13,8 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import Rule
-from steplens.advice.rules.parallelism import Exposed
 from steplens.advice.rules.tools.digits import in_ms
+from steplens.advice.rules.tools.exposed import Exposed
 from steplens.advice.rules.tools.idle_places import BETWEEN, idle_besides, place_evidence
 from steplens.advice.rules.tools.ranks import job_of, missing_rank_evidence, traces_of
 from steplens.advice.rules.tools.tasks import most_of_others, named_places, short_name

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from statistics import fmean
 
 import polars as pl
@@ -13,6 +12,7 @@ from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import LOW, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.rule import Rule, run_rule
 from steplens.advice.rules.tools.digits import in_ms
+from steplens.advice.rules.tools.exposed import Exposed
 from steplens.advice.rules.tools.ranks import (
     COMMUNICATION,
     DEVIATION,
@@ -24,120 +24,11 @@ from steplens.advice.rules.tools.ranks import (
     several_ranks,
     traces_of,
 )
-from steplens.analysis.cluster.arrivals import arrivals
-from steplens.analysis.cluster.cluster_steps import of_chosen_steps, rank_means
-from steplens.analysis.cluster.measured_communication import communication_times, is_measured
 from steplens.analysis.operators.rank_flops import stage_work, work
 from steplens.analysis.tools import parallel
+from steplens.analysis.tools.pipeline import Pipeline, bubble_share, find_pipeline
 from steplens.run import Run
-from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON, STEP_DEVICE_TIMES
-from steplens.trace.schema import CORE_CPU
-
-
-@dataclass(frozen=True)
-class Exposed:
-    """The communication of a job.
-
-    Attributes:
-        run: the run.
-        facts: of the ranks that may be judged.
-    """
-
-    run: Run
-    facts: Sequence[Facts]
-
-    @cached_property
-    def means(self) -> pl.DataFrame:
-        """``cluster_steps.rank_means`` of the ranks of which communication is known."""
-        return analyse_once(rank_means, self.facts, traces_of(self.facts)).drop_nulls(
-            ["computation_ns", "communication_alone_ns"]
-        )
-
-    @cached_property
-    def job(self) -> parallel.Layout:
-        """How the job is spread."""
-        return job_of(self.facts)
-
-    @cached_property
-    def rates(self) -> parallel.Rates:
-        """Shares of communication."""
-        return parallel.communication_rates(self.means)
-
-    @property
-    def distributed(self) -> bool:
-        """Whether there is anything to judge: a job of several ranks."""
-        return self.job.size > 1 and self.means.height > 0
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the CPU computes: communication takes processors from it then, and running both at once saves nothing."""
-        return any(part.device == CORE_CPU and "kernels" in part.trace for part in self.facts)
-
-    @property
-    def step_ns(self) -> float:
-        """Mean length of a step: of what the parts are of, which may not be the recorded steps."""
-        mean_step = self.means.select((pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()).item()
-        return float(mean_step or 0)
-
-    @cached_property
-    def moving(self) -> float | None:
-        """Share of the time in collectives in which data is known to have moved; None where nothing tells.
-
-        By the order of arrival where the ranks can be compared, else by what the communication library measured: of the whole
-        time of its operations. What the library calls neither moving nor waiting, such as idle, moved nothing either.
-        """
-        traces = traces_of(self.facts)
-        if self.run.unsafe(RANK_COMPARISON).is_empty() and self.run.unsafe(COMMUNICATION_TIMES).is_empty():
-            arrived = of_chosen_steps(analyse_once(arrivals, self.facts, traces), traces)
-            moving, waiting = (float(arrived[name].sum()) for name in ("transfer_ns", "wait_ns"))
-            if moving + waiting > 0:
-                return moving / (moving + waiting)
-        shares = [part.once(_moving_and_whole_ms) for part in self.facts]
-        measured_ms = sum(whole_ms for _, whole_ms in shares)
-        return sum(moving_ms for moving_ms, _ in shares) / measured_ms if measured_ms > 0 else None
-
-    @cached_property
-    def room_ns(self) -> float:
-        """Computing of a step beside which nothing is communicated yet, ns: so much of the communication it can hide."""
-        parts = [part.median("computing_ns") - part.median("overlapped_communication_ns") for part in self.facts]
-        rooms = [room for room in parts if room > 0]
-        # MindSpore's own analysis tells computing with the gaps in it, and nothing of what overlaps
-        mean_computation = self.means["computation_ns"].mean()
-        return sum(rooms) / len(rooms) if rooms else float(mean_computation) if isinstance(mean_computation, float) else 0.0
-
-    @cached_property
-    def critical_stage(self) -> int:
-        """The stage that computes longest: the others wait for it, and what they wait costs nothing."""
-        order = self.means.group_by("stage").agg(pl.col("computation_ns").mean()).sort("computation_ns", "stage")
-        return int(order["stage"][-1])
-
-    def saving(self, part: str, threshold: float, rows: pl.DataFrame | None = None, share: float = 1.0) -> Saving | None:
-        """What bringing a part of the steps down to a share of them saves; None where that shortens no step.
-
-        Args:
-            part: column of ``means``.
-            threshold: the share that may stay.
-            rows: of these ranks; all by default.
-            share: of the part, what can go at most.
-        """
-        ranks = (self.means if rows is None else rows).drop_nulls(part)
-        if self.on_cpu or not ranks.height:
-            return None
-        mean = ranks.select(
-            part=pl.col(part).mean() * share, whole=(pl.col("computation_ns") + pl.col("communication_alone_ns")).mean()
-        ).row(0, named=True)
-        excess = mean["part"] - threshold * mean["whole"]
-        return Saving(0.0, excess, mean["part"]) if excess > 0 else None
-
-
-def _moving_and_whole_ms(part: Facts) -> tuple[float, float]:
-    """How long the operations that the library measured moved data in the steps, and how long they took."""
-    if not is_measured(part.trace):
-        return 0.0, 0.0
-    times = communication_times(part.trace).filter(pl.col("step").is_in(list(part.numbers)))
-    took = pl.max_horizontal("elapse_ms", pl.col("transit_ms") + pl.col("wait_ms"))
-    moving_ms, whole_ms = times.select(pl.col("transit_ms").sum(), whole=took.sum()).row(0)
-    return float(moving_ms or 0), float(whole_ms or 0)
+from steplens.trace.health import STEP_DEVICE_TIMES
 
 
 def _share_rule(name: str, mode: str) -> Rule:
@@ -211,11 +102,16 @@ def _first_ranks(what: str, rows: pl.DataFrame, column: str) -> Iterator[Evidenc
 def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION) -> Iterator[Finding]:
     """Stages of a pipeline wait for what other stages send.
 
-    More than 10 % of the time of all ranks are receives that nothing covers.
+    More than 10 % of the time of all ranks are receives that nothing covers. Where waiting is told from moving, more than 10 % of
+    the time of the stage that computes longest is waiting beyond the bubble that the number of stages and micro-batches implies.
 
     A step becomes shorter only by what the stage waits that computes longest; the others wait for that one.
     """
     exposed = Exposed(run, facts)
+    job_pipeline = find_pipeline(traces_of(facts))
+    if job_pipeline is not None and exposed.wait_means is not None:
+        yield from _waits_beyond_bubble(exposed, job_pipeline, exposed.wait_means, threshold)
+        return
     rate = exposed.rates.between_stages if exposed.distributed and exposed.job.mode == parallel.PIPELINE_PARALLEL else None
     if rate is None or rate <= threshold:
         return
@@ -237,11 +133,80 @@ def stage_waits(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNIC
     )
 
 
+def _waits_beyond_bubble(exposed: Exposed, job_pipeline: Pipeline, waits: pl.DataFrame, threshold: float) -> Iterator[Finding]:
+    """What the stage that computes longest waits beyond the bubble of equal stages, where that is much."""
+    bubble_ns = _bubble_ns(job_pipeline, waits)
+    longest = waits.group_by("stage").agg(pl.col("computing_ns").mean()).sort("computing_ns")["stage"][-1]
+    mine = waits.filter(stage=longest).sort("waiting_ns", descending=True)
+    waiting, period = (float(mine[name].mean() or 0.0) for name in ("waiting_ns", "period_ns"))  # type: ignore[arg-type]
+    beyond_ns = waiting - bubble_ns
+    if beyond_ns <= threshold * period:
+        return
+    yield Finding(
+        rule=stage_waits.name,
+        confidence=0.6,
+        evidence=(
+            *_first_ranks("waits_for_others", mine, "waiting_ns"),
+            Evidence("bubble", bubble_ns, "ns"),
+            *missing_rank_evidence(exposed.job),
+        ),
+        saving=None if exposed.on_cpu else Saving(0.0, beyond_ns - threshold * period, beyond_ns),
+        step_ns=period,
+        part="exposed_communication_ns",
+        values={"case": "beyond_bubble", "percent": f"{100 * beyond_ns / period:.0f}", "stage": longest},
+        urgency=LOW if exposed.on_cpu else MEDIUM,
+    )
+
+
+def _bubble_ns(job_pipeline: Pipeline, waits: pl.DataFrame) -> float:
+    """How long a rank waits in a step while a pipeline of equal stages fills and drains: (p - 1) / (m v) of its computing."""
+    computing = float(waits["computing_ns"].mean() or 0.0)  # type: ignore[arg-type]
+    return computing * job_pipeline.bubble_of_computing
+
+
+@run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)
+def pipeline_bubble(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION) -> Iterator[Finding]:
+    """Filling and draining a pipeline takes more than 10 % of a step: what its stages and micro-batches imply, no fault.
+
+    (p - 1) / (m v + p - 1) of equally long stages: p of them, m micro-batches, v parts of the model on each.
+    """
+    exposed = Exposed(run, facts)
+    job_pipeline, waits = find_pipeline(traces_of(facts)), exposed.wait_means
+    if job_pipeline is None or waits is None:
+        return
+    period = float(waits["period_ns"].mean() or 0.0)  # type: ignore[arg-type]
+    bubble_ns, waiting = _bubble_ns(job_pipeline, waits), float(waits["waiting_ns"].mean() or 0.0)  # type: ignore[arg-type]
+    if not period or bubble_ns <= threshold * period or waiting <= threshold * period:
+        return
+    more = 2 * job_pipeline.batches
+    yield Finding(
+        rule=pipeline_bubble.name,
+        confidence=0.9,
+        evidence=(
+            Evidence("waits_for_others", waiting, "ns"),
+            Evidence("bubble", bubble_ns, "ns"),
+            Evidence("micro_batches", job_pipeline.batches, "count"),
+        ),
+        step_ns=period,
+        part="exposed_communication_ns",
+        values={
+            "percent": f"{100 * bubble_ns / period:.0f}",
+            "formula": f"{100 * job_pipeline.implied_share:.0f}",
+            "stages": job_pipeline.stages,
+            "batches": job_pipeline.batches,
+            "more": more,
+            "then": f"{100 * bubble_share(job_pipeline.stages, more, job_pipeline.chunks):.0f}",
+        },
+        urgency=LOW,
+    )
+
+
 @run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)
 def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = COMMUNICATION) -> Iterator[Finding]:
     """The ranks of one stage of a pipeline spend much of a step on collectives among themselves.
 
-    Stages in which more than 10 % of the time is collectives that no computing covers, every one of them.
+    Stages in which more than 10 % of the time is collectives that no computing covers, every one of them. Waiting for other ranks
+    (``analysis.cluster.stragglers.exposed_waits``) is none of it, where it is known.
 
     A step becomes shorter only where the stage that computes longest does; elsewhere the time goes to waiting for it.
     """
@@ -253,29 +218,47 @@ def stage_collectives(run: Run, facts: Sequence[Facts], *, threshold: float = CO
             continue
         mine = exposed.means.filter(pl.col("stage") == stage).drop_nulls("collective_alone_ns")
         critical = stage == exposed.critical_stage
+        share, without_waits = 1.0, []
+        if exposed.wait_means is not None:
+            # what waits for other ranks is no communication; the rest of it moves data
+            moving_ns, period_ns = exposed.wait_means.filter(stage=stage).select("collective_moving_ns", "period_ns").sum().row(0)
+            share = min(moving_ns / period_ns / rate, 1.0) if period_ns else 0.0
+            if rate * share <= threshold:
+                continue
+            without_waits = [Evidence("rate_without_waits", 100 * rate * share, "%", per_step=False)]
         yield Finding(
             rule=stage_collectives.name,
             subject=f"stage{stage}",
             confidence=0.6 if critical else 0.4,
             evidence=(
                 Evidence("collective_rate", 100 * rate, "%", per_step=False),
+                *without_waits,
                 *_first_ranks("collectives_alone", mine, "collective_alone_ns"),
                 *([] if critical else [Evidence("waits_for_stage", exposed.critical_stage, "count", per_step=False)]),
                 *missing_rank_evidence(exposed.job),
             ),
-            saving=exposed.saving("collective_alone_ns", threshold, mine) if critical else None,
+            saving=exposed.saving("collective_alone_ns", threshold, mine, share) if critical else None,
             step_ns=exposed.step_ns,
             part="exposed_communication_ns",
-            values={"stage": stage, "percent": f"{100 * rate:.2f}", "threshold": f"{100 * threshold:g}"},
+            values={"stage": stage, "percent": f"{100 * rate * share:.2f}", "threshold": f"{100 * threshold:g}"},
             urgency=LOW if exposed.on_cpu else MEDIUM,
         )
+
+
+def _computes_longer(waits: pl.DataFrame, stage: int, threshold: float) -> bool:
+    """Whether every rank of a stage computes longer than the mean of the stages, by more than a share of it."""
+    # of each stage the quickest rank: one that is slow makes no stage large
+    of_stage = waits.group_by("stage").agg(pl.col("computing_ns").min())
+    mine, mean = of_stage.filter(stage=stage)["computing_ns"], of_stage["computing_ns"].mean()
+    return not len(mine) or not isinstance(mean, float) or mine[0] > (1 + threshold) * mean
 
 
 @run_rule(applies=several_ranks)
 def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
     """One stage of a pipeline has more arithmetic to do than the others.
 
-    Stages whose operations per rank are by more than 20 % above the mean of the stages.
+    Stages whose operations per rank are by more than 20 % above the mean of the stages. Where it is known how long devices
+    compute, only those that compute longer than the mean by half of that.
 
     With equal stages the largest would compute in mean / largest of its time. Layers cannot be cut at will, so half of that is
     likely.
@@ -294,6 +277,8 @@ def stage_balance(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
         if excess <= threshold:
             continue
         computation = exposed.means.filter(pl.col("stage") == stage)["computation_ns"].mean()
+        if exposed.wait_means is not None and not _computes_longer(exposed.wait_means, stage, threshold / 2):
+            continue
         longest = float(computation) * (1 - mean / flops) if isinstance(computation, float) else None
         yield Finding(
             rule=stage_balance.name,

@@ -6,8 +6,8 @@ slowest rank, which nobody keeps waiting, takes the shortest. The order of arriv
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import comb
 
 import numpy as np
@@ -16,7 +16,6 @@ import polars as pl
 
 from steplens.analysis.cluster.clocks.job_clocks import job_clocks
 from steplens.analysis.cluster.clocks.messages import KEY, message_sides
-from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, merge_intervals
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -192,30 +191,6 @@ def waits_by_step(found: pl.DataFrame, *more: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row").sort(key)
 
 
-def name_slow_rank(traces: Sequence[Trace], steps: Collection[int], step_ns: float) -> SlowRank | None:
-    """The rank that is late again and again in some steps of a run, and what that costs the others; None where none is.
-
-    What it costs a step is no more than the others wait in one: the exposed communication of the rank that waits the longest,
-    or, where that is longer, its gradient synchronisation. A collective that computing hides may wait for free.
-
-    Args:
-        traces: of one run, of different ranks.
-        steps: numbers of the steps that count.
-        step_ns: how long a step takes.
-    """
-    slow = slow_rank(arrivals(traces).filter(pl.col("step").is_in(sorted(steps))), step_ns)
-    if slow is None:
-        return None
-    exposed = pl.max_horizontal("exposed_communication_ns", "gradient_sync_ns")
-    medians = [
-        chosen_step_times(trace).filter(pl.col("step").is_in(sorted(steps))).select(exposed.median()).item()
-        for trace in traces
-        if trace.rank != slow.rank
-    ]
-    limits = [float(median) for median in medians if median is not None]
-    return replace(slow, hold_up_ns=min(slow.hold_up_ns, round(max(limits)))) if limits else slow
-
-
 def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:
     """The rank that is late again and again; None where no rank stands out.
 
@@ -263,16 +238,21 @@ def _at_least(count: int, of: int, share: float) -> float:
 
 
 def _collectives_on_one_clock(traces: Sequence[Trace], groups: pl.Expr) -> pl.DataFrame:
-    """The collectives that all recorded ranks of some groups took part in, on one clock; see ``arrivals``.
+    """The collectives that all recorded ranks of some groups took part in, on one clock; see ``messages_on_one_clock``."""
+    return messages_on_one_clock(traces, (pl.col("kind") == COLLECTIVE) & groups)
+
+
+def messages_on_one_clock(traces: Sequence[Trace], which: pl.Expr) -> pl.DataFrame:
+    """The sides of messages (``messages.message_sides``) with their times on the clock of the lowest rank.
 
     Those of which nobody can tell how the clocks of their ranks lie are left out. ``error_ns`` is how far the difference to the
-    start of the last rank may be off.
+    start of the last rank may be off, ``own_start_ns`` the start on the rank's own clock.
 
     Args:
         traces: of one job.
-        groups: which, by ``members`` (ranks that were recorded) and ``size`` (that there are).
+        which: of all messages, such as by ``members`` (ranks that were recorded) and ``size`` (that there are).
     """
-    rows = message_sides(traces).filter(pl.col("kind") == COLLECTIVE, groups)
+    rows = message_sides(traces).filter(which)
     if rows.is_empty():
         return rows.with_columns(own_start_ns="start_ns", error_ns=pl.lit(None, dtype=pl.Int64))
     clocks = job_clocks(traces)

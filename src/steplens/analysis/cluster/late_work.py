@@ -16,7 +16,7 @@ from steplens.analysis.steps.summary import usual_device_steps, usual_step_times
 from steplens.analysis.tools import names
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, intersect, merge_intervals, merged, subtract
-from steplens.analysis.tools.parallel import by_rank
+from steplens.analysis.tools.parallel import by_rank, layout
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import STEP_PREFIX
 from steplens.trace.trace import Trace
@@ -34,6 +34,22 @@ _SELF_TIMES = table_schema("kind: String, name: String, self_ns")
 _ENGINE = "autograd::engine::evaluate_function: "
 
 
+def peers_of(traces: Sequence[Trace], rank: int) -> list[int]:
+    """The ranks that a rank is compared with: the others of its stage in a pipeline, which do the same; else all others."""
+    ranks = by_rank(traces)
+    if rank not in ranks:
+        return []
+    job = layout(traces)
+    other_ranks = [number for number in ranks if number != rank]
+    return [number for number in other_ranks if job.stage_of(number) == job.stage_of(rank)] or other_ranks
+
+
+def with_peers(traces: Sequence[Trace], rank: int) -> list[Trace]:
+    """The traces of a rank and of those that it is compared with."""
+    compared = {rank, *peers_of(traces, rank)}
+    return [trace for trace in traces if trace.rank in compared]
+
+
 def late_parts(traces: Sequence[Trace], rank: int) -> pl.DataFrame:
     """The parts of a step that take a rank longer than the others, without waiting in collectives; most beyond them first.
 
@@ -47,8 +63,8 @@ def late_parts(traces: Sequence[Trace], rank: int) -> pl.DataFrame:
     On an accelerator they are computing, exposed copies, and idle time: that in which the loader is waited for (as
     ``data_wait_ns``) and all other (as ``idle_ns``).
 
-    Means over the usual steps of each rank (``steps.summary``); ``other_ns`` is the median over the other ranks. A part that is
-    not known of every rank is left out.
+    Means over the usual steps of each rank (``steps.summary``); ``other_ns`` is the median over the other ranks (``peers_of``).
+    A part that is not known of every rank is left out.
 
     Args:
         traces: of one job.
@@ -57,9 +73,8 @@ def late_parts(traces: Sequence[Trace], rank: int) -> pl.DataFrame:
     Returns:
         Columns as in ``PARTS``, with ``more_ns`` above 0.
     """
-    ranks = by_rank(traces)
-    other_ranks = [number for number in ranks if number != rank]
-    if rank not in ranks or not other_ranks:
+    other_ranks = peers_of(traces, rank)
+    if not other_ranks:
         return pl.DataFrame(schema=PARTS)
     part_means = _parts_of_ranks(traces)
     rows = part_means.filter(rank=rank).select("part", own_ns="mean_ns")
@@ -79,13 +94,12 @@ def late_calls(traces: Sequence[Trace], rank: int, part: str) -> pl.DataFrame:
     Returns:
         Columns as in ``CALLS``, with ``more_ns`` above 0; per step, ``other_ns`` as there.
     """
-    ranks = by_rank(traces)
-    other_ranks = [number for number in ranks if number != rank]
-    if rank not in ranks or not other_ranks:
+    other_ranks = peers_of(traces, rank)
+    if not other_ranks:
         return pl.DataFrame(schema=CALLS)
     if _is_of_device(traces):
-        return _differences_by_name(traces, rank, "device_self_ns" if part in _WORK else "self_ns")
-    call_means = pl.concat([_calls_of_rank(traces, number, part) for number in ranks])
+        return _differences_by_name(with_peers(traces, rank), rank, "device_self_ns" if part in _WORK else "self_ns")
+    call_means = pl.concat([_calls_of_rank(traces, number, part) for number in (rank, *other_ranks)])
     key = ["kind", "name"]
     rank_rows = call_means.filter(rank=rank).select(*key, own_ns="mean_ns")
     # a rank that never calls it counts with nothing

@@ -289,4 +289,5 @@ _MOVED = (*_LINK_KEY, "time_ns", "bytes", "bytes_per_s")
 def _stage_of_rank(traces: Sequence[Trace], column: str) -> pl.Expr:
     """The pipeline stage of the rank in a column."""
     job = layout(traces)
-    return (pl.col(column) // max(job.size // job.stages, 1) + 1).clip(upper_bound=job.stages)
+    dealt = (pl.col(column) // max(job.size // job.stages, 1) + 1).clip(upper_bound=job.stages)
+    return pl.col(column).replace_strict(dict(job.placed), default=dealt, return_dtype=pl.Int64) if job.placed else dealt

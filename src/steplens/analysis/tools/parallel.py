@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.pipeline import find_pipeline
 from steplens.trace.building.checks.ranks import recorded_ranks
 from steplens.trace.schema import RECEIVE, SEND
 from steplens.trace.trace import Trace
@@ -30,13 +31,15 @@ class Layout:
         mode: ``DATA_PARALLEL``, ``MODEL_PARALLEL`` or ``PIPELINE_PARALLEL``; ``UNKNOWN_PARALLEL`` where nothing tells.
         ranks: the ranks that are here, in order.
         size: number of ranks of the job.
-        stages: number of pipeline stages; ranks are dealt to them in order.
+        stages: number of pipeline stages.
+        placed: rank -> stage, of those whose messages tell; others are dealt to the stages in order.
     """
 
     mode: str
     ranks: tuple[int, ...]
     size: int
     stages: int
+    placed: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -45,7 +48,7 @@ class Layout:
 
     def stage_of(self, rank: int) -> int:
         """The pipeline stage of a rank, from 1."""
-        return rank // max(self.size // self.stages, 1) + 1
+        return self.placed.get(rank, rank // max(self.size // self.stages, 1) + 1)
 
 
 def by_rank(traces: Sequence[Trace]) -> dict[int, list[Trace]]:
@@ -64,7 +67,8 @@ def layout(traces: Sequence[Trace]) -> Layout:
     The mode is what the source names: ``parallel_mode`` of ``meta``, where the automatic modes of MindSpore are pipeline
     parallel with several stages and model parallel with one. Where it names none: sends and receives mean pipeline parallel,
     all-reduces and broadcasts alone data parallel, other collectives model parallel. Collectives whose operation is not known,
-    such as those launched before the recording, say nothing where others are known.
+    such as those launched before the recording, say nothing where others are known. The stages are those of ``stage_num`` in
+    ``meta``, else what sends and receives tell (``find_pipeline``).
     """
     ranks = tuple(by_rank(traces))
     metas = [trace.meta_values() for trace in traces]
@@ -75,8 +79,11 @@ def layout(traces: Sequence[Trace]) -> Layout:
     size = max([*sizes, recorded_ranks(traces)[1], max(ranks, default=-1) + 1], default=0)
     numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
     stages = max([number for number in numbers if 0 < number <= size], default=1)
+    job_pipeline = find_pipeline(traces) if stages == 1 else None
+    placed = job_pipeline.stage_of if job_pipeline is not None else {}
+    stages = job_pipeline.stages if job_pipeline is not None else stages
     parallel_mode = next((str(meta["parallel_mode"]) for meta in metas if meta.get("parallel_mode")), "")
-    return Layout(_mode_from_name(parallel_mode, stages) or _mode_of(traces), ranks, size, stages)
+    return Layout(_mode_from_name(parallel_mode, stages) or _mode_of(traces), ranks, size, stages, placed)
 
 
 def _mode_from_name(named: str, stages: int) -> str:

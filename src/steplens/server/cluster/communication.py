@@ -9,10 +9,11 @@ import polars as pl
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from steplens.analysis.cluster.arrivals import last_recorded, name_slow_rank, recorded_arrivals
+from steplens.analysis.cluster.arrivals import last_recorded, recorded_arrivals
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication_operations import ARRIVAL
 from steplens.analysis.cluster.rank_communication import rank_costs
+from steplens.analysis.cluster.stragglers.slow_rank import name_slow_rank
 from steplens.analysis.tools.overlap import merge_intervals
 from steplens.analysis.verdict_words import collective_name
 from steplens.server.cluster.cluster import trace_of

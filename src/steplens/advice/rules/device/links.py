@@ -9,6 +9,7 @@ import polars as pl
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import HIGH, Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
+from steplens.advice.rules.tools.ranks import CLOCKS_DIFFER
 from steplens.advice.rules.tools.tasks import has_communication, per_step, steps_of, with_top_values
 from steplens.analysis.cluster import arrivals
 from steplens.analysis.tools.overlap import length_inside, merged
@@ -153,7 +154,7 @@ _TO_SIGMA = 1.4826
 _LEAST_GROUPS = 4
 
 
-@run_rule(rests_on=(COMMUNICATION_VOLUME, COMMUNICATION_TIMES, RANK_COMPARISON), applies=has_communication)
+@run_rule(rests_on=(COMMUNICATION_VOLUME, COMMUNICATION_TIMES, RANK_COMPARISON), despite=CLOCKS_DIFFER, applies=has_communication)
 def slow_group(run: Run, facts: Sequence[Facts], *, least_share: float = 0.01) -> Iterator[Finding]:
     """The collectives of one group of ranks are slower than those of all other groups like it: a slow link is among its ranks.
 

@@ -31,6 +31,8 @@ _PARTS = {
 }
 #: what takes a rank longer by this share of what it holds the others up is why it is late
 LEAST_SHARE = 1 / 3
+#: what is slower by this share of what a call is slower by is as slow
+_AS_SLOW = 0.5
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Lateness:
     Attributes:
         parts: columns of step times of the parts that take it longer than the others, by most first; empty where none is known.
         evidence: what proves it.
-        call: the operator or function of the first part that is most of it; empty where none is.
+        call: the operator or function of the first part that is most of it; empty where none is, and where a device computes
+            everything more slowly.
     """
 
     parts: tuple[str, ...]
@@ -68,7 +71,7 @@ def explain_lateness(facts: Sequence[Facts], rank: int, hold_up_ns: float) -> La
     rows = late_parts(traces_of(facts), rank).filter(pl.col("more_ns") > least_ns)
     evidence: list[Evidence] = []
     call = ""
-    for place, (part, _, other_ns, more_ns) in enumerate(rows.iter_rows()):
+    for place, (part, own_part_ns, other_ns, more_ns) in enumerate(rows.iter_rows()):
         more = Evidence(f"more_{_PARTS[part]}", more_ns, "ns", places=(f"rank {rank}",), of_mean=True)
         evidence.append(_with_calls_between_phases(more, facts, rank) if part == "between_ns" else more)
         evidence.append(Evidence("others_in_that_part", other_ns, "ns", of_mean=True))
@@ -78,12 +81,21 @@ def explain_lateness(facts: Sequence[Facts], rank: int, hold_up_ns: float) -> La
             evidence += _slower_stage(facts, rank)
         calls = _longer_calls(facts, rank, part, least_ns)
         for kind, name, own_ns, of_others_ns, _ in calls.iter_rows():
-            call = call or name
+            rest_ns, rest_of_others_ns = own_part_ns - own_ns, other_ns - of_others_ns
+            if part != "computing_ns" or not _is_as_slow(rest_ns, rest_of_others_ns, own_ns, of_others_ns):
+                call = call or name
             evidence.append(Evidence(f"in_one_{kind}", own_ns, "ns", places=(f"rank {rank}", name), of_mean=True))
             evidence.append(Evidence("others_in_that_call", of_others_ns, "ns", of_mean=True))
         if part == "python_ns" and calls.is_empty() and all("python" not in trace for trace in traces_of(facts)):
             evidence.append(Evidence("no_python_calls", 0, "", per_step=False))
     return Lateness(tuple(rows["part"]), tuple(evidence), call)
+
+
+def _is_as_slow(rest_ns: float, rest_of_others_ns: float, own_ns: float, of_others_ns: float) -> bool:
+    """Whether what a device computes besides a call is slower by as much, or half of that: then the call is not the reason."""
+    if rest_of_others_ns <= 0 or of_others_ns <= 0:
+        return False
+    return rest_ns / rest_of_others_ns - 1 >= _AS_SLOW * (own_ns / of_others_ns - 1)
 
 
 def _longer_calls(facts: Sequence[Facts], rank: int, part: str, least_ns: float) -> pl.DataFrame:

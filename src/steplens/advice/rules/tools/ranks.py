@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median
 
+import polars as pl
+
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence
 from steplens.analysis.steps.choice import number_ranges
 from steplens.analysis.tools.parallel import PIPELINE_PARALLEL, Layout, layout
 from steplens.run import Run
-from steplens.trace.health import RANK_COMPARISON
+from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON
 from steplens.trace.trace import Trace
 
 #: share of the mean by which a rank, a link or a stage may differ
@@ -19,9 +21,9 @@ DEVIATION = 0.20
 COMMUNICATION = 0.10
 #: ranges of ranks that are named
 _NAMED = 8
-_NO_OBSTACLES = (
-    "missing_ranks", "rank_clock_offset", "rank_clock_set", "contradictory_messages", "unreadable", "rank_unknown",
-)  # fmt: skip
+#: checks of clocks that differ: messages bring the ranks on one clock, as far as they tell (``cluster.clocks.job_clocks``)
+CLOCKS_DIFFER = ("rank_clock_offset", "rank_clock_set", "contradictory_messages")
+_NO_OBSTACLES = ("missing_ranks", *CLOCKS_DIFFER, "unreadable", "rank_unknown")
 
 
 def several_ranks(facts: Sequence[Facts]) -> bool:
@@ -44,6 +46,12 @@ def are_ranks_comparable(run: Run) -> bool:
     """Whether the ranks were recorded alike. Missing ranks and clocks that differ are no obstacle: lengths are compared."""
     unsafe = run.unsafe(RANK_COMPARISON)
     return unsafe.filter(~unsafe["check"].is_in(list(_NO_OBSTACLES))).is_empty()
+
+
+def are_arrivals_known(run: Run) -> bool:
+    """Whether anything but clocks that differ forbids to compare when ranks arrive."""
+    doubts = pl.concat([run.unsafe(RANK_COMPARISON), run.unsafe(COMMUNICATION_TIMES)])
+    return doubts.filter(~pl.col("check").is_in(list(CLOCKS_DIFFER))).is_empty()
 
 
 def job_of(facts: Sequence[Facts]) -> Layout:

@@ -60,14 +60,17 @@ class Clocks:
         names = ["first_message_ns", "offset_ns", "drift_ppm"]
         pieces = self.pieces.sort("first_message_ns").select("rank", *(pl.col(name).alias(f"_{name}") for name in names))
         ordered = frame.with_row_index("_order").sort(columns[0])
-        joined = ordered.join_asof(pieces, left_on=columns[0], right_on="_from_ns", by="rank", check_sortedness=False)
+        joined = ordered.join_asof(pieces, left_on=columns[0], right_on="_first_message_ns", by="rank", check_sortedness=False)
         # before the first message the clock is that of the first piece
         first = pieces.unique("rank", keep="first").rename({f"_{name}": f"_first_{name}" for name in names})
         joined = joined.join(first, on="rank", how="left", maintain_order="left").with_columns(
             pl.coalesce(f"_{name}", f"_first_{name}").alias(f"_{name}") for name in names
         )
         added = [
-            (pl.col("_offset_ns") + (pl.col("_drift_ppm") / 1e6 * (pl.col(name) - pl.col("_from_ns"))).round().cast(pl.Int64))
+            (
+                pl.col("_offset_ns")
+                + (pl.col("_drift_ppm") / 1e6 * (pl.col(name) - pl.col("_first_message_ns"))).round().cast(pl.Int64)
+            )
             for name in columns
         ]
         times = [(pl.col(name) + shift.fill_null(0)).alias(name) for name, shift in zip(columns, added, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
@@ -22,6 +23,8 @@ _DEVICE_ERROR_NS = 50_000
 #: so many pairs of ranks whose messages contradict each other are looked at, of those that were paired wrongly
 _MOST_PAIRS = 8
 _COMPARED = (health.RANK_COMPARISON, health.COMMUNICATION_TIMES)
+#: as torch.profiler.tensorboard_trace_handler names its files
+_HANDLERS_NAME = re.compile(r"(?P<host>[^/\\]+)_(?P<process>\d+)\.\d+\.pt\.trace\.json")
 
 
 @once_per_run
@@ -33,9 +36,21 @@ def job_clocks(traces: Sequence[Trace]) -> Clocks:
 
 
 def host_of(trace: Trace) -> str:
-    """The computer that a trace was recorded on; empty where the source does not say."""
+    """The computer that a trace was recorded on; empty where the source does not say.
+
+    Source: ``host_name`` or ``hostname`` of ``meta``; else the name that PyTorch's handler gives a file, computer and process,
+    where the process is that of the trace.
+    """
     values = trace.meta_values()
-    return str(values.get("host_name") or values.get("hostname") or "")
+    return str(values.get("host_name") or values.get("hostname") or "") or trace.once(_host_in_name)
+
+
+def _host_in_name(trace: Trace) -> str:
+    name_parts = _HANDLERS_NAME.search(str(trace.meta_values().get("traceName") or ""))
+    if name_parts is None or "threads" not in trace:
+        return ""
+    processes = trace.required("threads").select(pl.col("pid").cast(pl.String)).unique().collect()["pid"]
+    return name_parts["host"] if name_parts["process"] in processes else ""
 
 
 @once_per_run

@@ -1,0 +1,1 @@
+"""What of a job is slower than the rest of it: ranks, hosts, pipeline stages, links; and what waiting for others takes."""

@@ -1,0 +1,66 @@
+"""Exposed communication told apart: moving data, and waiting for other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.cluster.stragglers.message_times import message_times
+from steplens.analysis.steps.device_work import device_parts
+from steplens.analysis.steps.summary import usual_device_steps
+from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.overlap import Intervals, intersect, length_inside, merge_intervals, subtract
+from steplens.analysis.tools.parallel import by_rank
+from steplens.analysis.tools.schemas import cast_columns, table_schema
+from steplens.trace.schema import COLLECTIVE
+from steplens.trace.trace import Trace
+
+EXPOSED = table_schema("rank, step, period_ns, computing_ns, exposed_ns, moving_ns, collective_moving_ns, waiting_ns, unknown_ns")
+
+
+@once_per_run
+def exposed_waits(traces: Sequence[Trace]) -> pl.DataFrame:
+    """What exposed communication each rank has in each usual step (``steps.summary``); columns as in ``EXPOSED``.
+
+    Of the device period: ``computing_ns``; ``exposed_ns``, communication during which the device computes nothing; of that
+    ``moving_ns``, while a message moves data, the rest of it is ``waiting_ns``, while every message in flight waits for its last
+    rank, and ``unknown_ns``, while nothing is in flight of which that can be told. ``collective_moving_ns`` is what collectives
+    have of ``moving_ns``. Moving comes first: while one message moves, others wait for free.
+
+    Source: ``message_times``, on each rank's own clock.
+    """
+    frames = [pl.DataFrame(schema=EXPOSED)]
+    times = message_times(traces)
+    of_rank = {rank: rows for (rank,), rows in times.group_by("rank")} if times.height else {}
+    for rank, windows in by_rank(traces).items():
+        rows = of_rank.get(rank, times.clear())
+        begin = rows["own_start_ns"].to_numpy()
+        moves_from = begin + rows["wait_ns"].to_numpy()
+        end = moves_from + rows["transfer_ns"].to_numpy()
+        is_collective = (rows["kind"] == COLLECTIVE).to_numpy()
+        in_flight, moving = merge_intervals(begin, end), merge_intervals(moves_from, end)
+        collective = merge_intervals(moves_from[is_collective], end[is_collective])
+        frames += [_exposed_in_steps(trace, rank, in_flight, moving, collective) for trace in windows]
+    return pl.concat(frames).unique(["rank", "step"], keep="first", maintain_order=True).sort("rank", "step")
+
+
+def _exposed_in_steps(trace: Trace, rank: int, in_flight: Intervals, moving: Intervals, collective: Intervals) -> pl.DataFrame:
+    steps = usual_device_steps(trace)
+    if not steps.height:
+        return pl.DataFrame(schema=EXPOSED)
+    start = steps["device_start_ns"].to_numpy()
+    end = start + steps["device_period_ns"].to_numpy()
+    exposed = device_parts(trace).communication
+    moves = intersect(exposed, moving)
+    lengths: dict[str, np.typing.NDArray[np.int64]] = {
+        "exposed_ns": length_inside(exposed, start, end),
+        "moving_ns": length_inside(moves, start, end),
+        "collective_moving_ns": length_inside(intersect(exposed, collective), start, end),
+        "waiting_ns": length_inside(subtract(intersect(exposed, in_flight), moving), start, end),
+        "unknown_ns": length_inside(subtract(exposed, in_flight), start, end),
+    }
+    frame = steps.select("step", "computing_ns", period_ns="device_period_ns")
+    frame = frame.with_columns(rank=pl.lit(rank), **{name: pl.Series(values) for name, values in lengths.items()})
+    return frame.select(cast_columns(EXPOSED))
