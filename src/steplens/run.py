@@ -443,17 +443,17 @@ class Run:
         from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 
-        found = []
+        findings = []
         for source, trace in zip(self.sources, self.traces, strict=True):
             computed = (*find_contradictions(trace), *find_recording_cost(trace))
-            found += [(source.path, trace.health), (source.path, frame_of(computed))]
+            findings += [(source.path, trace.health), (source.path, frame_of(computed))]
         for error in self.unreadable:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
-            found.append((error.path, frame_of([lost])))
-        found.append((self.path, self._cross_trace_findings))
-        found.append((self.path, frame_of(find_clock_trouble(self.traces))))
+            findings.append((error.path, frame_of([lost])))
+        findings.append((self.path, self._cross_trace_findings))
+        findings.append((self.path, frame_of(find_clock_trouble(self.traces))))
         schema = {**SCHEMA["health"], "source": pl.String()}
-        frames = [frame.with_columns(source=pl.lit(str(path))) for path, frame in found if frame is not None and frame.height]
+        frames = [frame.with_columns(source=pl.lit(str(path))) for path, frame in findings if frame is not None and frame.height]
         return pl.concat([pl.DataFrame(schema=schema), *frames])
 
     @cached_property
@@ -530,10 +530,10 @@ def open_run(
     traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
     unread: list[Unread] = []
-    every = find_traces(top, unread)
+    captures = find_traces(top, unread)
     with reading.told_to(bytes_progress) if bytes_progress is not None else contextlib.nullcontext():
-        all_loaded = load_all(top, every, progress, executor)
-    for found, loaded in zip(every, all_loaded, strict=True):
+        all_loaded = load_all(top, captures, progress, executor)
+    for found, loaded in zip(captures, all_loaded, strict=True):
         if isinstance(loaded, InputError):
             unreadable.append(loaded)
         else:

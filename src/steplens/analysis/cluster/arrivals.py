@@ -220,8 +220,8 @@ def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:
         return None
     if count < _STEADY * steps or np.quantile(lengths, 1 - _STEADY) < _SHARE * step_ns:
         return None
-    every = by_step.filter(pl.col("rank") == rank)["hold_up_ns"].to_numpy()
-    return SlowRank(int(rank), int(np.median(every)), tuple(leading_of_rank["step"].to_list()), steps, chance)
+    of_rank = by_step.filter(pl.col("rank") == rank)["hold_up_ns"].to_numpy()
+    return SlowRank(int(rank), int(np.median(of_rank)), tuple(leading_of_rank["step"].to_list()), steps, chance)
 
 
 def _is_large(lengths: npt.NDArray[np.int64], step_ns: float) -> bool:
