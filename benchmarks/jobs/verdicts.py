@@ -1,8 +1,8 @@
 """Jobs with seeded faults, and what steplens names in them: ``python -m benchmarks.jobs.verdicts OUT``.
 
-A fault is named where the advice has a finding about what has it, and about nothing else that would be slow; of what level it is
-follows from what the fault costs. Of a job without a fault nothing may be named. In none may communication be said to take more
-than it moves.
+A fault is named where the advice has a finding about what has it that is worth saying (3 % of a step, likely or at most), and
+none about anything else that would be slow. Of a job without a fault nothing may be named. In none may communication be said to
+take more than it moves.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks.jobs.truth import MESSAGES, RECORD, STEPS
 import steplens
 from steplens.advice.advise import advise
 from steplens.advice.finding import LOW, Finding
+from steplens.advice.judging.order import is_worth_saying
 
 LAYOUTS = ("8x1x1", "4x2x2", "2x4x1", "2x2x4")
 FAULTS = (
@@ -132,7 +133,7 @@ def judge(folder: Path, layout: Layout) -> dict[str, str | bool]:
     run = steplens.open(folder)
     advice = advise(run)
     weighty = [finding for finding in advice.findings if finding.level != LOW]
-    found = sorted({named(finding, layout) for finding in advice.findings if finding.rule in NAMING})
+    found = sorted({named(finding, layout) for finding in advice.findings if finding.rule in NAMING and is_worth_saying(finding)})
     false = sorted(finding.id for finding in weighty if finding.rule in _COMMUNICATION and _claims_more(finding, folder, layout))
     expected = expected_name(folder)
     others = sorted(f"{finding.level} {finding.id}" for finding in weighty if finding.rule not in NAMING)
