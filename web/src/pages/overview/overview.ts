@@ -134,9 +134,13 @@ function bottleneckOf(found: Overview, row: Overview["pipeline"][number]): strin
 /** What holds up the data pipeline, if the training waits for it. */
 function pipelineCard(context: Context, found: Overview): Child {
   const waits = loadingOfRanks(found);
-  const holds = found.pipeline.length > 0 && (!waits.length || waits.some((one) => one.step_ns * LEAST_WAIT <= one.ns));
-  if (!holds) return null;
-  const sentences = [found.pipeline.map((row) => bottleneckOf(found, row))];
+  // on a rank that hardly waits nothing holds the training up, whichever stage is its longest
+  const waiting = new Set(waits.filter((one) => one.step_ns * LEAST_WAIT <= one.ns).map((one) => one.name));
+  const holding = found.pipeline.filter(
+    (row) => !waits.length || waiting.has(rankName(found.ranks[Number(row["trace"])]!, found.ranks)),
+  );
+  if (!holding.length) return null;
+  const sentences = holding.map((row) => bottleneckOf(found, row));
   const rows = sentences.slice(0, MOST_BOTTLENECKS).map((one) => h("li", null, one));
   const others = sentences.length - rows.length;
   return card(
