@@ -90,7 +90,7 @@ def ranks(traces: Sequence[Trace], unread: Sequence[UnreadRank] = ()) -> pl.Data
 
 def _ranks_without_figures(traces: Sequence[Trace], known: set[int], unread: Sequence[UnreadRank]) -> pl.DataFrame:
     windows_of = by_rank(traces)
-    rows: list[dict[str, Any]] = [{"rank": one.rank, "windows": 0, "steps": 0, "reason": one.reason} for one in unread]
+    rows: list[dict[str, Any]] = [{"rank": lost.rank, "windows": 0, "steps": 0, "reason": lost.reason} for lost in unread]
     if len(windows_of) + len(unread) > 1:
         rows += [
             {
