@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from steplens.common.extensions import ANALYSES, READERS, RULES, WRITERS
+from steplens.common.extensions import ANALYSES, EXECUTORS, READERS, RULES, WRITERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = re.compile(r"`((?:src/steplens/|steplens/|web/|tests/|tools/|benchmarks/)?[\w./]+\.(?:py|ts|json|toml))`")
 DOTTED = re.compile(r"`(steplens(?:\.[a-z_]\w*)+)`")
-ENTRY_POINTS = {READERS, WRITERS, RULES, ANALYSES}
+ENTRY_POINTS = {READERS, WRITERS, RULES, ANALYSES, EXECUTORS}
 
 
 def _exists(name: str, before: str) -> bool:
