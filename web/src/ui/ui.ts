@@ -287,7 +287,9 @@ export function togetherWords(
   const shareOf = (ns: number): number => (found.step_ns > 0 ? ns / found.step_ns : 0);
   const likely = format.estimate(found.likely_together_ns, found.together_ns);
   const time = format.mostOf(found.together_ns);
-  return t(likely === time ? "advice.together.at_most" : "advice.together", {
+  // two figures that differ in their last digit alone would be one to a reader
+  const isOne = likely === time || found.likely_together_ns >= 0.98 * found.together_ns;
+  return t(isOne ? "advice.together.at_most" : "advice.together", {
     likely,
     likely_share: format.estimatedShare(shareOf(found.likely_together_ns), shareOf(found.together_ns)),
     time,
