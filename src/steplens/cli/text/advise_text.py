@@ -64,7 +64,9 @@ def show_advice(found: Advice, words: Words) -> None:
         }
         # where the bound is no more than their sum, it says nothing, but for what overlaps
         is_bounded = found.together_ns < 0.99 * at_most_ns or any(finding.after_ns for finding in found.findings)
-        overlap = "together" if is_bounded else "overlap"
+        # two figures that differ in their last digit alone would be one to a reader
+        is_one = found.likely_together_ns >= 0.98 * found.together_ns
+        overlap = ("together_at_most" if is_one else "together") if is_bounded else "overlap"
         for line in plain(words.frame(overlap if priced > 1 else "confidence_means", **together), "dim").wrap(out, out.width):
             out.print(line, no_wrap=True)
     titles = {finding.id: f"{number} ({words.of(finding).title})" for number, finding in enumerate(found.findings, 1)}
