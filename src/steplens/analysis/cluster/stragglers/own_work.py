@@ -185,11 +185,12 @@ class _Search:
         stragglers: list[Straggler] = []
         rows = range(len(self.ranks))
         beside = {row: self.own[row] - peers for row in rows if (peers := self._own_of_peers(row)) is not None}
-        for row, more in beside.items():
-            usual = np.array([np.median(values) for number, values in beside.items() if number != row])
+        medians = np.array([np.median(more) for more in beside.values()])
+        for place, (row, more) in enumerate(beside.items()):
+            usual = np.delete(medians, place)
             spread = 1.4826 * float(np.median(np.abs(usual - np.median(usual)))) if len(usual) else 0.0
             of_peers = self.own[row] - more
-            is_slow = np.median(self.own[row] / of_peers) >= _SLOWER_RANK and np.median(more) >= _DEVIATIONS * spread
+            is_slow = np.median(self.own[row] / of_peers) >= _SLOWER_RANK and medians[place] >= _DEVIATIONS * spread
             if is_slow and not on_slow_host[row]:
                 mine = np.arange(len(self.ranks)) == row
                 stragglers += self._if_steady(RANK, mine, self.own[row], of_peers, stage=int(self.stages[row]))
