@@ -116,7 +116,7 @@ def test_why_host_and_device_differ(host_ns: float, device_ns: float, behind: bo
     step = {
         "quartiles_ns": (9e6, 9e6), "steps": 1, "step_time_ns": 9e6, "of": "one step", "device_steps": 1,
         "host_ns": host_ns, "device_ns": device_ns, "differs": _why_differs(host_ns, device_ns, behind), "distinct": 1,
-        "long_steps": [], "outliers": [],
+        "long_steps": [], "outliers": [], "without_recording_ns": None,
     }  # fmt: skip
     summary_text._show_step_time(out, SimpleNamespace(step=step, steps=[1]), 1)  # type: ignore[arg-type]
     text = out.export_text()
@@ -128,7 +128,7 @@ def test_outliers_count_in_the_median_and_not_in_the_means(outliers: list[int], 
     out = Console(record=True, width=200, file=io.StringIO())
     step = {
         "quartiles_ns": (9e6, 9e6), "steps": 20, "step_time_ns": 9e6, "of": "median of steps 2-21", "device_steps": 0,
-        "differs": "", "distinct": 20, "long_steps": [], "outliers": outliers,
+        "differs": "", "distinct": 20, "long_steps": [], "outliers": outliers, "without_recording_ns": None,
     }  # fmt: skip
     summary_text._show_step_time(out, SimpleNamespace(step=step, steps=[1]), 1)  # type: ignore[arg-type]
     assert f"{words} in that median, not in the parts below (means)" in out.export_text()

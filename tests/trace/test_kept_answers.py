@@ -160,7 +160,7 @@ def test_tables_of_many_traces_are_read_when_somebody_asks(tmp_path: Path, monke
     assert read == [] and "ops" in run.traces[0]
     run.verdict()
     assert set(read) <= {"steps", "health"}
-    assert run.traces[3].ops is not None and run.traces[3].ops.height == 100
+    assert run.traces[3].ops is not None and run.traces[3].ops.height == 105
     assert "ops" in read
 
 

@@ -55,7 +55,6 @@ def table(
     if path is None or name is None:
         _list_tables(json=json)
         return
-    from steplens.advice.prepare import use_kept_answers
     from steplens.analysis.catalogue import recorded_table
 
     try:
@@ -66,7 +65,7 @@ def table(
             check_csv(csv)
         run = open_with_progress(path, rank, scheduler)
         with show_work("analysing"):
-            use_kept_answers(run)
+            _use_kept_answers(run)
             table_rows = rows_of_table(run, name, by=by, sort=sort, columns=columns, rank=rank, per_step=not whole)
             basis = "" if whole else basis_of_table(of_rank(run, rank), name, by)
     except SteplensError as error:
@@ -78,6 +77,14 @@ def table(
     document = {"table": name, "by": by, "basis": basis or None}
     answer_rows(table_rows, path, document, f"{title}, {basis}" if basis else title, top=top, csv=csv, json=json, note=note)
     keep_timelines(run)
+
+
+def _use_kept_answers(run: Run) -> None:
+    """Let ranks answer what was worked out about them before."""
+    if len(run.traces) > 1:
+        from steplens.advice.prepare import use_kept_answers
+
+        use_kept_answers(run)
 
 
 def answer_rows(

@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from steplens.common import expansion
+
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _FRAME, _SERIES, _ARRAY, _OBJECT, _DICT = "frame", "series", "array", "object", "dict"
 _SEQUENCES: dict[str, type[tuple[Any, ...] | list[Any] | set[Any] | frozenset[Any]]] = {
@@ -25,6 +27,8 @@ _SEQUENCES: dict[str, type[tuple[Any, ...] | list[Any] | set[Any] | frozenset[An
     "frozenset": frozenset,
 }
 _PACKAGE = "steplens."
+#: an answer takes no more, uncompressed
+_MOST_BYTES = 64 << 20
 #: of compression: small frames are mostly descriptions of their columns
 _LEVEL = 6
 #: kinds of arrays: truth values, whole and floating point numbers
@@ -46,7 +50,7 @@ def decode_answer(content: bytes) -> Any:
         ValueError: it is none.
     """
     try:
-        return _from_plain(msgspec.msgpack.decode(zlib.decompress(content)))
+        return _from_plain(msgspec.msgpack.decode(expansion.expand_bytes(content, _MOST_BYTES)))
     except (
         zlib.error,
         msgspec.DecodeError,
@@ -54,6 +58,7 @@ def decode_answer(content: bytes) -> Any:
         ImportError,
         AttributeError,
         TypeError,
+        ValueError,
         LookupError,
     ) as error:
         raise ValueError(f"no answer that was kept: {error}") from error
