@@ -124,7 +124,10 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
 def test_dask(job: Path, here: dict[str, bytes], scheduler: tuple[str, Path], tmp_path: Path) -> None:
     address, file = scheduler
     executor: Any = named_executor(address)
-    assert answered(job, tmp_path / "ranks", executor) == here
+    try:
+        assert answered(job, tmp_path / "ranks", executor) == here
+    finally:
+        executor._client.close()
     shutil.copytree(job, tmp_path / "again")
     asked = run_process("summary", tmp_path / "again", "--scheduler", file, folder=tmp_path)
     assert asked.returncode == 0, asked.stderr
