@@ -18,6 +18,7 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.prepare import keep_answers, prepare_answers, use_kept_answers
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import times_of_steps
+from steplens.common.step_points import FORWARD_POINT_VARIABLES
 from steplens.run import Run
 from steplens.trace.building.extents import Extent
 from steplens.trace.cache import kept_answers, store
@@ -145,6 +146,9 @@ def test_answers_of_other_tables_ranks_or_programs_are_not_taken(tmp_path: Path,
     assert use_kept_answers(steplens.open(folder)) == [0, 1, 2]
     kept_run(folder)
     assert use_kept_answers(steplens.open(folder)) == []
+    with monkeypatch.context() as named:
+        named.setenv(FORWARD_POINT_VARIABLES[0], "a point")
+        assert use_kept_answers(steplens.open(folder)) == [0, 1, 2]
     monkeypatch.setattr(kept_answers, "program_digest", lambda: "another")
     assert use_kept_answers(steplens.open(folder)) == [0, 1, 2]
 

@@ -26,6 +26,7 @@ from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
 from steplens.common.executors import map_ranks
+from steplens.common.step_points import named_points
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.cache.answer_values import decode_answer, encode_answer
@@ -118,7 +119,9 @@ def _context_of(run: Run) -> str | None:
     if set(run.traces[0].companions) != set(run.traces) or any(trace.kept is None for trace in run.traces):
         return None
     prints = [trace.kept.fingerprint for trace in run.traces if trace.kept is not None]
-    return hashlib.sha256("\0".join(prints).encode()).hexdigest()
+    # points that the environment names move the parts of the step trace
+    told = [repr(named_points(os.environ))]
+    return hashlib.sha256("\0".join([*prints, *told]).encode()).hexdigest()
 
 
 def _is_prepared(_: Trace) -> bool:
