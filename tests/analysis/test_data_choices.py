@@ -92,5 +92,10 @@ def test_steps_that_wait_are_told_from_those_whose_batch_was_ready() -> None:
     # in turn, and too few in a row
     assert apart(40, 1, 60, 50) == WaitingSteps((1, 3, 4), 4, 50e6, 1e6, None)
     assert apart(1, 3, 40, 60) == WaitingSteps((3, 4), 4, 50e6, 2e6, None)
+    # a step that a full queue feeds is short: fetching its batch is much of it, and no wait like those of the others
+    short = pl.DataFrame(
+        {"step": range(5), "duration_ns": [1_000_000, *[40_000_000] * 4], "data_wait_ns": [107_000, *[36_000_000] * 4]}
+    )
+    assert tell_waiting_apart(short) == WaitingSteps((1, 2, 3, 4), 5, 36e6, 107e3, 1)
     # all alike, and nothing recorded
     assert [apart(40, 60), apart(1, 1), apart(None, None)] == [None, None, None]

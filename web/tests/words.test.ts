@@ -26,6 +26,12 @@ describe("the catalogues", () => {
     for (const [key, text] of Object.entries(en)) expect(holes((zh as Record<string, string>)[key]!), key).toEqual(holes(text));
   });
 
+  test("are given what they fill in", () => {
+    const words = en as Record<string, string>;
+    const bare = [...code.matchAll(/\bt\("([\w.]+)"\)/g)].map((one) => one[1]!);
+    expect(bare.filter((key) => holes(words[key] ?? "").length > 0)).toEqual([]);
+  });
+
   test("have no words that no page says", () => {
     // names of the server's tables, columns and parts are looked up by what the server says
     const looked_up =

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from steplens.analysis.step_trace.step_trace import step_trace
@@ -113,6 +114,10 @@ def tell_waiting_apart(steps: pl.DataFrame) -> WaitingSteps | None:
     """The same of some steps (step, duration_ns, data_wait_ns)."""
     times = steps.drop_nulls(["data_wait_ns", "duration_ns"]).sort("step")
     is_waiting = times["data_wait_ns"] >= _WAITS * times["duration_ns"]
+    # fed by a full queue a step is short, and what it takes to fetch from that is much of it: that is no wait like the others'
+    waits_ns = times.filter(is_waiting)["data_wait_ns"].to_numpy()
+    if len(waits_ns):
+        is_waiting &= times["data_wait_ns"] >= _WAITS * float(np.median(waits_ns))
     waiting, ready = times.filter(is_waiting), times.filter(~is_waiting)
     if not waiting.height or not ready.height:
         return None

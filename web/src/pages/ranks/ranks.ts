@@ -8,6 +8,7 @@ import { topicTables } from "../../tables/topic_tables";
 import { type Child, h } from "../../ui/dom";
 import { parts } from "../../ui/later";
 import type { Context, Page } from "../../ui/page";
+import { meanOfEach } from "../../ui/step_means";
 import { DEVICE_PARTS, HOST_PARTS, card, grid, has, partOf, rankName, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
@@ -34,7 +35,7 @@ export const ranks: Page = {
           ]),
         ],
         [t("cluster.parts"), askForParts(context).then((one) => rankParts(context, one))],
-        [t("communication.waits"), waits.then((one) => (one ? waitsCard(context, one) : null))],
+        [t("communication.waits"), waits.then(async (one) => (one ? waitsCard(context, one, await found) : null))],
         [
           t("heat"),
           Promise.all([found, api.get("cluster/heat")]).then(([all, heat]) =>
@@ -58,10 +59,10 @@ export const ranks: Page = {
   },
 };
 
-function waitsCard(context: Context, found: Communication): Child {
+function waitsCard(context: Context, found: Communication, all: readonly Rank[]): Child {
   if (!found.waits.length) return null;
   return card(t("communication.waits"), waitsChart(context, found), {
-    note: t("communication.waits.what"),
+    note: t("communication.waits.what", { mean: meanOfEach(all) }),
     more: context.to("communication"),
   });
 }
