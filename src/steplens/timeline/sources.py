@@ -137,13 +137,19 @@ def _queue_label(end: str) -> Callable[[Key, Labels], str]:
 
 
 def _batch_events(trace: Trace) -> pl.LazyFrame | None:
-    """Batches at a place; drawn as long as they took, and at least as moments."""
+    """Batches at a place; drawn as long as they took, and at least as moments.
+
+    The time of one that the host hands on is when that was done, of one that the device receives when it asked for it.
+    """
     rows = trace.lazy("pipeline_batches")
     if rows is None:
         return None
-    length = pl.coalesce("total_ns", "wait_ns", pl.lit(0))
+    is_received = pl.col("kind").cast(pl.String) == "receive"
+    before = pl.when(~is_received).then("total_ns").fill_null(0)
+    behind = pl.when(is_received).then("wait_ns").fill_null(0)
     name = pl.format("batch {}", "batch").cast(pl.Categorical())
-    return rows.select(start_ns="time_ns", end_ns=pl.col("time_ns") + length, name=name, kind="kind")
+    time = pl.col("time_ns")
+    return rows.select(start_ns=time - before, end_ns=time + behind, name=name, kind="kind")
 
 
 #: place and name of a stage, and its ends in ``pipeline_tasks``
