@@ -113,8 +113,8 @@ TABLES: dict[str, dict[str, str]] = {
     "pipeline_samples": _table_columns("scope:Name op:Int32 name:Name unit:Name sample:Int32 time_ns value:Float64"),
     # One batch at one place: kind "iterate" (the loop takes it from the pipeline), "send" (it goes to the device's queue) or
     # "receive" (the device takes it from there). get_ns: time to get it out of the pipeline; push_ns: to hand it on;
-    # total_ns: of the whole batch; wait_ns: the receiver waited; queue_size: elements in the queue before the place. time_ns: when
-    # it was taken or handed on, total_ns after its begin; of "receive" when the device asked for it, wait_ns before it came.
+    # total_ns: of the whole batch; wait_ns: the receiver waited; queue_size: elements in the queue before the place. time_ns:
+    # when it was taken or handed on, total_ns after its begin; of "receive" when the device asked for it, wait_ns before it came.
     "pipeline_batches": _table_columns(
         "kind:Name name:Name batch time_ns get_ns push_ns total_ns wait_ns queue_size queue_capacity"
     ),
