@@ -71,9 +71,11 @@ def prepare_answers(run: Run) -> None:
         return
     if run.executor is not None:
         work_out_there = partial(_answer_number, os.fsdecode(run.path.absolute()), context)
+        done = set()
         for number, answers in map_ranks(run.executor, work_out_there, left):
             _accept_answers(run.traces[number], answers)
-            left.remove(number)
+            done.add(number)
+        left = [number for number in left if number not in done]
     request = {"path": os.fsdecode(run.path), "context": context, "numbers": left}
     are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
     tasks = SharedTasks(

@@ -113,7 +113,6 @@ def keep_timelines(run: Run) -> None:
 
     It takes less than a tenth of what reading took, and nothing where a run is small or was laid out before.
     """
-    from steplens.advice.prepare import keep_answers
     from steplens.timeline.prebuild import lay_out
     from steplens.timeline.time_origin import trace_origins
 
@@ -121,7 +120,11 @@ def keep_timelines(run: Run) -> None:
     if all(trace.kept is None for trace in run.traces):
         return
     origins = trace_origins(run.traces)
-    keep_answers(run)
+    if len(run.traces) > 1:
+        # of one trace nothing is kept, and the rules of advice take long to import
+        from steplens.advice.prepare import keep_answers
+
+        keep_answers(run)
     for trace, origin_ns in zip(run.traces, origins, strict=True):
         # the command has done what it was asked for; whoever shows the run is told what is wrong
         with contextlib.suppress(Exception):

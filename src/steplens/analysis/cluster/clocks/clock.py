@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -89,22 +90,19 @@ class Clocks:
         both = reference[1] + error[1]
         return both if of_both is None else min(of_both, both)
 
-    @property
+    @cached_property
     def _by_rank(self) -> dict[int, tuple[int | None, float | None]]:
-        """Reference and largest error of each rank."""
-        if not hasattr(self, "_known"):
-            by_rank: dict[int, tuple[int | None, float | None]] = {}
-            for rank, reference, error in self.pieces.select("rank", "reference", "error_ns").iter_rows():
-                before = by_rank.get(rank)
-                if before is None:
-                    by_rank[rank] = (reference, error)
-                elif before[0] != reference or error is None or before[1] is None:
-                    by_rank[rank] = (reference if before[0] == reference else None, None)
-                else:
-                    by_rank[rank] = (reference, max(error, before[1]))
-            object.__setattr__(self, "_known", by_rank)
-        answer: dict[int, tuple[int | None, float | None]] = self.__dict__["_known"]
-        return answer
+        """Reference and largest error of each rank; None where its pieces have several, or one of which nothing is known."""
+        by_rank: dict[int, tuple[int | None, float | None]] = {}
+        for rank, reference, error in self.pieces.select("rank", "reference", "error_ns").iter_rows():
+            before = by_rank.get(rank)
+            if before is None:
+                by_rank[rank] = (reference, error)
+            elif before[0] != reference or error is None or before[1] is None:
+                by_rank[rank] = (reference if before[0] == reference else None, None)
+            else:
+                by_rank[rank] = (reference, max(error, before[1]))
+        return by_rank
 
 
 def find_clocks(

@@ -72,12 +72,6 @@ class Corridors:
     flattest: Floats
     steepest: Floats
 
-    def middle_line(self, at: Floats) -> Floats:
-        """The line in the middle at some moments (s), ns; shape (pairs, moments). NaN where all bounds are on one side."""
-        middle = (self.bounds.highest_start(self.slope) + self.bounds.lowest_start(self.slope)) / 2
-        with np.errstate(invalid="ignore"):
-            return np.asarray(middle[:, None] + self.slope[:, None] * at)
-
     def highest_at(self, at: float) -> Floats:
         """How high a line of the corridor can be at a moment (s), ns."""
         slope = _golden_section(lambda slope: self.bounds.highest_start(slope) + slope * at, self.flattest, self.steepest)
