@@ -22,7 +22,9 @@ from steplens.common.step_points import FORWARD_POINT_VARIABLES
 from steplens.run import Run
 from steplens.trace.building.extents import Extent
 from steplens.trace.cache import kept_answers, store
+from steplens.trace.cache.accepted_answers import AcceptedAnswers, DecodedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer
+from steplens.trace.cache.kept_answers import pack_answers, unpack_answers
 from steplens.trace.trace import Trace, answer_name
 
 
@@ -100,13 +102,32 @@ def test_what_is_of_another_kind_is_not_kept(answer: Any) -> None:
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(plain: Any) -> None:
     with pytest.raises(ValueError, match="no"):
-        decode_answer(zlib.compress(msgspec.msgpack.encode(plain)))
+        decode_answer(msgspec.msgpack.encode(plain))
 
 
-@pytest.mark.parametrize("content", [b"", b"x", zlib.compress(b"\xc1")])
+@pytest.mark.parametrize("content", [b"", b"\xc1", b"\x93\x01"])
 def test_what_is_damaged_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match="no answer that was kept"):
         decode_answer(content)
+
+
+def test_of_many_answers_the_last_ones_stay_decoded() -> None:
+    frames = {f"q{number}": pl.DataFrame({"a": [number] * 100}) for number in range(6)}
+    encoded = {name: content for name, frame in frames.items() if (content := encode_answer(frame)) is not None}
+    decoded = DecodedAnswers(most=4)
+    first, second = AcceptedAnswers(encoded, decoded, 0), AcceptedAnswers(encoded, decoded, 1)
+    assert first.encoded() == encoded and len(second) == 6 and "q1" in first and first.find("q7") is None
+    found = first.find("q0")
+    assert found is not None and found[0].equals(frames["q0"]) and first.find("q0")[0] is found[0]  # type: ignore[index]
+    for name, frame in frames.items():
+        assert second.find(name)[0].equals(frame)  # type: ignore[index]
+    assert first.find("q0")[0] is not found[0] and first.find("q0")[0].equals(found[0])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("packed", [b"", b"x", pack_answers({})[:-3], zlib.compress(b"\x91\x01")])
+def test_answers_that_are_damaged_are_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="no answers that were kept"):
+        unpack_answers(packed)
 
 
 def test_kept_answers_are_those_that_were_worked_out(tmp_path: Path) -> None:
@@ -120,9 +141,9 @@ def test_kept_answers_are_those_that_were_worked_out(tmp_path: Path) -> None:
 
 def forge(file: Path) -> None:
     content = file.read_bytes()
-    names, contents = msgspec.msgpack.decode(content[32:])
-    contents[names[answer_name(times_of_steps)]] = encode_answer(pl.DataFrame({"step": [7]}))
-    file.write_bytes(content[:32] + msgspec.msgpack.encode((names, contents)))
+    name, answer = answer_name(times_of_steps), encode_answer(pl.DataFrame({"step": [7]}))
+    assert name is not None and answer is not None
+    file.write_bytes(content[:32] + pack_answers({**unpack_answers(content[32:]), name: answer}))
 
 
 @pytest.mark.parametrize(

@@ -14,40 +14,52 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.judging.asking import findings_of, is_small, judge_once
 from steplens.advice.registry import built_in_rules
+from steplens.advice.rules.optimizers import backward_spans, gradients_of_steps
 from steplens.analysis.cluster.clocks.messages import communication_rows
+from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.operators.operators import operators_by_name
+from steplens.analysis.steps.device_work import exposed_communication
 from steplens.analysis.steps.phases import host_phase_names
 from steplens.analysis.steps.times import times_of_steps
+from steplens.analysis.tools.pipeline import sends_and_receives
 from steplens.common.executors import map_ranks
 from steplens.common.step_points import named_points
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
-from steplens.trace.cache.answer_values import decode_answer, encode_answer
-from steplens.trace.cache.kept_answers import read_answers, write_answers
+from steplens.trace.building.checks.ranks import recorded_span, step_bounds
+from steplens.trace.cache.accepted_answers import AcceptedAnswers, DecodedAnswers
+from steplens.trace.cache.answer_values import encode_answer
+from steplens.trace.cache.kept_answers import pack_answers, read_answers, unpack_answers, write_answers
 from steplens.trace.trace import Trace
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64
 #: what is asked of every trace
-_QUESTIONS: tuple[Callable[[Trace], pl.DataFrame], ...] = (
+_QUESTIONS: tuple[Callable[[Trace], Any], ...] = (
     times_of_steps,
     host_phase_names,
     operators_by_name,
     idle_causes,
     communication_rows,
+    exposed_communication,
+    sends_and_receives,
+    step_bounds,
+    recorded_span,
+    data_wait,
+    backward_spans,
+    gradients_of_steps,
+    is_small,
 )
 #: a larger answer is worked out again rather than kept
-_MOST_BYTES = 64 << 10
+_MOST_BYTES = 512 << 10
 #: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
-_NOT_KEPT = (*_OF_EVENTS, "_accepted_answers", "_kept_count", "_is_prepared")
+_NOT_KEPT = (*_OF_EVENTS, "_decoded_answers", "_kept_count", "_is_prepared")
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -72,8 +84,8 @@ def prepare_answers(run: Run) -> None:
     if run.executor is not None:
         work_out_there = partial(_answer_number, os.fsdecode(run.path.absolute()), context)
         done = set()
-        for number, answers in map_ranks(run.executor, work_out_there, left):
-            _accept_answers(run.traces[number], answers)
+        for number, (packed, is_kept) in map_ranks(run.executor, work_out_there, left):
+            _accept_packed(run, number, packed, is_kept=is_kept)
             done.add(number)
         left = [number for number in left if number not in done]
     request = {"path": os.fsdecode(run.path), "context": context, "numbers": left}
@@ -83,10 +95,10 @@ def prepare_answers(run: Run) -> None:
     )
 
     def work_out_here(place: int) -> None:
-        _work_out(run.traces[left[place]])
+        _accept_packed(run, left[place], *_work_out(run.traces[left[place]], context))
 
-    for place, answers in tasks.run(work_out_here).items():
-        _accept_answers(run.traces[left[place]], answers)
+    for place, (packed, is_kept) in tasks.run(work_out_here).items():
+        _accept_packed(run, left[place], packed, is_kept=is_kept)
 
 
 def use_kept_answers(run: Run) -> list[int]:
@@ -98,7 +110,7 @@ def use_kept_answers(run: Run) -> list[int]:
     context = _context_of(run) if len(run.traces) > 1 else None
     if context is None:
         return [*range(len(run.traces))]
-    return [number for number, trace in enumerate(run.traces) if not _accept_kept(trace, context)]
+    return [number for number in range(len(run.traces)) if not _accept_kept(run, number, context)]
 
 
 def keep_answers(run: Run) -> None:
@@ -107,10 +119,12 @@ def keep_answers(run: Run) -> None:
     if context is None or is_worker():
         return
     for trace in run.traces:
-        accepted = trace.once(_accepted_answers)
-        answers = {**accepted, **_encode_answers(trace, leave_out=accepted)}
-        if trace.kept is not None and len(answers) > trace.once(_kept_count):
-            write_answers(trace.kept, context, answers)
+        accepted = trace.accepted
+        assert accepted is None or isinstance(accepted, AcceptedAnswers)
+        fresh = _encode_answers(trace, leave_out=() if accepted is None else accepted)
+        before = 0 if accepted is None else len(accepted)
+        if trace.kept is not None and before + len(fresh) > trace.once(_kept_count):
+            write_answers(trace.kept, context, pack_answers({**({} if accepted is None else accepted.encoded()), **fresh}))
 
 
 def _context_of(run: Run) -> str | None:
@@ -131,9 +145,9 @@ def _is_prepared(_: Trace) -> bool:
     return False
 
 
-def _accepted_answers(_: Trace) -> dict[str, bytes]:
-    """The answers about a trace that were worked out before, or elsewhere, by name."""
-    return {}
+def _decoded_answers(_: Trace) -> DecodedAnswers:
+    """What all traces of a run share; the first one has it."""
+    return DecodedAnswers()
 
 
 def _kept_count(_: Trace) -> int:
@@ -141,8 +155,12 @@ def _kept_count(_: Trace) -> int:
     return 0
 
 
-def _work_out(trace: Trace) -> None:
-    """Ask a trace for everything; the answers stay with it. What fails is asked again, and fails, where it matters."""
+def _work_out(trace: Trace, context: str) -> tuple[bytes, bool]:
+    """Ask a trace for everything, and keep the answers. What fails is asked again, and fails, where it matters.
+
+    Returns:
+        The answers, packed, and whether they are kept.
+    """
     for make in _QUESTIONS:
         with contextlib.suppress(Exception):  # the boundary of a question, as of a trace without steps
             make(trace)
@@ -152,6 +170,11 @@ def _work_out(trace: Trace) -> None:
             with contextlib.suppress(Exception):  # the boundary of a rule
                 judge_once(rule, facts)
     trace.release_tables()
+    encoded = _encode_answers(trace)
+    packed = pack_answers(encoded)
+    # a process works out thousands of them
+    trace.forget_answers({*encoded, *(name for name in trace.known_answers() if name.rpartition(":")[2] in _OF_EVENTS)})
+    return packed, trace.kept is not None and write_answers(trace.kept, context, packed)
 
 
 def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, bytes]:
@@ -165,32 +188,28 @@ def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, b
     return {name: content for name, content in encoded.items() if content is not None and len(content) <= _MOST_BYTES}
 
 
-def _accept_kept(trace: Trace, context: str) -> bool:
+def _accept_kept(run: Run, number: int, context: str) -> bool:
     """Whether answers about a trace were kept, which it has then."""
-    answers = None if trace.kept is None else read_answers(trace.kept, context)
-    if answers is None:
-        return False
-    _accept_answers(trace, answers)
-    trace.replace(_kept_count, len(answers))
-    return True
+    kept = run.traces[number].kept
+    answers = None if kept is None else read_answers(kept, context)
+    if answers is not None:
+        _accept_answers(run, number, answers, is_kept=True)
+    return answers is not None
 
 
-def _accept_answers(trace: Trace, answers: dict[str, bytes]) -> None:
+def _accept_packed(run: Run, number: int, packed: bytes, is_kept: bool) -> None:
+    with contextlib.suppress(ValueError):  # worked out again
+        _accept_answers(run, number, unpack_answers(packed), is_kept=is_kept)
+
+
+def _accept_answers(run: Run, number: int, answers: dict[str, bytes], *, is_kept: bool) -> None:
     """Let a trace answer what was worked out about it before, or elsewhere."""
-
-    def read_answer(name: str) -> tuple[Any] | None:
-        content = answers.get(name)
-        if content is None:
-            return None
-        try:
-            return (decode_answer(content),)
-        except ValueError:  # worked out again
-            return None
-
-    trace.accept_answers(read_answer)
-    trace.replace(_accepted_answers, answers)
+    trace = run.traces[number]
+    accepted = AcceptedAnswers(answers, run.traces[0].once(_decoded_answers), number)
+    trace.accept_answers(accepted)
+    trace.replace(_kept_count, len(accepted) if is_kept else 0)
     judges = {rule.name: rule.judge for rule in built_in_rules()}
-    judged = read_answer(_FINDINGS)
+    judged = accepted.find(_FINDINGS)
     for name, findings in judged[0].items() if judged is not None else ():
         findings_of(trace)[name, judges[name]] = findings
 
@@ -212,21 +231,19 @@ def _kept_bytes(trace: Trace) -> int:
         return 0
 
 
-def _start_worker(request: Any) -> Callable[[int], dict[str, bytes]]:
+def _start_worker(request: Any) -> Callable[[int], tuple[bytes, bool]]:
     numbers: list[int] = request["numbers"]
     _run_of_context(request["path"], request["context"])
     return lambda place: _answer_number(request["path"], request["context"], numbers[place])
 
 
-def _answer_number(path: str, context: str, number: int) -> dict[str, bytes]:
-    """What is known of one of the traces at a path, worked out in this process.
+def _answer_number(path: str, context: str, number: int) -> tuple[bytes, bool]:
+    """What is known of one of the traces at a path, worked out and kept in this process; see ``_work_out``.
 
     Raises:
         ValueError: it has changed meanwhile.
     """
-    trace = _run_of_context(path, context).traces[number]
-    _work_out(trace)
-    return _encode_answers(trace)
+    return _work_out(_run_of_context(path, context).traces[number], context)
 
 
 @lru_cache(maxsize=1)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 import polars as pl
 
@@ -41,6 +41,16 @@ def answer_name(make: Callable[[Trace], Any]) -> str | None:
     return f"{module}:{name}" if module.startswith("steplens.") and name and "<" not in name else None
 
 
+class AnswersByName(Protocol):
+    """Answers of ``Trace.once``, by ``answer_name``."""
+
+    def __contains__(self, name: object, /) -> bool:
+        """Whether there is one."""
+
+    def find(self, name: str) -> tuple[Any] | None:
+        """An answer, in a tuple; None where there is none."""
+
+
 @functools.cache
 def _without_rows(name: str) -> pl.LazyFrame:
     """A table that a source does not have."""
@@ -69,7 +79,7 @@ class Trace:
         self._made: dict[Callable[[Trace], Any], Any] = {}
         self._source_tables: dict[str, pl.DataFrame | None] = {}
         self._instead: dict[Callable[[Trace], Any], Callable[[Trace], Any]] = {}
-        self._read_answer: Callable[[str], tuple[Any] | None] | None = None
+        self.accepted: AnswersByName | None = None
         self._as_loaded = self._tables.copy()
 
     def __contains__(self, name: str) -> bool:
@@ -116,14 +126,19 @@ class Trace:
 
     def once(self, make: Callable[[Trace], Made]) -> Made:
         """``make(self)``, worked out once: small answers that several analyses rest on. Nobody may change what this returns."""
-        if make not in self._made and not self._is_kept(make):
-            self._made[make] = self._instead.get(make, make)(self)
-        return cast(Made, self._made[make])
+        if make in self._made:
+            return cast(Made, self._made[make])
+        found = self._find_accepted(make)
+        if found is not None:
+            return cast(Made, found[0])
+        self._made[make] = answer = self._instead.get(make, make)(self)
+        return cast(Made, answer)
 
     def once_if_small(self, make: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
         """``make(self)``, as ``once`` if it takes little memory; a larger frame is worked out again whenever it is asked for."""
-        if make in self._made or self._is_kept(make):
-            return cast(pl.DataFrame, self._made[make])
+        found = (self._made[make],) if make in self._made else self._find_accepted(make)
+        if found is not None:
+            return cast(pl.DataFrame, found[0])
         frame = make(self)
         if frame.estimated_size() <= _SMALL_BYTES:
             self._made[make] = frame
@@ -137,13 +152,14 @@ class Trace:
         """Let ``once(make)`` be ``other(self)``: for a trace made of another one, whose files are not at its ``source``."""
         self._instead[make] = other
 
-    def accept_answers(self, read: Callable[[str], tuple[Any] | None]) -> None:
-        """Let answers that were kept be those of ``once``.
+    def accept_answers(self, answers: AnswersByName) -> None:
+        """Let answers that were kept, or worked out elsewhere, be those of ``once``: also of what was worked out here."""
+        self.accepted = answers
+        self.forget_answers(answers)
 
-        Args:
-            read: gives the answer of a name (``answer_name``), in a tuple; None where it was not kept.
-        """
-        self._read_answer = read
+    def forget_answers(self, names: Container[str | None]) -> None:
+        """Let go of what was worked out here under some names (``answer_name``): it is worked out again when it is asked for."""
+        self._made = {make: answer for make, answer in self._made.items() if answer_name(make) not in names}
 
     def known_answers(self) -> dict[str, Any]:
         """What was worked out once so far and has a name, by it; nothing of a trace that was made of another one."""
@@ -156,15 +172,12 @@ class Trace:
         """Let go of tables that were read since the trace was loaded; they are read again when somebody asks for them."""
         self._tables = self._as_loaded.copy()
 
-    def _is_kept(self, make: Callable[[Trace], Any]) -> bool:
-        """Whether an answer was kept, which is made the answer of ``once`` then."""
-        if self._read_answer is None or make in self._instead:
-            return False
+    def _find_accepted(self, make: Callable[[Trace], Any]) -> tuple[Any] | None:
+        """An answer that was kept, in a tuple."""
+        if self.accepted is None or make in self._instead:
+            return None
         name = answer_name(make)
-        answer = None if name is None else self._read_answer(name)
-        if answer is not None:
-            self._made[make] = answer[0]
-        return answer is not None
+        return None if name is None else self.accepted.find(name)
 
     def meta_values(self) -> dict[str, Any]:
         """The ``meta`` table as a dictionary, values decoded from JSON."""

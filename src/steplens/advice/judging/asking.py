@@ -78,8 +78,12 @@ def ask_rules(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -
 
 def is_small(trace: Trace) -> bool:
     """Whether a trace has few calls, which are in memory."""
+    return "ops" not in trace or trace.once(_has_few_calls)
+
+
+def _has_few_calls(trace: Trace) -> bool:
     calls = trace.in_memory("ops")
-    return "ops" not in trace or (calls is not None and calls.height < _FEW_CALLS)
+    return calls is not None and calls.height < _FEW_CALLS
 
 
 def judge_once(rule: Rule, part: Facts) -> Iterable[Finding]:

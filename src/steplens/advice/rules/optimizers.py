@@ -13,10 +13,11 @@ from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
 from steplens.advice.rules.tools.tasks import counted_evidence, steps_of
 from steplens.analysis.cluster.communication_operations import communication_operations
-from steplens.analysis.steps.device_work import computing_tasks
+from steplens.analysis.steps.device_work import computing_tasks, exposed_communication
 from steplens.analysis.steps.phases import phase_intervals
 from steplens.analysis.tools.names import containing, distinct
-from steplens.analysis.tools.overlap import intersect, length_inside, merged, subtract
+from steplens.analysis.tools.once import once_per_trace
+from steplens.analysis.tools.overlap import intersect, length_inside, merged
 from steplens.run import Run
 from steplens.trace.building.framework import PYTORCH
 from steplens.trace.health import COMMUNICATION_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, STEP_PHASES
@@ -239,15 +240,14 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
     operations = _gradient_exchanges(facts, every)
     if operations.is_empty() or not facts.step_ns:
         return None
-    spans = facts.steps.select("step").join(facts.trace.once(_backward_spans), on="step").sort("start_ns")
+    spans = facts.steps.select("step").join(backward_spans(facts.trace), on="step").sort("start_ns")
     begin, end = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
     exchange = merged(operations)
     beside = float(length_inside(exchange, begin, end).sum())
     if beside > _OVERLAPPED * exchange.length_ns or not len(begin):
         return None
-    computing = merged(computing_tasks(facts.trace).select("start_ns", "end_ns").collect())
     count = facts.steps.height
-    alone = facts.typical_length_ns(subtract(exchange, intersect(exchange, computing)))
+    alone = facts.typical_length_ns(intersect(exchange, exposed_communication(facts.trace)))
     backward = float(np.median(end - begin))
     size = facts.typical_ns(operations, "bytes", on_device=True)
     # a bucket holds one parameter at least
@@ -288,12 +288,19 @@ def _gradient_exchanges(facts: Facts, every: pl.DataFrame) -> pl.DataFrame:
 
 def _gradients_per_step(facts: Facts) -> float:
     """How many gradients a step of backward hands over."""
-    name = pl.col("name").cast(pl.String) == "torch::autograd::AccumulateGrad"
-    calls = facts.trace.required("ops").filter(name & pl.col("step").is_in(list(facts.numbers)))
-    return float(calls.select(pl.len()).collect().item()) / facts.steps.height
+    in_steps = gradients_of_steps(facts.trace).filter(pl.col("step").is_in(list(facts.numbers)))
+    return float(in_steps["gradients"].sum()) / facts.steps.height
 
 
-def _backward_spans(trace: Trace) -> pl.DataFrame:
+@once_per_trace
+def gradients_of_steps(trace: Trace) -> pl.DataFrame:
+    """How many gradients (``gradients``) backward hands over in each ``step``."""
+    calls = trace.required("ops").filter(pl.col("name").cast(pl.String) == "torch::autograd::AccumulateGrad")
+    return calls.group_by("step").agg(gradients=pl.len()).sort("step").collect()
+
+
+@once_per_trace
+def backward_spans(trace: Trace) -> pl.DataFrame:
     """When backward ran on the device in each step: from its first task to its last; step, start_ns and end_ns."""
     pid = trace.required("steps").select("pid").unique()
     ops = trace.required("ops").filter(pl.col("scope") == SCOPE_BACKWARD).join(pid, on="pid", how="semi")

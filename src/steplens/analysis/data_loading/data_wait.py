@@ -76,11 +76,15 @@ def data_wait(trace: Trace) -> DataWait | None:
         if not counted.height:
             return None
         return DataWait(counted.select("step", "total_ns", wait_ns="interval_ns"), True)
-    called = with_prefix(of_calls(trace), DATALOADER_PREFIX)
-    times = chosen_step_times(trace).drop_nulls("data_wait_ns") if called else None
+    times = chosen_step_times(trace).drop_nulls("data_wait_ns") if trace.once(_has_loader_calls) else None
     if times is None or not times.height:
         return None
     return DataWait(times.select("step", total_ns="duration_ns", wait_ns="data_wait_ns"), False)
+
+
+def _has_loader_calls(trace: Trace) -> bool:
+    """Whether the iterator of a data pipeline was recorded."""
+    return bool(with_prefix(of_calls(trace), DATALOADER_PREFIX))
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,12 @@ def device_parts(trace: Trace) -> DeviceParts:
     return DeviceParts(computing, exposed, subtract(copy, union(computing, communication)), subtract(communication, exposed))
 
 
+@once_per_trace
+def exposed_communication(trace: Trace) -> Intervals:
+    """When the device communicates and computes nothing; small beside ``device_parts``, and all that comparing ranks asks."""
+    return device_parts(trace).communication
+
+
 def _are_numbered(trace: Trace, table: str) -> bool:
     """Whether rows say which launch and which task belong together, whether or not the other one is there."""
     return bool(trace.required(table).select(pl.col("correlation").is_not_null().any()).collect().item())

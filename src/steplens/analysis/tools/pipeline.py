@@ -9,7 +9,7 @@ from statistics import median
 
 import polars as pl
 
-from steplens.analysis.tools.once import once_per_run
+from steplens.analysis.tools.once import once_per_run, once_per_trace
 from steplens.trace.schema import RECEIVE, SEND
 from steplens.trace.trace import Trace
 
@@ -89,17 +89,17 @@ def find_pipeline(traces: Sequence[Trace]) -> Pipeline | None:
 def _sent_and_received(traces: Sequence[Trace]) -> pl.DataFrame:
     """step, rank, kind, peer of sends and receives, in the order of each rank."""
     schema = {"step": pl.Int64, "rank": pl.Int64, "kind": pl.String, "peer": pl.Int64}
-    frames = [pl.DataFrame(schema=schema)]
-    for trace in traces:
-        if "communication" not in trace or trace.rank < 0:
-            continue
-        kind = pl.col("kind").cast(pl.String)
-        rows = trace.required("communication").filter(kind.is_in([SEND, RECEIVE])).drop_nulls(["step", "peer", "start_ns"])
-        rows = rows.sort("start_ns").select(
-            pl.col("step").cast(pl.Int64), rank=pl.lit(trace.rank, dtype=pl.Int64), kind=kind, peer=pl.col("peer").cast(pl.Int64)
-        )
-        frames.append(rows.collect())
-    return pl.concat(frames)
+    return pl.concat([pl.DataFrame(schema=schema), *map(sends_and_receives, traces)])
+
+
+@once_per_trace
+def sends_and_receives(trace: Trace) -> pl.DataFrame:
+    """step, rank, kind, peer of the sends and receives of one rank that name their peer, in its order."""
+    kind = pl.col("kind").cast(pl.String)
+    rows = trace.required("communication").filter(kind.is_in([SEND, RECEIVE])).drop_nulls(["step", "peer", "start_ns"])
+    rank = pl.lit(trace.rank, dtype=pl.Int64)
+    rows = rows.sort("start_ns").select(pl.col("step").cast(pl.Int64), rank=rank, kind=kind, peer=pl.col("peer").cast(pl.Int64))
+    return rows.filter(pl.col("rank") >= 0).collect()
 
 
 def _chain_from(rank: int, next_of: dict[int, int]) -> list[int]:

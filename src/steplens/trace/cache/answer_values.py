@@ -9,14 +9,11 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
-import zlib
 from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
-
-from steplens.common import expansion
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _FRAME, _SERIES, _ARRAY, _OBJECT, _DICT = "frame", "series", "array", "object", "dict"
@@ -27,18 +24,16 @@ _SEQUENCES: dict[str, type[tuple[Any, ...] | list[Any] | set[Any] | frozenset[An
     "frozenset": frozenset,
 }
 _PACKAGE = "steplens."
-#: an answer takes no more, uncompressed
-_MOST_BYTES = 64 << 20
-#: of compression: small frames are mostly descriptions of their columns
-_LEVEL = 6
+#: an answer takes no more
+MOST_BYTES = 64 << 20
 #: kinds of arrays: truth values, whole and floating point numbers
 _ARRAY_KINDS = "biuf"
 
 
 def encode_answer(value: Any) -> bytes | None:
-    """An answer as bytes, compressed; None where it is of a kind that is not kept, such as one that holds functions."""
+    """An answer as bytes; None where it is of a kind that is not kept, such as one that holds functions."""
     try:
-        return zlib.compress(msgspec.msgpack.encode(_as_plain(value)), _LEVEL)
+        return msgspec.msgpack.encode(_as_plain(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
 
@@ -50,9 +45,8 @@ def decode_answer(content: bytes) -> Any:
         ValueError: it is none.
     """
     try:
-        return _from_plain(msgspec.msgpack.decode(expansion.expand_bytes(content, _MOST_BYTES)))
+        return _from_plain(msgspec.msgpack.decode(content))
     except (
-        zlib.error,
         msgspec.DecodeError,
         pl.exceptions.PolarsError,
         ImportError,

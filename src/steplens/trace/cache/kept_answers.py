@@ -10,17 +10,20 @@ import contextlib
 import functools
 import hashlib
 import sys
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from steplens.common import rundir
+from steplens.common import expansion, rundir
 from steplens.trace.cache import seal
 from steplens.trace.trace import Kept
 
 _KIND, _PREFIX, _SUFFIX = "answers", "answers-", ".msgpack"
 _MOST_BYTES = 64 << 20
+#: of compression: small frames are mostly descriptions of their columns, which answers have in common
+_LEVEL = 6
 #: a rank is asked about alone and with others, which are sets of answers of their own: the last ones are kept
 _SETS = 3
 
@@ -41,33 +44,59 @@ def read_answers(kept: Kept, context: str) -> dict[str, bytes] | None:
     if not seal.is_sealed(_KIND, _sealed_identity(kept, context) + answers, mark):
         return None
     try:
-        names, contents = msgspec.msgpack.decode(answers, type=tuple[dict[str, int], list[bytes]])
-        return {name: contents[number] for name, number in names.items()}
-    except (msgspec.DecodeError, IndexError):
+        return unpack_answers(answers)
+    except ValueError:
         return None
 
 
-def write_answers(kept: Kept, context: str, answers: Mapping[str, bytes]) -> None:
-    """Keep answers about a trace; where nothing can be written they are worked out again the next time.
+def pack_answers(answers: Mapping[str, bytes]) -> bytes:
+    """All answers about a trace as they are kept and sent: compressed together.
 
     Args:
-        kept: where its tables are kept.
-        context: as for ``read_answers``.
         answers: of ``answer_values.encode_answer``, by name.
     """
     # several questions often have one answer
     numbers: dict[bytes, int] = {}
     names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in sorted(answers.items())}
-    content = msgspec.msgpack.encode((names, [*numbers]))
-    mark = seal.compute_seal(_KIND, _sealed_identity(kept, context) + content)
-    if mark is None or len(content) > _MOST_BYTES:
-        return
+    return zlib.compress(msgspec.msgpack.encode((names, [*numbers])), _LEVEL)
+
+
+def unpack_answers(packed: bytes) -> dict[str, bytes]:
+    """The answers of ``pack_answers``.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        content = expansion.expand_bytes(packed, _MOST_BYTES)
+        names, contents = msgspec.msgpack.decode(content, type=tuple[dict[str, int], list[bytes]])
+        return {name: contents[number] for name, number in names.items()}
+    except (zlib.error, ValueError, IndexError) as error:
+        raise ValueError(f"no answers that were kept: {error}") from error
+
+
+def write_answers(kept: Kept, context: str, packed: bytes) -> bool:
+    """Keep answers about a trace; where nothing can be written they are worked out again the next time.
+
+    Args:
+        kept: where its tables are kept.
+        context: as for ``read_answers``.
+        packed: of ``pack_answers``.
+
+    Returns:
+        Whether they are kept.
+    """
+    mark = seal.compute_seal(_KIND, _sealed_identity(kept, context) + packed)
+    if mark is None or len(packed) > _MOST_BYTES:
+        return False
     with contextlib.suppress(OSError), seal.cache_folder(seal.own_place(kept.folder)) as folder:
         place = seal.path_of(folder)
-        rundir.write_bytes(place / _file_name(context), mark + content)
+        rundir.write_bytes(place / _file_name(context), mark + packed)
         sets = sorted(place.glob(f"{_PREFIX}*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
         for old in sets[:-_SETS]:
             old.unlink()
+        return True
+    return False
 
 
 def _file_name(context: str) -> str:

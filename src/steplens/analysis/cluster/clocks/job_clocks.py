@@ -13,7 +13,7 @@ from steplens.analysis.cluster.clocks.messages import clock_bounds, message_side
 from steplens.analysis.cluster.clocks.solution import PIECES
 from steplens.analysis.tools.once import once_per_run
 from steplens.trace import health
-from steplens.trace.building.checks.ranks import agreed_offset, describe_offset, ends_together, step_start_offset
+from steplens.trace.building.checks.ranks import agreed_offset, describe_offset, ends_together, step_bounds, step_start_offset
 from steplens.trace.trace import Trace
 
 #: the most that times of two processes of one host are apart where they read its clock themselves
@@ -85,10 +85,8 @@ def find_clock_trouble(traces: Sequence[Trace]) -> list[health.HealthFinding]:
 
 
 def _usual_step_ns(windows: Sequence[Trace]) -> float | None:
-    lengths = pl.concat(
-        [trace.required("steps").select(length=pl.col("end_ns") - pl.col("start_ns")).collect() for trace in windows]
-    )
-    return lengths.select(pl.col("length").median()).item()  # type: ignore[no-any-return]
+    steps = pl.concat([step_bounds(trace) for trace in windows])
+    return steps.select((pl.col("end_ns") - pl.col("start_ns")).median()).item()  # type: ignore[no-any-return]
 
 
 def _ranks_not_compared(clocks: Clocks, ranks: Iterable[int]) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.cluster.stragglers.message_times import message_times
-from steplens.analysis.steps.device_work import device_parts
+from steplens.analysis.steps.device_work import exposed_communication
 from steplens.analysis.steps.summary import usual_device_steps
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, intersect, length_inside, merge_intervals, subtract
@@ -52,7 +52,7 @@ def _exposed_in_steps(trace: Trace, rank: int, in_flight: Intervals, moving: Int
         return pl.DataFrame(schema=EXPOSED)
     start = steps["device_start_ns"].to_numpy()
     end = start + steps["device_period_ns"].to_numpy()
-    exposed = device_parts(trace).communication
+    exposed = exposed_communication(trace)
     moves = intersect(exposed, moving)
     lengths: dict[str, np.typing.NDArray[np.int64]] = {
         "exposed_ns": length_inside(exposed, start, end),

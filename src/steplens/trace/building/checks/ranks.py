@@ -108,10 +108,9 @@ def duplicated_ranks(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.He
     """Traces of one rank are of different windows: they do not overlap in time."""
     spans: dict[int, list[tuple[int, int, Path]]] = {}
     for path, trace in traces:
-        name = next((name for name in ("steps", "ops", "kernels") if name in trace), None)
-        if name is None or trace.recorded_rank < 0:
+        if trace.recorded_rank < 0:
             continue
-        low, high = trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
+        low, high = recorded_span(trace)
         if low is not None and high is not None:
             spans.setdefault(trace.rank, []).append((low, high, path))
     for rank, windows in spans.items():
@@ -127,7 +126,7 @@ def different_steps(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.Hea
     steps: dict[int, set[int]] = {}
     for _, trace in traces:
         if trace.recorded_rank >= 0 and "steps" in trace:
-            steps.setdefault(trace.rank, set()).update(trace.required("steps").select("id").collect()["id"].to_list())
+            steps.setdefault(trace.rank, set()).update(step_bounds(trace)["id"])
     if len(steps) < 2:
         return
     common, all_steps = set.intersection(*steps.values()), set.union(*steps.values())
@@ -257,7 +256,28 @@ def _describe_recording(trace: Trace) -> dict[str, Any]:
 
 
 def _concatenate_steps(traces: Sequence[Trace]) -> pl.DataFrame:
-    return pl.concat([trace.required("steps").select("id", "start_ns", "end_ns").collect() for trace in traces])
+    return pl.concat([step_bounds(trace) for trace in traces])
+
+
+def step_bounds(trace: Trace) -> pl.DataFrame:
+    """id, start_ns and end_ns of the steps of a rank, which are asked of all ranks at once."""
+    return trace.once(_step_bounds)
+
+
+def _step_bounds(trace: Trace) -> pl.DataFrame:
+    return trace.required("steps").select("id", "start_ns", "end_ns").collect()
+
+
+def recorded_span(trace: Trace) -> tuple[int | None, int | None]:
+    """When the recording of a rank begins and ends, ns; None where nothing tells."""
+    return trace.once(_recorded_span)
+
+
+def _recorded_span(trace: Trace) -> tuple[int | None, int | None]:
+    name = next((name for name in ("steps", "ops", "kernels") if name in trace), None)
+    if name is None:
+        return None, None
+    return trace.required(name).select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
 
 
 def _median_value(values: pl.Series) -> float:
