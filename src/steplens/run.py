@@ -67,10 +67,13 @@ class Run:
         self.sources = [source for source, _ in traces]
         self.traces = [trace for _, trace in traces]
         self.unreadable = unreadable
+        together = tuple(self.traces)
+        every, seen = set(together), tuple[Trace, ...]()
         for trace in self.traces:
             # a run of some traces of another one, to ask something about them alone, leaves them their one choice of steps
-            if not set(self.traces) <= set(trace.companions):
-                trace.companions = tuple(self.traces)
+            if trace.companions is not seen and not every <= set(trace.companions):
+                trace.companions = together
+            seen = trace.companions
 
     def __repr__(self) -> str:
         return f"<steplens.Run {self._describe_run()}; see verdict(), step_summary(), steps(), operators(), advise()>"
@@ -439,14 +442,19 @@ class Run:
 
     def health(self) -> pl.DataFrame:
         """Findings about the data itself, with the path they concern; no rows when nothing is wrong."""
+        return self._all_findings
+
+    @cached_property
+    def _all_findings(self) -> pl.DataFrame:
         from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble
         from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 
         findings = []
         for source, trace in zip(self.sources, self.traces, strict=True):
+            findings.append((source.path, trace.once(_findings_of_source)))
             computed = (*find_contradictions(trace), *find_recording_cost(trace))
-            findings += [(source.path, trace.health), (source.path, frame_of(computed))]
+            findings.append((source.path, frame_of(computed) if computed else None))
         for error in self.unreadable:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             findings.append((error.path, frame_of([lost])))
@@ -490,6 +498,11 @@ class Run:
             return answer_query(self, query)
         except QueryError as error:
             raise InputError(self.path, error.problem, error.remedy) from error
+
+
+def _findings_of_source(trace: Trace) -> pl.DataFrame | None:
+    """The findings about a source that were made while it was read; they are asked of all traces together."""
+    return trace.health
 
 
 def peak_by_category(trace: Trace) -> pl.DataFrame:

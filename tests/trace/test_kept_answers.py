@@ -22,7 +22,7 @@ from steplens.common.step_points import FORWARD_POINT_VARIABLES
 from steplens.run import Run
 from steplens.trace.building.extents import Extent
 from steplens.trace.cache import kept_answers, store
-from steplens.trace.cache.accepted_answers import AcceptedAnswers, DecodedAnswers
+from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer
 from steplens.trace.cache.kept_answers import pack_answers, unpack_answers
 from steplens.trace.trace import Trace, answer_name
@@ -114,8 +114,8 @@ def test_what_is_damaged_is_refused(content: bytes) -> None:
 def test_of_many_answers_the_last_ones_stay_decoded() -> None:
     frames = {f"q{number}": pl.DataFrame({"a": [number] * 100}) for number in range(6)}
     encoded = {name: content for name, frame in frames.items() if (content := encode_answer(frame)) is not None}
-    decoded = DecodedAnswers(most=4)
-    first, second = AcceptedAnswers(encoded, decoded, 0), AcceptedAnswers(encoded, decoded, 1)
+    shared = SharedAnswers(most_decoded=4)
+    first, second = AcceptedAnswers(encoded, shared, 0), AcceptedAnswers(encoded, shared, 1)
     assert first.encoded() == encoded and len(second) == 6 and "q1" in first and first.find("q7") is None
     found = first.find("q0")
     assert found is not None and found[0].equals(frames["q0"]) and first.find("q0")[0] is found[0]  # type: ignore[index]

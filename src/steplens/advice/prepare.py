@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.advice.facts import Facts
-from steplens.advice.finding import Finding
-from steplens.advice.judging.asking import findings_of, is_small, judge_once
+from steplens.advice.judging.asking import RuleKey, accept_findings, is_small, judge_once, judged_rules
 from steplens.advice.registry import built_in_rules
 from steplens.advice.rules.optimizers import backward_spans, gradients_of_steps
 from steplens.analysis.cluster.clocks.messages import communication_rows
@@ -32,7 +31,7 @@ from steplens.common.step_points import named_points
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.building.checks.ranks import recorded_span, step_bounds
-from steplens.trace.cache.accepted_answers import AcceptedAnswers, DecodedAnswers
+from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import encode_answer
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, unpack_answers, write_answers
 from steplens.trace.trace import Trace
@@ -59,7 +58,7 @@ _QUESTIONS: tuple[Callable[[Trace], Any], ...] = (
 _MOST_BYTES = 512 << 10
 #: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
-_NOT_KEPT = (*_OF_EVENTS, "_decoded_answers", "_kept_count", "_is_prepared")
+_NOT_KEPT = (*_OF_EVENTS, "_nothing_judged", "_shared_answers", "_kept_count", "_is_prepared")
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -145,9 +144,9 @@ def _is_prepared(_: Trace) -> bool:
     return False
 
 
-def _decoded_answers(_: Trace) -> DecodedAnswers:
+def _shared_answers(_: Trace) -> SharedAnswers:
     """What all traces of a run share; the first one has it."""
-    return DecodedAnswers()
+    return SharedAnswers()
 
 
 def _kept_count(_: Trace) -> int:
@@ -179,8 +178,7 @@ def _work_out(trace: Trace, context: str) -> tuple[bytes, bool]:
 
 def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, bytes]:
     """Everything that is known of a trace and small, by name, but for some."""
-    judged: dict[str, tuple[Finding, ...]] = {name: of_rule for (name, _), of_rule in findings_of(trace).items()}
-    all_answers = {**trace.known_answers(), _FINDINGS: judged}
+    all_answers = {**trace.known_answers(), _FINDINGS: judged_rules(trace).by_name}
     of_trace = {
         name: all_answers[name] for name in all_answers if name not in leave_out and name.rpartition(":")[2] not in _NOT_KEPT
     }
@@ -205,13 +203,18 @@ def _accept_packed(run: Run, number: int, packed: bytes, is_kept: bool) -> None:
 def _accept_answers(run: Run, number: int, answers: dict[str, bytes], *, is_kept: bool) -> None:
     """Let a trace answer what was worked out about it before, or elsewhere."""
     trace = run.traces[number]
-    accepted = AcceptedAnswers(answers, run.traces[0].once(_decoded_answers), number)
+    accepted = AcceptedAnswers(answers, run.traces[0].once(_shared_answers), number)
     trace.accept_answers(accepted)
     trace.replace(_kept_count, len(accepted) if is_kept else 0)
-    judges = {rule.name: rule.judge for rule in built_in_rules()}
     judged = accepted.find(_FINDINGS)
-    for name, findings in judged[0].items() if judged is not None else ():
-        findings_of(trace)[name, judges[name]] = findings
+    if judged is not None:
+        keys = _rule_keys()
+        accept_findings(trace, {keys[name]: findings for name, findings in judged[0].items()})
+
+
+@lru_cache(maxsize=1)
+def _rule_keys() -> dict[str, RuleKey]:
+    return {rule.name: (rule.name, rule.judge) for rule in built_in_rules()}
 
 
 def _most_processes(traces: Sequence[Trace]) -> int:

@@ -62,18 +62,19 @@ def is_compressed(handle: IO[bytes]) -> bool:
     return start == _MAGIC
 
 
-def expand_bytes(content: bytes, most_bytes: int) -> bytes:
+def expand_bytes(content: bytes, most_bytes: int, *, dictionary: bytes = b"") -> bytes:
     """The bytes that ``zlib.compress`` made small.
 
     Args:
         content: what it made of them.
         most_bytes: they are no more than this.
+        dictionary: bytes that they were compressed against.
 
     Raises:
         ValueError: they are more, or the content is cut.
         zlib.error: it is damaged.
     """
-    bounded = zlib.decompressobj()
+    bounded = zlib.decompressobj(zdict=dictionary)
     plain = bounded.decompress(content, most_bytes)
     if bounded.unconsumed_tail or not bounded.eof:
         raise ValueError("cut, or more than was asked for")

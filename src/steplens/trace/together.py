@@ -24,15 +24,26 @@ def once_for_traces(make: Callable[[Sequence[Trace]], Made], traces: Sequence[Tr
     """
     if not traces:
         return make(traces)
-    answers = traces[0].once(_answer_cache)
-    key = make, tuple(traces)
-    if key in answers:
-        return cast(Made, answers[key])
+    answers = _answers_about(traces)
+    if make in answers:
+        return cast(Made, answers[make])
     result = make(traces)
     if not isinstance(result, pl.DataFrame) or result.estimated_size() <= _MOST_BYTES:
-        answers[key] = result
+        answers[make] = result
     return result
 
 
-def _answer_cache(_: Trace) -> dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any]:
-    return {}
+def _answers_about(traces: Sequence[Trace]) -> dict[Callable[[Sequence[Trace]], Any], Any]:
+    """What is known of these traces together."""
+    together = tuple(traces)
+    kept = traces[0].once(_answer_cache)
+    # thousands of traces take long to hash; those of a run are mostly the very same tuple
+    answers = next((answers for of, answers in kept if of is together or of == together), None)
+    if answers is None:
+        answers = {}
+        kept.append((together, answers))
+    return answers
+
+
+def _answer_cache(_: Trace) -> list[tuple[tuple[Trace, ...], dict[Callable[[Sequence[Trace]], Any], Any]]]:
+    return []

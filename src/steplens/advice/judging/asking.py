@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import TypeAlias
 
 from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
@@ -15,7 +16,9 @@ from steplens.run import Run
 from steplens.trace.trace import Trace
 
 #: number of the question, and of the trace that it is asked about; a question about the run has no trace
-Place = tuple[int, int]
+Place: TypeAlias = tuple[int, int]
+#: name of a rule, and its function
+RuleKey: TypeAlias = tuple[str, Callable[[Facts], Iterable[Finding]]]
 _RUN = -1
 #: of traces with fewer calls the questions take less time than threads lose by waiting for each other
 _FEW_CALLS = 20_000
@@ -88,21 +91,51 @@ def _has_few_calls(trace: Trace) -> bool:
 
 def judge_once(rule: Rule, part: Facts) -> Iterable[Finding]:
     """What one of our rules finds in a trace: the same whether the trace is judged with its run or alone, so asked once."""
-    findings = findings_of(part.trace)
+    judged = judged_rules(part.trace)
     key = rule.name, rule.judge
-    if key not in findings:
-        findings[key] = tuple(rule.judge(part))
-    return findings[key]
+    if key in judged.without:
+        return ()
+    if key not in judged.findings:
+        judged.findings[key] = tuple(rule.judge(part))
+    return judged.findings[key]
 
 
-def findings_of(trace: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
-    """What our rules found in a trace, by their name and function: of those that were asked."""
-    return trace.once(_empty_findings)
+@dataclass
+class JudgedRules:
+    """What our rules found in a trace, by their name and function: of those that were asked.
+
+    Attributes:
+        findings: of some of them.
+        without: those that found nothing, where that was worked out elsewhere: thousands of traces share it.
+    """
+
+    findings: dict[RuleKey, tuple[Finding, ...]]
+    without: frozenset[RuleKey] = frozenset()
+
+    @property
+    def by_name(self) -> dict[str, tuple[Finding, ...]]:
+        """The findings of every rule that was asked."""
+        return {name: () for name, _ in self.without} | {name: found for (name, _), found in self.findings.items()}
 
 
-def _empty_findings(_: Trace) -> dict[tuple[str, Callable[[Facts], Iterable[Finding]]], tuple[Finding, ...]]:
-    """Room for the findings of each rule about a trace; small, unlike the facts that they were found in."""
-    return {}
+def judged_rules(trace: Trace) -> JudgedRules:
+    """What our rules found in a trace so far; small, unlike the facts that they were found in."""
+    return trace.once(_nothing_judged)
+
+
+def accept_findings(trace: Trace, findings: Mapping[RuleKey, tuple[Finding, ...]]) -> None:
+    """Let findings that were worked out elsewhere be those of a trace."""
+    without = _share(frozenset(key for key, found in findings.items() if not found))
+    trace.replace(_nothing_judged, JudgedRules({key: found for key, found in findings.items() if found}, without))
+
+
+@lru_cache(maxsize=64)
+def _share(keys: frozenset[RuleKey]) -> frozenset[RuleKey]:
+    return keys
+
+
+def _nothing_judged(_: Trace) -> JudgedRules:
+    return JudgedRules({})
 
 
 def _ask_in_order(

@@ -1,14 +1,14 @@
 """Answers about a trace that were kept or worked out elsewhere, as ``Trace.once`` asks for them.
 
-A job has thousands of traces, each with dozens of small answers: they are compressed in memory, and of those that were made
-frames and objects again only the last ones stay so.
+A job has thousands of traces, each with dozens of small answers. In memory they are compressed, against those of the first trace,
+from which they differ in numbers and little else; of those that were made frames and objects again only the last ones stay so.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import zlib
+from array import array
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,81 +17,102 @@ from steplens.trace.cache.answer_values import MOST_BYTES, decode_answer
 
 #: of all traces together: some KB each
 _MOST_DECODED = 8192
-#: the fastest; of what is smaller than so many bytes nothing would be saved
-_LEVEL, _LEAST_BYTES = 1, 256
+_LEVEL = 3
+#: as far as compression looks back
+_WINDOW_BYTES = 32 << 10
 
 
-class DecodedAnswers:
-    """The answers of the traces of a run that were decoded last.
+class SharedAnswers:
+    """What the accepted answers of all traces of a run share.
 
     Args:
-        most: how many, of all traces together.
+        most_decoded: of so many answers, of all traces together, the objects stay in memory.
     """
 
-    def __init__(self, most: int = _MOST_DECODED) -> None:
-        self._most = most
-        self._answers: dict[tuple[int, str], Any] = {}
+    def __init__(self, most_decoded: int = _MOST_DECODED) -> None:
+        self._most = most_decoded
+        self._decoded: dict[tuple[int, str], Any] = {}
         self._lock = threading.Lock()  # traces are judged side by side
+        self._first: dict[str, bytes] = {}
+        self._layouts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
 
-    def find(self, owner: int, name: str) -> tuple[Any] | None:
-        """An answer, in a tuple; None where it is not there (any more)."""
+    def compress(self, name: str, answer: bytes) -> bytes:
+        """An answer, compressed against the first one of its name."""
+        reference = self._first.setdefault(name, answer[-_WINDOW_BYTES:])
+        packer = zlib.compressobj(_LEVEL, zdict=reference)
+        return packer.compress(answer) + packer.flush()
+
+    def expand(self, name: str, content: bytes) -> bytes:
+        """The answer again."""
+        return expansion.expand_bytes(content, MOST_BYTES, dictionary=self._first[name])
+
+    def layout(self, layout: dict[str, int]) -> dict[str, int]:
+        """The same dictionary for all that are equal: traces are mostly asked the same."""
+        return self._layouts.setdefault(tuple(layout.items()), layout)
+
+    def find_decoded(self, owner: int, name: str) -> tuple[Any] | None:
+        """An answer of a trace, in a tuple; None where it is not there (any more)."""
         try:
-            return (self._answers[owner, name],)
+            return (self._decoded[owner, name],)
         except KeyError:
             return None
 
-    def add(self, owner: int, name: str, answer: Any) -> None:
+    def add_decoded(self, owner: int, name: str, answer: Any) -> None:
         """Keep an answer, in place of the one that was added first where there are too many."""
         with self._lock:
-            self._answers[owner, name] = answer
-            while len(self._answers) > self._most:
-                del self._answers[next(iter(self._answers))]
+            self._decoded[owner, name] = answer
+            while len(self._decoded) > self._most:
+                del self._decoded[next(iter(self._decoded))]
 
 
 class AcceptedAnswers:
     """What is known of one trace, by name.
 
     Args:
-        encoded: of ``answer_values.encode_answer``.
-        decoded: what all traces of the run share.
+        answers: of ``answer_values.encode_answer``.
+        shared: what all traces of the run share.
         owner: the number of the trace among them.
     """
 
-    def __init__(self, encoded: Mapping[str, bytes], decoded: DecodedAnswers, owner: int) -> None:
-        # several questions often have one answer, and all traces are asked the same ones
-        contents: dict[bytes, bytes] = {}
-        self._encoded = {sys.intern(name): contents.setdefault(answer, _compress(answer)) for name, answer in encoded.items()}
-        self._decoded = decoded
+    def __init__(self, answers: Mapping[str, bytes], shared: SharedAnswers, owner: int) -> None:
+        first_names: dict[bytes, str] = {}
+        for name, answer in answers.items():
+            # several questions often have one answer
+            first_names.setdefault(answer, name)
+        places = {name: place for place, name in enumerate(first_names.values())}
+        contents = [shared.compress(name, answer) for answer, name in first_names.items()]
+        self._shared = shared
         self._owner = owner
+        self._place = shared.layout({name: places[first_names[answer]] for name, answer in answers.items()})
+        self._names = shared.layout(places)
+        self._content = b"".join(contents)
+        self._ends = array("I", (0,))
+        for content in contents:
+            self._ends.append(self._ends[-1] + len(content))
 
     def __len__(self) -> int:
-        return len(self._encoded)
+        return len(self._place)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._encoded
+        return name in self._place
 
     def find(self, name: str) -> tuple[Any] | None:
         """The answer of a name, in a tuple; None where there is none that can be read."""
-        if name not in self._encoded:
+        if name not in self._place:
             return None
-        found = self._decoded.find(self._owner, name)
+        found = self._shared.find_decoded(self._owner, name)
         if found is None:
             try:
-                found = (decode_answer(_expand(self._encoded[name])),)
+                found = (decode_answer(self._expand(self._place[name])),)
             except ValueError:  # worked out again
                 return None
-            self._decoded.add(self._owner, name, found[0])
+            self._shared.add_decoded(self._owner, name, found[0])
         return found
 
     def encoded(self) -> dict[str, bytes]:
         """All of them, as they were given."""
-        return {name: _expand(content) for name, content in self._encoded.items()}
+        return {name: self._expand(place) for name, place in self._place.items()}
 
-
-def _compress(content: bytes) -> bytes:
-    """Bytes behind one that says whether they are compressed."""
-    return b"\0" + content if len(content) < _LEAST_BYTES else b"\1" + zlib.compress(content, _LEVEL)
-
-
-def _expand(content: bytes) -> bytes:
-    return expansion.expand_bytes(content[1:], MOST_BYTES) if content[0] else content[1:]
+    def _expand(self, place: int) -> bytes:
+        content = self._content[self._ends[place] : self._ends[place + 1]]
+        return self._shared.expand(list(self._names)[place], content)

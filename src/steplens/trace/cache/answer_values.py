@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
-_FRAME, _SERIES, _ARRAY, _OBJECT, _DICT = "frame", "series", "array", "object", "dict"
+_FRAME, _SERIES, _ARRAY, _OBJECT, _DICT, _TREE = "frame", "series", "array", "object", "dict", "tree"
 _SEQUENCES: dict[str, type[tuple[Any, ...] | list[Any] | set[Any] | frozenset[Any]]] = {
     "tuple": tuple,
     "list": list,
@@ -71,6 +71,8 @@ def _as_plain(value: Any) -> Any:
         if value.dtype.kind not in _ARRAY_KINDS or value.ndim != 1:
             raise TypeError(f"an array of {value.dtype} in {value.ndim} dimensions is not kept")
         return [_ARRAY, value.dtype.str, value.tobytes()]
+    if type(value) in (dict, list) and _is_tree(value):
+        return [_TREE, value]
     for kind, sequence in _SEQUENCES.items():
         if type(value) is sequence:
             return [kind, [_as_plain(item) for item in value]]
@@ -81,6 +83,13 @@ def _as_plain(value: Any) -> Any:
         fields = {name: _as_plain(getattr(value, name)) for name in names}
         return [_OBJECT, kind_of_value.__module__, kind_of_value.__qualname__, fields]
     raise TypeError(f"a {type(value).__name__} is not kept")
+
+
+def _is_tree(value: Any) -> bool:
+    """Whether a value is made of dictionaries by name, lists and plain values alone, as what comes from JSON."""
+    if type(value) is dict:
+        return all(type(key) is str and _is_tree(item) for key, item in value.items())
+    return type(value) in _PLAIN or (type(value) is list and all(map(_is_tree, value)))
 
 
 def _field_names(made: type) -> tuple[str, ...] | None:
@@ -103,6 +112,8 @@ def _from_plain(plain: Any) -> Any:
     if kind in (_FRAME, _SERIES):
         frame = pl.read_ipc_stream(io.BytesIO(parts[0]))
         return frame if kind == _FRAME else frame.to_series()
+    if kind == _TREE:
+        return parts[0]
     if kind == _ARRAY:
         dtype = np.dtype(parts[0])
         if dtype.kind not in _ARRAY_KINDS:
