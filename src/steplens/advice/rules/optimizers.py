@@ -230,14 +230,16 @@ def exposed_gradients(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     nobody did, since ranks are missing, the finding is less sure and may save nothing.
     """
     operations = analyse_once(communication_operations, facts, run.traces)
+    exchanges = operations.filter(pl.col("operation").str.contains(_GRADIENTS))
+    by_rank = {rank: rows for (rank,), rows in exchanges.group_by("rank", maintain_order=True)}
     for part in facts:
-        finding = _of_rank(part, operations)
+        finding = _of_rank(part, by_rank.get(part.trace.rank, exchanges.clear()))
         if finding is not None:
             yield finding
 
 
-def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
-    operations = _gradient_exchanges(facts, every)
+def _of_rank(facts: Facts, exchanges: pl.DataFrame) -> Finding | None:
+    operations = _moved_in_steps(facts, exchanges) if exchanges.height else exchanges
     if operations.is_empty() or not facts.step_ns:
         return None
     spans = facts.steps.select("step").join(backward_spans(facts.trace), on="step").sort("start_ns")
@@ -277,10 +279,9 @@ def _of_rank(facts: Facts, every: pl.DataFrame) -> Finding | None:
     )
 
 
-def _gradient_exchanges(facts: Facts, every: pl.DataFrame) -> pl.DataFrame:
+def _moved_in_steps(facts: Facts, exchanges: pl.DataFrame) -> pl.DataFrame:
     """Exchanges of gradients in whole steps, each as long as it moved data, at its end, where that is known."""
-    of_rank = (pl.col("rank") == facts.trace.rank) & pl.col("step").is_in(list(facts.numbers))
-    rows = every.filter(of_rank & pl.col("operation").str.contains(_GRADIENTS))
+    rows = exchanges.filter(pl.col("step").is_in(list(facts.numbers)))
     end = pl.col("start_ns") + pl.col("duration_ns")
     moved = pl.col("transfer_ns").fill_null(pl.col("duration_ns"))
     return rows.select("step", "bytes", start_ns=end - moved, end_ns=end, waited=pl.col("transfer_ns").is_not_null())

@@ -51,6 +51,7 @@ class Layout:
         return self.placed.get(rank, rank // max(self.size // self.stages, 1) + 1)
 
 
+@once_per_run
 def by_rank(traces: Sequence[Trace]) -> dict[int, list[Trace]]:
     """The traces of every known rank, in order of rank; of one rank there may be several windows."""
     traces_of_rank: dict[int, list[Trace]] = {}
