@@ -97,6 +97,10 @@ def test_products_outside_matrix_units() -> None:
     assert saving(finding).low_ns == pytest.approx(2000 * US * (1 - 1 / 1.4))
     assert [finding.values[name] for name in ("least_times", "times", "most_times")] == ["1.4", "2", "8"]
     assert "set_float32_matmul_precision" in str(finding.values["change"])
+    # what a replayed CUDA graph runs is launched by nothing but the step, which is the call before the first one of these
+    operators = [{"name": "aten::add", "start": 10, "end": 20}]
+    replayed = only(outside_matrix_units.judge(facts([{**tasks[0], "op": -1}], operators=operators, meta=A100)))
+    assert finding.values["operators"] == replayed.values["operators"] == "matmul"
     older = only(outside_matrix_units.judge(facts([matmul("volta_sgemm_64x64_nt", 0, 2000)], meta=V100)))
     assert older.values["type"] == "float16"
     # of float16 the whole loop, of bfloat16 no scaler

@@ -176,6 +176,8 @@ def test_answers_of_other_tables_ranks_or_programs_are_not_taken(tmp_path: Path,
 
 def test_tables_of_many_traces_are_read_when_somebody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_ranks(tmp_path / "run", 40)
+    # nor do those that were just built stay in memory
+    assert all(callable(table) for trace in steplens.open(folder).traces for table in trace._tables.values())
     kept_run(folder)
     read: list[str] = []
     read_table = store._Files.read_table

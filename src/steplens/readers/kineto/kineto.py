@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -77,8 +78,7 @@ def read(
     base_ns = base_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 62 else 0
     raw = host_tables(columns, base_ns)
     raw.update(device_tables(columns, raw, members, base_ns, log))
-    kernels = raw.get("kernels")
-    raw["flows"] = flow_arrows(columns, base_ns, pl.Series(dtype=pl.Int64) if kernels is None else kernels["correlation"], log)
+    raw["flows"] = flow_arrows(columns, base_ns, _linked_correlations(raw), log)
     raw["meta"] = meta_table({**members, **accelerator_meta(raw, members)}, base_ns, path)
     for name, frame in (extra or {}).items():
         if name == "meta":
@@ -89,6 +89,15 @@ def read(
             raw[name] = frame
     cpu_is_device = cpu_is_device and not device_is_missing(raw, members, log)
     return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
+
+
+def _linked_correlations(tables: Mapping[str, pl.DataFrame]) -> pl.Series:
+    """Correlations of which both the call and the device task were recorded: the lack of either is said by itself."""
+    kernels, api = tables.get("kernels"), tables.get("api")
+    if kernels is None:
+        return pl.Series(dtype=pl.Int64)
+    launched = kernels["correlation"]
+    return launched if api is None or "correlation" not in api.columns else launched.filter(launched.is_in(api["correlation"].drop_nulls().unique().implode()))
 
 
 def _report_damage(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:

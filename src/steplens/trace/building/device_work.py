@@ -96,8 +96,13 @@ def _ops_around_launches(tasks: pl.DataFrame, lane: Int64Array, ops: pl.DataFram
 
 
 def report_unlinked(kernels: pl.DataFrame, health: HealthLog) -> None:
-    """Report the device tasks that have no operator."""
-    lost = int(kernels.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COMMUNICATION]))["op"].null_count())
+    """Report the device tasks that have no operator, but for those launched before the recording began, which are said so."""
+    tasks = kernels.filter(pl.col("kind").cast(pl.String).is_in([KIND_COMPUTE, KIND_COMMUNICATION]) & pl.col("op").is_null())
+    if "launch_ns" in kernels.columns:
+        first = kernels.filter(pl.col("launch_ns").is_not_null())["start_ns"].min()
+        if first is not None:
+            tasks = tasks.filter(pl.col("launch_ns").is_not_null() | (pl.col("start_ns") >= first))
+    lost = tasks.height
     if lost:
         message = "device tasks have no operator that launched them"
         health.add("kernels_without_operator", WARNING, lost, message, OPERATOR_DEVICE_TIMES)

@@ -68,7 +68,8 @@ def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
         if key is not None and manifests.cache_key(cache, sources, told) == key and seal.file_change_marks(sources) == marks:
             trace.kept = _save_trace(trace, cache, {"key": key, "marks": marks, "rank": trace.rank})
-            if sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None) > _KEPT_BYTES:
+            size = sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None)
+            if _LATER.get() or size > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
                 return _load_trace(cache, key, sources, build) or trace
     return trace

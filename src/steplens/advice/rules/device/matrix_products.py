@@ -15,7 +15,7 @@ from steplens.advice.rules.tools.digits import in_digits
 from steplens.advice.rules.tools.tasks import per_step, steps_of, timed_evidence, top_values, with_top_values
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.trace.health import COMMUNICATION_TIMES, KERNEL_TIMES
-from steplens.trace.schema import CORE_CUDA, CORE_ROCM
+from steplens.trace.schema import CORE_CUDA, CORE_ROCM, STEP_PREFIX
 
 _CATEGORIES = ("matmul", "convolution", "attention")
 #: of a kernel's time that must lie beside communication
@@ -167,9 +167,13 @@ _NAMED_OPERATORS = 2
 
 
 def _with_operators(facts: Facts, tasks: pl.DataFrame) -> pl.DataFrame:
-    """Some tasks with the operator that launched each; null where launches were not recorded."""
+    """Some tasks with the operator that launched each; null where launches were not recorded, or a step launched them itself.
+
+    What a replayed CUDA graph runs has no operator: the call that replays it lies in nothing but its step.
+    """
     ops = facts.trace.required("ops").filter(pl.col("id").is_in(tasks["op"].drop_nulls().unique().implode()))
-    names = ops.select(op="id", operator=pl.col("name").cast(pl.String)).collect()
+    is_step = pl.col("operator").str.starts_with(STEP_PREFIX)
+    names = ops.select(op="id", operator=pl.col("name").cast(pl.String)).filter(~is_step).collect()
     return tasks.join(names, on="op", how="left")
 
 
