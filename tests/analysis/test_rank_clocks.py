@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import steplens
+from steplens.analysis.cluster.clocks import bounds
 from steplens.analysis.cluster.clocks.bounds import MESSAGES
 from steplens.analysis.cluster.clocks.clock import Clocks, find_clocks
 from steplens.analysis.cluster.clocks.differences import differing_clocks
@@ -98,6 +99,24 @@ def received_before_sent(found: Clocks, parts: pl.DataFrame) -> int:
         placed = placed.with_columns((pl.col(name) + added).alias(f"common_{name}"))
     last = pl.col("common_arrival_ns").filter("is_awaited").max().over("message")
     return placed.filter(pl.col("has_waited") & (pl.col("common_leave_ns") < last)).height
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_very_many_messages_are_looked_at_in_portions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of groups beside a row of groups across them, as of tensor and data parallel ranks."""
+    numbers = np.random.default_rng(seed)
+    groups = [[*range(start, start + 4)] for start in range(0, 16, 4)] + [[*range(start, 16, 4)] for start in range(4)]
+    truth = Truth.drawn(16, numbers, 10 * S, are_set=(5,) if seed % 2 else ())
+    parts = truth.moved(simulated(groups, 120, numbers))
+    at_once = find_clocks(parts)
+    monkeypatch.setattr(bounds, "_SIDES", 500)
+    found = find_clocks(parts)
+    placed = beyond_the_bar(found, parts, truth)
+    assert placed.height > 0.97 * parts.height and (placed["off_ns"] <= placed["error_ns"]).mean() >= 0.95
+    assert received_before_sent(found, parts) == 0
+    assert found.pieces["messages"].to_list() == at_once.pieces["messages"].to_list()
+    ratio = found.pieces["error_ns"].median() / at_once.pieces["error_ns"].median()  # type: ignore[operator]
+    assert ratio == pytest.approx(1, abs=0.2)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])

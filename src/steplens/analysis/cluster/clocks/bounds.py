@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ _HUBS = 6
 _KEPT = 24
 #: cells of an array that are worked on at once
 _CELLS = 1 << 21
+#: sides of messages that are compared at once: a job of thousands of ranks has millions
+_SIDES = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,45 @@ def bounds_of(parts: pl.DataFrame, resolution_ns: int) -> PairBounds:
             has_waited; a row for each rank in each message.
         resolution_ns: by how much a time of the source may be rounded.
     """
+    return _bounds_of(parts.with_columns(is_hub=_are_hubs(parts)), resolution_ns)
+
+
+def tightest_bounds(parts: pl.DataFrame, resolution_ns: int) -> Pairs:
+    """The tightest bounds of each pair (``pairs_of``), without having all of them in memory at once.
+
+    Args:
+        parts: as of ``bounds_of``.
+        resolution_ns: as of ``bounds_of``.
+    """
     parts = parts.with_columns(is_hub=_are_hubs(parts))
+    if is_few(parts):
+        return pairs_of(_bounds_of(parts, resolution_ns))
+    parts = parts.sort("message", maintain_order=True)
+    begins = parts["message"].rle_id().to_numpy()
+    found: list[Pairs] = []
+    start = 0
+    while start < parts.height:
+        # a message lies in one portion
+        end = int(np.searchsorted(begins, begins[min(start + _SIDES, parts.height - 1)]))
+        end = parts.height if start + _SIDES >= parts.height or end <= start else end
+        found.append(pairs_of(_bounds_of(parts[start:end], resolution_ns)))
+        start = end
+    together = pairs_of(PairBounds.join_all([pairs.all_bounds() for pairs in found]))
+    first, second, counts = (
+        np.concatenate([getattr(pairs, name) for pairs in found]) for name in ("first", "second", "messages")
+    )
+    clocks = int(second.max(initial=0)) + 1
+    place = np.searchsorted(together.first * clocks + together.second, first * clocks + second)
+    return replace(together, messages=np.bincount(place, weights=counts, minlength=len(together.first)).astype(np.int64))
+
+
+def is_few(parts: pl.DataFrame) -> bool:
+    """Whether all bounds of the sides of some messages may be in memory at once."""
+    return parts.height <= _SIDES
+
+
+def _bounds_of(parts: pl.DataFrame, resolution_ns: int) -> PairBounds:
+    """As ``bounds_of``, with ``is_hub`` of each side."""
     before = parts.filter("is_awaited").select("message", "arrival", "is_hub", first="clock")
     behind = parts.filter("has_waited").select("message", "leave", is_hub_behind="is_hub", second="clock")
     from_hubs = before.filter("is_hub").join(behind, on="message")
@@ -129,6 +169,18 @@ class Pairs:
     def select_rows(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Pairs:
         """Some of them."""
         return Pairs(self.first[chosen], self.second[chosen], self.bounds.select_rows(chosen), self.messages[chosen])
+
+    def all_bounds(self) -> PairBounds:
+        """The bounds of all pairs, one behind the other; of no message."""
+        upper, lower = np.nonzero(np.isfinite(self.bounds.upper)), np.nonzero(np.isfinite(self.bounds.lower))
+        first, second = self.first, self.second
+        return PairBounds(
+            np.concatenate([first[upper[0]], second[lower[0]]]),
+            np.concatenate([second[upper[0]], first[lower[0]]]),
+            np.concatenate([self.bounds.upper_at[upper], self.bounds.lower_at[lower]]),
+            np.concatenate([self.bounds.upper[upper], -self.bounds.lower[lower]]),
+            np.full(len(upper[0]) + len(lower[0]), -1),
+        )
 
 
 def pairs_of(found: PairBounds, columns: int | None = _KEPT) -> Pairs:

@@ -101,7 +101,7 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
     lines = Lines(lines.first, lines.last, np.where(is_off, lines.begin, recorded), np.where(is_off, lines.end, recorded))
     of_hosts = [graph.same.bounds_at(at) for at in (first, last)]
     lines, still_broken = _keep_messages(
-        system, lines, PairBounds.join_all([system.bounds_between(pairs), *of_hosts]), ~is_off, denied
+        system, lines, PairBounds.join_all([system.bounds_to_keep(pairs), *of_hosts]), ~is_off, denied
     )
     clocks = np.arange(count)
     line_values = np.stack([lines.offset_at(clocks, np.full(count, moment)) for moment in moments], axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs, bounds_of, pairs_of
+from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs, bounds_of, is_few, tightest_bounds
 from steplens.analysis.cluster.clocks.corridors import Floats
 from steplens.analysis.cluster.clocks.cuts import Cut
 from steplens.analysis.cluster.clocks.offset_lines import Lines
@@ -26,8 +26,7 @@ class ClockSystem:
         clocks: clock, rank, piece and is_cut of each, sorted by number: those that were never set come first, in order of rank.
         rough: by how much each clock is ahead of the lowest that it is connected with, roughly, ns.
         origin: ns.
-        all_bounds: on their differences.
-        pairs: the tightest of each pair.
+        pairs: the tightest bounds on the difference of each pair.
         resolution_ns: by how much a time of the source may be rounded, which the bounds grant.
     """
 
@@ -35,7 +34,6 @@ class ClockSystem:
     clocks: pl.DataFrame
     rough: Numbers
     origin: int
-    all_bounds: PairBounds
     pairs: Pairs
     resolution_ns: int
 
@@ -57,8 +55,7 @@ class ClockSystem:
             arrival=(pl.col("arrival_ns") - moved - origin).cast(pl.Float64),
             leave=(pl.col("leave_ns") - moved - origin).cast(pl.Float64),
         )
-        all_bounds = bounds_of(parts, resolution_ns)
-        return cls(parts, clocks, rough, origin, all_bounds, pairs_of(all_bounds), resolution_ns)
+        return cls(parts, clocks, rough, origin, tightest_bounds(parts, resolution_ns), resolution_ns)
 
     @property
     def clock_ranks(self) -> Numbers:
@@ -68,11 +65,16 @@ class ClockSystem:
     def bounds_between(self, pairs: Pairs) -> PairBounds:
         """All bounds of some pairs."""
         count = self.clocks.height
-        low, high = (
-            np.minimum(self.all_bounds.first, self.all_bounds.second),
-            np.maximum(self.all_bounds.first, self.all_bounds.second),
-        )
-        return self.all_bounds.select_rows(np.isin(low * count + high, pairs.first * count + pairs.second))
+        clocks = np.unique(np.concatenate([pairs.first, pairs.second]))
+        # all members of a message tell between which of them it is looked at
+        messages = self.parts.filter(pl.col("clock").is_in(clocks)).select("message")
+        found = bounds_of(self.parts.join(messages, on="message", how="semi", maintain_order="left"), self.resolution_ns)
+        low, high = np.minimum(found.first, found.second), np.maximum(found.first, found.second)
+        return found.select_rows(np.isin(low * count + high, pairs.first * count + pairs.second))
+
+    def bounds_to_keep(self, pairs: Pairs) -> PairBounds:
+        """All bounds of some pairs, or their tightest ones where there are very many: what these leave out is found broken."""
+        return self.bounds_between(pairs) if is_few(self.parts) else pairs.all_bounds()
 
     def broken_bounds(self, lines: Lines, denied: Numbers) -> PairBounds:
         """What messages ask for and lines break: that who waits in a message does not leave before the last one has arrived.
