@@ -16,7 +16,7 @@ from steplens.common import expansion
 from steplens.trace.cache.answer_values import MOST_BYTES, decode_answer
 
 #: of all traces together: some KB each
-_MOST_DECODED = 8192
+_MOST_DECODED = 1024
 _LEVEL = 3
 #: as far as compression looks back
 _WINDOW_BYTES = 32 << 10
