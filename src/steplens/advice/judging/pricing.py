@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -75,17 +76,22 @@ class Prices:
         nothing to say, and of one whose figures are in doubt nothing is sure.
         """
         longest_ns = max((part.step_ns for part in facts), default=0.0)
+
+        @functools.cache  # of thousands of ranks and findings
+        def longest_of_part(name: str) -> tuple[float | None, float | None]:
+            lengths = [part_ns for part in facts if (part_ns := part.most_ns(name)) is not None]
+            shown = [ns for part in facts if (ns := shown_part(part.trace.once(_summary_of_trace), name)) is not None]
+            return max(lengths, default=None), max(shown, default=None)
+
         for finding in findings:
             if finding.saving is None:
                 yield finding
                 continue
-            parts = [part_ns for part in facts if finding.part and (part_ns := part.most_ns(finding.part)) is not None]
-            if parts and max(parts) <= 0:
+            part_ns, shown_ns = longest_of_part(finding.part) if finding.part else (None, None)
+            if part_ns is not None and part_ns <= 0:
                 continue
-            bounds = [*([max(parts)] if parts else []), *(ns for ns in (finding.step_ns, longest_ns) if ns > 0)]
-            if finding.part:
-                shown_parts = (shown_part(part.trace.once(_summary_of_trace), finding.part) for part in facts)
-                bounds += [max(lengths)] if (lengths := [length for length in shown_parts if length is not None]) else []
+            bounds = [ns for ns in (part_ns, shown_ns) if ns is not None]
+            bounds += [ns for ns in (finding.step_ns, longest_ns) if ns > 0]
             yield _reduce_confidence(_limit_saving(finding, bounds), facts)
 
     def settle_finding(self, finding: Finding, slow: Finding | None = None) -> Finding | None:

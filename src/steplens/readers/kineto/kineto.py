@@ -97,7 +97,9 @@ def _linked_correlations(tables: Mapping[str, pl.DataFrame]) -> pl.Series:
     if kernels is None:
         return pl.Series(dtype=pl.Int64)
     launched = kernels["correlation"]
-    return launched if api is None or "correlation" not in api.columns else launched.filter(launched.is_in(api["correlation"].drop_nulls().unique().implode()))
+    if api is None or "correlation" not in api.columns:
+        return launched
+    return launched.filter(launched.is_in(api["correlation"].drop_nulls().unique().implode()))
 
 
 def _report_damage(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:
