@@ -290,6 +290,10 @@ class Run:
         """How long each collective took, and how long its size explains; see ``analysis.cluster.collectives``."""
         return self._answer_table("collectives")
 
+    def bus_bandwidth(self, by: str = "size") -> pl.DataFrame:
+        """Algorithm and bus bandwidth by size or of each message; see ``analysis.cluster.groups.bandwidth.bus_bandwidth``."""
+        return self._answer_table("bus_bandwidth", by)
+
     def arrivals(self) -> pl.DataFrame:
         """When each rank came to each collective; see ``analysis.cluster.arrivals.arrivals``."""
         from steplens.analysis.cluster.arrivals import arrivals

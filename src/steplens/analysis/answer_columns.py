@@ -140,6 +140,14 @@ ANSWERS: dict[str, str] = {
         "rank step name operation group ranks dtype number bytes start_ns in_step_ns duration_ns expected_ns wait_ns "
         "transfer_ns measured_by exposed_ns beyond_ns rate_bytes_per_s bus_bytes_per_s long"
     ),
+    "bus_bandwidth": (
+        "operation group ranks message_bytes messages measured transfer_ns error_ns algorithm_bytes_per_s bus_bytes_per_s "
+        "bus_low_bytes_per_s bus_high_bytes_per_s bus_at_least_bytes_per_s measured_by"
+    ),
+    "bus_bandwidth_by_message": (
+        "step group operation number ranks message_bytes transfer_ns transfer_low_ns transfer_high_ns algorithm_bytes_per_s "
+        "bus_bytes_per_s bus_low_bytes_per_s bus_high_bytes_per_s measured_by"
+    ),
     "arrivals": "step group operation number rank bytes start_ns end_ns place wait_ns transfer_ns hold_up_ns error_ns",
     "rank_clocks": "rank piece reference first_message_ns last_message_ns offset_ns drift_ppm error_ns messages",
     "hold_ups": "step rank hold_up_ns",
