@@ -274,6 +274,14 @@ class Run:
         """Why each stream was idle between two tasks; see ``analysis.device.breakdown.idle_breakdown``."""
         return self._answer_table("stream_idle")
 
+    def process_groups(self) -> pl.DataFrame:
+        """The process groups, what for and at what cost; see ``analysis.cluster.groups.group_table.process_group_table``."""
+        return self._answer_table("process_groups")
+
+    def parallel_layout(self) -> pl.DataFrame:
+        """How many ranks share what; see ``analysis.cluster.groups.group_table.parallel_layout``."""
+        return self._answer_table("parallel_layout")
+
     def overlap(self) -> pl.DataFrame:
         """How much of the communication happens beside computing; see ``analysis.device.breakdown.communication_overlap``."""
         return self._answer_table("overlap")

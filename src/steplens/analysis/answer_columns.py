@@ -154,6 +154,11 @@ ANSWERS: dict[str, str] = {
     "waits": "rank last_rank collectives wait_ns wait_percent",
     "pairs": "source destination sends receives bytes send_ns receive_ns bytes_per_second",
     "links": "rank step source destination transport time_ns bytes bytes_per_s",
+    "process_groups": (
+        "group description kind reason ranks recorded members hosts spans_hosts operations operations_per_step bytes_per_step "
+        "duration_ns wait_ns transfer_ns unexplained_ns"
+    ),
+    "parallel_layout": "ranks data tensor pipeline context expert reason",
     "overlap": "device communication_ns overlapped_ns overlap_percent",
     "communication_times": (
         "name group kind step start_ns elapse_ms transit_ms wait_ms synchronization_ms idle_ms wait_ratio synchronization_ratio"
