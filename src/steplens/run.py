@@ -362,6 +362,10 @@ class Run:
         """When the collectives of each step began and ended; see ``analysis.step_trace.step_trace.step_collectives``."""
         return self._answer_table("step_collectives")
 
+    def idle_gaps(self) -> pl.DataFrame:
+        """The largest gaps in the work of all devices; see ``analysis.cluster.over_ranks.idle_gaps.idle_gaps``."""
+        return self._answer_table("idle_gaps")
+
     def cluster_steps(self) -> pl.DataFrame:
         """The parts of the steps of all ranks that tell of parallelism; see ``analysis.cluster.cluster_steps.cluster_steps``."""
         return self._answer_table("cluster_steps")

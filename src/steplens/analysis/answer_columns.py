@@ -175,6 +175,7 @@ ANSWERS: dict[str, str] = {
         "overlapped_communication_ns launched_computing_ns launched_communication_ns launched_copy_ns slower_percent "
         "differs_most differs_ns"
     ),
+    "idle_gaps": ("step cause name before after number late_rank ranks rank start_ns idle_ns median_ns total_ns cause_ns"),
     "cluster_steps": (
         "rank stage step total_ns interval_ns forward_backward_ns tail_ns computation_ns communication_alone_ns stage_ns "
         "receive_alone_ns collective_alone_ns"
