@@ -282,6 +282,10 @@ class Run:
         """How many ranks share what; see ``analysis.cluster.groups.group_table.parallel_layout``."""
         return self._answer_table("parallel_layout")
 
+    def group_overlap(self, by: str = "kind") -> pl.DataFrame:
+        """Communication under computing and exposed, by kind of group; see ``analysis.cluster.groups.group_overlap``."""
+        return self._answer_table("group_overlap", by)
+
     def overlap(self) -> pl.DataFrame:
         """How much of the communication happens beside computing; see ``analysis.device.breakdown.communication_overlap``."""
         return self._answer_table("overlap")

@@ -159,6 +159,9 @@ ANSWERS: dict[str, str] = {
         "duration_ns wait_ns transfer_ns unexplained_ns"
     ),
     "parallel_layout": "ranks data tensor pipeline context expert reason",
+    "group_overlap": "kind operations in_flight_ns communication_ns overlapped_ns exposed_ns exposed_percent",
+    "group_overlap_by_rank": "rank kind operations in_flight_ns communication_ns overlapped_ns exposed_ns exposed_percent",
+    "group_overlap_by_step": "rank step kind operations in_flight_ns communication_ns overlapped_ns exposed_ns exposed_percent",
     "overlap": "device communication_ns overlapped_ns overlap_percent",
     "communication_times": (
         "name group kind step start_ns elapse_ms transit_ms wait_ms synchronization_ms idle_ms wait_ratio synchronization_ratio"

@@ -126,13 +126,6 @@ def group_kinds(traces: Sequence[Trace]) -> dict[ProcessGroup, GroupKind]:
     return kinds
 
 
-def kinds_of_names(traces: Sequence[Trace], trace: Trace) -> dict[str, str]:
-    """The kind of each group that a rank communicates in, by the name that its operations bear."""
-    groups, kinds = identified_groups(traces), group_kinds(traces)
-    names = communication_rows(trace)["group"].unique().to_list()
-    return {name: kinds[groups[group_of_name(trace, name)]].kind for name in names}
-
-
 def _reduced_by_group(traces: Sequence[Trace]) -> tuple[dict[ProcessGroup, float], dict[ProcessGroup, set[bool]]]:
     """Of each group the share of what it reduces in the forward pass, where that is known, and whether it does collectives."""
     groups = identified_groups(traces)
