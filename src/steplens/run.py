@@ -366,6 +366,10 @@ class Run:
         """When the collectives of each step began and ended; see ``analysis.step_trace.step_trace.step_collectives``."""
         return self._answer_table("step_collectives")
 
+    def rank_quantiles(self, by: str = "kernel") -> pl.DataFrame:
+        """How long kernels or operators take over the ranks; see ``analysis.cluster.over_ranks.rank_quantiles``."""
+        return self._answer_table("rank_quantiles", by)
+
     def idle_gaps(self) -> pl.DataFrame:
         """The largest gaps in the work of all devices; see ``analysis.cluster.over_ranks.idle_gaps.idle_gaps``."""
         return self._answer_table("idle_gaps")

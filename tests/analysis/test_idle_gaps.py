@@ -22,8 +22,6 @@ from ..shared_data import shared
 from ..writers.builder import BASE_NS, build, kernel
 
 MS = 1_000_000
-#: what the coordinator of a job gets of a rank and step at most
-MOST_BYTES = 4096
 
 
 def test_a_rank_that_sleeps_idles_and_the_others_wait_for_it(tmp_path: Path) -> None:
@@ -62,12 +60,9 @@ def test_all_gaps_together_are_the_idle_time_of_the_steps(monkeypatch: pytest.Mo
         assert (gaps["cause_ns"] <= gaps["idle_ns"]).all() and gaps.height > 100
 
 
-def test_what_is_kept_of_a_rank_is_small() -> None:
-    trace = steplens.open(shared("kineto", "cuda_nccl_distributed.json.gz")).trace()
-    gaps = rank_gaps(trace)
-    steps = gaps["step"].n_unique()
-    assert gaps.height == steps * MOST_GAPS
-    assert len(gaps.write_ipc(None).getvalue()) / steps < MOST_BYTES
+def test_so_many_of_a_step_are_kept() -> None:
+    gaps = rank_gaps(steplens.open(shared("ascend_pytorch", "text_level1")).trace())
+    assert gaps.height == MOST_GAPS
 
 
 def one_rank(rank: int, shift: int) -> Trace:

@@ -178,6 +178,14 @@ ANSWERS: dict[str, str] = {
         "overlapped_communication_ns launched_computing_ns launched_communication_ns launched_copy_ns slower_percent "
         "differs_most differs_ns"
     ),
+    "rank_quantiles": (
+        "name input_shapes ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns single_min_ns "
+        "single_p25_ns single_median_ns single_p75_ns single_max_ns slowest_rank times_median"
+    ),
+    "rank_quantiles_by_operator": (
+        "name input_shapes ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns single_min_ns "
+        "single_p25_ns single_median_ns single_p75_ns single_max_ns slowest_rank times_median"
+    ),
     "idle_gaps": ("step cause name before after number late_rank ranks rank start_ns idle_ns median_ns total_ns cause_ns"),
     "cluster_steps": (
         "rank stage step total_ns interval_ns forward_backward_ns tail_ns computation_ns communication_alone_ns stage_ns "

@@ -63,16 +63,16 @@ def rank_gaps(trace: Trace) -> pl.DataFrame:
             "idle_ns": gaps.end_ns - gaps.start_ns,
             "cause": pl.Series(present).gather(pl.Series(longest)),
             "cause_ns": causes.max(axis=0),
-            "before": before,
-            "after": after,
+            "before": before.str.slice(0, _LONGEST_NAME),
+            "after": after.str.slice(0, _LONGEST_NAME),
         }
     )
+    # counted by the names as they are kept
     rows = rows.with_columns(number=pl.int_range(pl.len()).over(_LANE))
     rows = rows.sort("idle_ns", "start_ns", descending=[True, False]).group_by("step", maintain_order=True).head(MOST_GAPS)
     rows = rows.sort("step", "start_ns")
-    cut_names = [pl.col(name).str.slice(0, _LONGEST_NAME) for name in ("name", "before", "after")]
-    rows = rows.with_columns(name=_host_activities(trace, gaps, rows))
-    return rows.with_columns(cut_names).select(cast_columns(RANK_GAPS))
+    rows = rows.with_columns(name=_host_activities(trace, gaps, rows).str.slice(0, _LONGEST_NAME))
+    return rows.select(cast_columns(RANK_GAPS))
 
 
 def _tasks_around(trace: Trace, begins: Int64Array, ends: Int64Array) -> tuple[pl.Series, pl.Series]:
