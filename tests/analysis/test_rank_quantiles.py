@@ -15,12 +15,14 @@ from steplens.analysis.cluster.over_ranks.rank_durations import kernel_durations
 from steplens.analysis.cluster.over_ranks.rank_gaps import rank_gaps
 from steplens.analysis.cluster.over_ranks.rank_quantiles import rank_quantiles
 from steplens.trace.cache.answer_values import encode_answer
+from steplens.trace.cache.kept_answers import pack_answers
 from steplens.trace.schema import SCOPE_USER
 
 from ..shared_data import shared
 from ..writers.builder import BASE_NS, build, op
 
 MS = 1_000_000
+_OF_RANK = (kernel_durations, operator_durations, rank_gaps, communication_rows)
 #: what the coordinator of a job gets of a rank and step at most
 MOST_BYTES = 4096
 
@@ -79,7 +81,7 @@ def test_operators_by_shape_of_what_some_ranks_do() -> None:
 def test_what_is_kept_of_a_rank_and_step_is_small(name: tuple[str, str]) -> None:
     """As it is kept and sent: durations, gaps and messages together."""
     for trace in steplens.open(shared(*name)).traces:
-        answers = [encode_answer(make(trace)) for make in (kernel_durations, operator_durations, rank_gaps, communication_rows)]
-        steps = trace.steps.height if trace.steps is not None else 1
-        assert sum(len(answer) for answer in answers if answer is not None) / max(steps, 1) < MOST_BYTES
-        assert None not in answers
+        answers = {make.__name__: encode_answer(make(trace)) for make in _OF_RANK}
+        packed = pack_answers({key: answer for key, answer in answers.items() if answer is not None})
+        assert len(packed) / max(trace.required("steps").collect().height, 1) < MOST_BYTES
+        assert None not in answers.values()

@@ -9,7 +9,7 @@ import polars as pl
 from steplens.analysis.cluster.over_ranks.rank_gaps import MOST_GAPS, rank_gaps
 from steplens.analysis.cluster.stragglers.message_times import message_times
 from steplens.analysis.steps.device import device_periods
-from steplens.analysis.steps.device_work import device_parts
+from steplens.analysis.steps.device_work import exposed_communication
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, clip, length_inside, merge_intervals, subtract
 from steplens.analysis.tools.parallel import by_rank
@@ -49,11 +49,13 @@ def idle_gaps(traces: Sequence[Trace]) -> pl.DataFrame:
     """
     frames = [pl.DataFrame(schema=_OF_RANK)]
     times = message_times(traces)
+    last = times.sort("start_ns", "rank").unique("message", keep="last").select("message", late_rank="rank")
+    times = times.join(last, on="message", maintain_order="left")
+    of_rank = {rank: rows for (rank,), rows in times.group_by("rank")} if times.height else {}
     for rank, windows in (by_rank(traces) or {-1: list(traces)}).items():
-        of_rank = times.filter(rank=rank)
         for trace in windows:
             idle = rank_gaps(trace).with_columns(rank=pl.lit(rank), late_rank=pl.lit(None, dtype=pl.Int64))
-            frames += [idle.select(cast_columns(_OF_RANK)), _late_waits(trace, of_rank, times)]
+            frames += [idle.select(cast_columns(_OF_RANK)), _late_waits(trace, of_rank.get(rank, times.clear()))]
     rows = pl.concat(frames).with_columns(message=pl.when(pl.col("cause") == LATE_RANK).then("name"))
     rows = rows.unique(["rank", *_SAME], keep="first", maintain_order=True)
     longest = [pl.col(name).sort_by("idle_ns", descending=True).first() for name in ("rank", "start_ns", "cause_ns", "name")]
@@ -64,13 +66,12 @@ def idle_gaps(traces: Sequence[Trace]) -> pl.DataFrame:
     return groups.sort("idle_ns", "step", "rank", "start_ns", descending=[True, False, False, False]).select(cast_columns(GAPS))
 
 
-def _late_waits(trace: Trace, sides: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+def _late_waits(trace: Trace, sides: pl.DataFrame) -> pl.DataFrame:
     """The longest waits for late ranks of each step of a trace, columns as in ``_OF_RANK``.
 
     Args:
         trace: of one rank.
-        sides: of ``message_times``, those of the rank.
-        times: all of them.
+        sides: of ``message_times``, those of the rank, with the ``late_rank`` of each.
     """
     periods = device_periods(trace).filter("recorded")
     if not periods.height or not sides.height:
@@ -78,14 +79,11 @@ def _late_waits(trace: Trace, sides: pl.DataFrame, times: pl.DataFrame) -> pl.Da
     begin = sides["own_start_ns"].to_numpy()
     arrival = begin + sides["wait_ns"].to_numpy()
     moving = merge_intervals(arrival, arrival + sides["transfer_ns"].to_numpy())
-    quiet = subtract(device_parts(trace).communication, moving)
-    last = times.sort("start_ns", "rank").unique("message", keep="last").select("message", late_rank="rank")
+    quiet = subtract(exposed_communication(trace), moving)
     rows = sides.with_columns(begin=begin, until=arrival).sort("begin", "until")
     # what one in front waits already is not waited again
     rows = rows.with_columns(begin=pl.max_horizontal("begin", pl.col("until").cum_max().shift(1).fill_null(pl.col("begin"))))
-    rows = rows.filter(pl.col("until") > pl.col("begin"), pl.col("wait_ns") > pl.col("error_ns")).join(
-        last, on="message", maintain_order="left"
-    )
+    rows = rows.filter(pl.col("until") > pl.col("begin"), pl.col("wait_ns") > pl.col("error_ns"))
     lengths = length_inside(quiet, rows["begin"].to_numpy(), rows["until"].to_numpy())
     rows = rows.with_columns(idle_ns=pl.Series(lengths)).filter(pl.col("idle_ns") > 0, pl.col("late_rank") != pl.col("rank"))
     starts = [_first_inside(quiet, *ends) for ends in rows.select("begin", "until").iter_rows()]

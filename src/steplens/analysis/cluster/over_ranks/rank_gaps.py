@@ -91,8 +91,8 @@ def _tasks_around(trace: Trace, begins: Int64Array, ends: Int64Array) -> tuple[p
 
 def _host_activities(trace: Trace, gaps: StepGaps, rows: pl.DataFrame) -> pl.Series:
     """What the host was doing for most of the time of the cause of each of some gaps; null where nothing tells."""
-    chosen = rows["gap"].to_numpy()
-    start, end = gaps.start_ns[chosen], gaps.launched_ns[chosen]
+    gap_numbers = rows["gap"].to_numpy()
+    start, end = gaps.start_ns[gap_numbers], gaps.launched_ns[gap_numbers]
     touched = merge_intervals(start, end)
     # of long recordings only what touches the gaps is looked at again and again
     calls = {cause: _touching_calls(touched, _calls_of_cause(trace, cause)) for cause in _NAMED_CAUSES if cause in rows["cause"]}
@@ -139,5 +139,5 @@ def _longest_inside(late: Intervals, calls: pl.DataFrame, *, itself: bool = Fals
     if itself:
         return longest_name([self_inside(late, calls)])[0]
     lengths = length_inside(late, calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
-    inside = calls.select(pl.col("name").cast(pl.String), self_ns=pl.Series(lengths))
-    return longest_name([inside.filter(pl.col("self_ns") > 0)])[0]
+    lengths_by_call = calls.select(pl.col("name").cast(pl.String), self_ns=pl.Series(lengths))
+    return longest_name([lengths_by_call.filter(pl.col("self_ns") > 0)])[0]
