@@ -86,6 +86,23 @@ def test_without_comparable_clocks_only_a_lower_bound_is_known() -> None:
     assert rows["bus_high_bytes_per_s"].null_count() == 10
 
 
+def test_a_root_that_has_left_says_nothing_of_the_transfer() -> None:
+    """Its second rank comes to a broadcast when the first one, the root, has left: the data take 2 ms from then on."""
+    traces = []
+    for rank in range(2):
+        arrival, leave = (3 * MS, 5 * MS) if rank else (0, MS)
+        rows = [
+            {"name": "nccl:broadcast", "kind": "collective", "operation": "broadcast", "group": "0", "ranks": 2, "bytes": MB,
+             "step": 1, "start_ns": BASE_NS + begin + arrival, "end_ns": BASE_NS + begin + leave}
+            for begin in range(0, 100 * MS, 10 * MS)
+        ]  # fmt: skip
+        steps = [{"id": 1, "start_ns": BASE_NS, "end_ns": BASE_NS + 200 * MS, "pid": 1, "tid": 1}]
+        traces.append(build(meta={"rank": rank, "host_name": "host"}, steps=steps, communication=rows))
+    (row,) = bus_bandwidth(traces).rows(named=True)
+    assert (row["measured"], row["transfer_ns"]) == (10, 2 * MS)
+    assert row["bus_bytes_per_s"] == pytest.approx(MB / 2e-3)
+
+
 def test_of_a_rank_alone_only_a_lower_bound_is_known() -> None:
     (row,) = bus_bandwidth(ranks_of_job(1, "allreduce", size=MB, of=4)).rows(named=True)
     assert (row["messages"], row["measured"], row["bus_bytes_per_s"], row["transfer_ns"]) == (10, 0, None, None)

@@ -11,6 +11,7 @@ from steplens.analysis.cluster.stragglers.message_times import message_times
 from steplens.analysis.tools.message_size import bus_factor, is_one_part, message_bytes
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.schemas import cast_columns, table_schema
+from steplens.trace.building.checks.ranks import ends_together
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace
 
@@ -35,7 +36,8 @@ def bus_bandwidth(traces: Sequence[Trace], by: str = "size") -> pl.DataFrame:
     Of a message with A the last arrival and l_r when rank r leaves it, both on the common clock (``arrivals``), or with what the
     communication library calls transit where ranks of the group are missing (``measured_by`` "library"):
 
-    * ``transfer_ns``: l_r - A, the mean over its ranks, as nccl-tests averages them. ``transfer_low_ns`` and
+    * ``transfer_ns``: l_r - A, the mean over its ranks, as nccl-tests averages them; where ranks may leave before all have come,
+      as the root of a broadcast or a sender does, the longest over its ranks. ``transfer_low_ns`` and
       ``transfer_high_ns``: what it is at least and at most since clocks differ. No rank takes longer than it was in the
       operation, which its own clock tells. Null where clocks leave more open than it takes.
     * ``message_bytes``: of the whole message, as nccl-tests counts it (``tools.message_size``).
@@ -101,6 +103,11 @@ def message_bandwidths(traces: Sequence[Trace]) -> pl.DataFrame:
     return rows.sort(_MESSAGE, nulls_last=True).select(cast_columns(MESSAGES))
 
 
+def _over_ranks(column: str) -> pl.Expr:
+    """What a message has of what its ranks have: the mean where all leave together, else the most."""
+    return pl.when(ends_together(pl.col("operation").first())).then(pl.col(column).mean().round()).otherwise(pl.col(column).max())
+
+
 _TIMED = table_schema(
     "step, group: String, operation: String, number, ranks, message_bytes, transfer_ns, transfer_low_ns, transfer_high_ns, "
     "measured_by: String"
@@ -130,9 +137,9 @@ def _from_arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
         .when(pl.col("whole_bytes").null_count() == 0)
         .then(pl.col("whole_bytes").mean().round())
         .alias("message_bytes"),
-        transfer_ns=pl.col("transfer_ns").mean().round(),
-        transfer_low_ns=pl.col("low_ns").mean().round(),
-        transfer_high_ns=pl.col("high_ns").mean().round(),
+        transfer_ns=_over_ranks("transfer_ns"),
+        transfer_low_ns=_over_ranks("low_ns"),
+        transfer_high_ns=_over_ranks("high_ns"),
     )
     return messages.with_columns(measured_by=pl.lit(ARRIVAL)).select(cast_columns(_TIMED))
 
