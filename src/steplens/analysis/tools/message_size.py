@@ -17,6 +17,7 @@ _PARTS_PUT_IN = r"^(allgather|gather)"
 _PARTS_OF_HCCL = r"^(allgather|gather|reducescatter|scatter|alltoall)"
 #: of whose variants with a size for each rank HCCL does not say how much there is
 _UNEVEN_OF_HCCL = r"^(alltoallv|allgatherv|reducescatterv)"
+_MOST_BYTES = 1 << 62
 #: factors
 _TWICE = r"^allreduce"
 _SHARE = r"^(reducescatter|allgather|alltoall|gather|scatter)"
@@ -48,8 +49,10 @@ def message_bytes(ranks: str = "ranks", is_part: str = "is_part") -> pl.Expr:
         ranks: the column with the number of ranks of the group.
         is_part: that of ``is_one_part``.
     """
-    size = pl.col("bytes").cast(pl.Int64)
-    return pl.when(pl.col(is_part)).then(size * pl.col(ranks).cast(pl.Int64)).when(~pl.col(is_part)).then(size)
+    size, count = pl.col("bytes").cast(pl.Int64), pl.col(ranks).cast(pl.Int64)
+    # a damaged source may say more than 64 bits hold
+    is_possible = size <= _MOST_BYTES // count.clip(1)
+    return pl.when(pl.col(is_part) & is_possible).then(size * count).when(~pl.col(is_part)).then(size)
 
 
 def bus_factor(ranks: str = "ranks") -> pl.Expr:
