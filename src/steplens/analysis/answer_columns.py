@@ -141,12 +141,12 @@ ANSWERS: dict[str, str] = {
         "transfer_ns measured_by exposed_ns beyond_ns rate_bytes_per_s bus_bytes_per_s long"
     ),
     "bus_bandwidth": (
-        "operation group ranks message_bytes messages measured transfer_ns error_ns algorithm_bytes_per_s bus_bytes_per_s "
-        "bus_low_bytes_per_s bus_high_bytes_per_s bus_at_least_bytes_per_s measured_by"
+        "operation group ranks message_bytes bus_bytes_per_s algorithm_bytes_per_s bus_low_bytes_per_s bus_high_bytes_per_s "
+        "bus_at_least_bytes_per_s messages measured transfer_ns error_ns measured_by"
     ),
     "bus_bandwidth_by_message": (
-        "step group operation number ranks message_bytes transfer_ns transfer_low_ns transfer_high_ns algorithm_bytes_per_s "
-        "bus_bytes_per_s bus_low_bytes_per_s bus_high_bytes_per_s measured_by"
+        "step group operation number ranks message_bytes bus_bytes_per_s algorithm_bytes_per_s bus_low_bytes_per_s "
+        "bus_high_bytes_per_s transfer_ns transfer_low_ns transfer_high_ns measured_by"
     ),
     "arrivals": "step group operation number rank bytes start_ns end_ns place wait_ns transfer_ns hold_up_ns error_ns",
     "rank_clocks": "rank piece reference first_message_ns last_message_ns offset_ns drift_ppm error_ns messages",
@@ -179,12 +179,12 @@ ANSWERS: dict[str, str] = {
         "differs_most differs_ns"
     ),
     "rank_quantiles": (
-        "name input_shapes ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns single_min_ns "
-        "single_p25_ns single_median_ns single_p75_ns single_max_ns slowest_rank times_median"
+        "name input_shapes slowest_rank times_median ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns "
+        "single_min_ns single_p25_ns single_median_ns single_p75_ns single_max_ns"
     ),
     "rank_quantiles_by_operator": (
-        "name input_shapes ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns single_min_ns "
-        "single_p25_ns single_median_ns single_p75_ns single_max_ns slowest_rank times_median"
+        "name input_shapes slowest_rank times_median ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns "
+        "single_min_ns single_p25_ns single_median_ns single_p75_ns single_max_ns"
     ),
     "idle_gaps": ("step cause name before after number late_rank ranks rank start_ns idle_ns median_ns total_ns cause_ns"),
     "cluster_steps": (

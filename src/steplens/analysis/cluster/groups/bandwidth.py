@@ -15,14 +15,14 @@ from steplens.trace.building.checks.ranks import ends_together
 from steplens.trace.schema import COLLECTIVE
 from steplens.trace.trace import Trace
 
-_RATES = "algorithm_bytes_per_s: Float64, bus_bytes_per_s: Float64, bus_low_bytes_per_s: Float64, bus_high_bytes_per_s: Float64"
+_RATES = "bus_bytes_per_s: Float64, algorithm_bytes_per_s: Float64, bus_low_bytes_per_s: Float64, bus_high_bytes_per_s: Float64"
 MESSAGES = table_schema(
-    "step, group: String, operation: String, number, ranks, message_bytes, transfer_ns, transfer_low_ns, transfer_high_ns, "
-    f"{_RATES}, measured_by: String"
+    f"step, group: String, operation: String, number, ranks, message_bytes, {_RATES}, transfer_ns, transfer_low_ns, "
+    "transfer_high_ns, measured_by: String"
 )
 SIZES = table_schema(
-    "operation: String, group: String, ranks, message_bytes, messages, measured, transfer_ns: Float64, error_ns: Float64, "
-    f"{_RATES}, bus_at_least_bytes_per_s: Float64, measured_by: String"
+    f"operation: String, group: String, ranks, message_bytes, {_RATES}, bus_at_least_bytes_per_s: Float64, messages, measured, "
+    "transfer_ns: Float64, error_ns: Float64, measured_by: String"
 )
 _KEY = ["operation", "group", "ranks", "message_bytes"]
 #: of the bandwidths of messages of one size, so many are lower, and so many higher, than the range that is told

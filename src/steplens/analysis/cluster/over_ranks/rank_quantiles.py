@@ -15,9 +15,8 @@ from steplens.trace.trace import Trace
 _QUANTILES = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "max": 1.0}
 _FIGURES = ("step", "single")
 QUANTILES = table_schema(
-    "name: String, input_shapes: String, ranks, calls: Float64, "
+    "name: String, input_shapes: String, slowest_rank, times_median: Float64, ranks, calls: Float64, "
     + ", ".join(f"{figure}_{point}_ns: Float64" for figure in _FIGURES for point in _QUANTILES)
-    + ", slowest_rank, times_median: Float64"
 )
 _DURATIONS = {"kernel": kernel_durations, "operator": operator_durations}
 _KEY = ["name", "input_shapes"]
