@@ -274,6 +274,18 @@ class Run:
         """Why each stream was idle between two tasks; see ``analysis.device.breakdown.idle_breakdown``."""
         return self._answer_table("stream_idle")
 
+    def process_groups(self) -> pl.DataFrame:
+        """The process groups, what for and at what cost; see ``analysis.cluster.groups.group_table.process_group_table``."""
+        return self._answer_table("process_groups")
+
+    def parallel_layout(self) -> pl.DataFrame:
+        """How many ranks share what; see ``analysis.cluster.groups.group_table.parallel_layout``."""
+        return self._answer_table("parallel_layout")
+
+    def group_overlap(self, by: str = "kind") -> pl.DataFrame:
+        """Communication under computing and exposed, by kind of group; see ``analysis.cluster.groups.group_overlap``."""
+        return self._answer_table("group_overlap", by)
+
     def overlap(self) -> pl.DataFrame:
         """How much of the communication happens beside computing; see ``analysis.device.breakdown.communication_overlap``."""
         return self._answer_table("overlap")
@@ -289,6 +301,10 @@ class Run:
     def collectives(self) -> pl.DataFrame:
         """How long each collective took, and how long its size explains; see ``analysis.cluster.collectives``."""
         return self._answer_table("collectives")
+
+    def bus_bandwidth(self, by: str = "size") -> pl.DataFrame:
+        """Algorithm and bus bandwidth by size or of each message; see ``analysis.cluster.groups.bandwidth.bus_bandwidth``."""
+        return self._answer_table("bus_bandwidth", by)
 
     def arrivals(self) -> pl.DataFrame:
         """When each rank came to each collective; see ``analysis.cluster.arrivals.arrivals``."""
@@ -349,6 +365,14 @@ class Run:
     def step_collectives(self) -> pl.DataFrame:
         """When the collectives of each step began and ended; see ``analysis.step_trace.step_trace.step_collectives``."""
         return self._answer_table("step_collectives")
+
+    def rank_quantiles(self, by: str = "kernel") -> pl.DataFrame:
+        """How long kernels or operators take over the ranks; see ``analysis.cluster.over_ranks.rank_quantiles``."""
+        return self._answer_table("rank_quantiles", by)
+
+    def idle_gaps(self) -> pl.DataFrame:
+        """The largest gaps in the work of all devices; see ``analysis.cluster.over_ranks.idle_gaps.idle_gaps``."""
+        return self._answer_table("idle_gaps")
 
     def cluster_steps(self) -> pl.DataFrame:
         """The parts of the steps of all ranks that tell of parallelism; see ``analysis.cluster.cluster_steps.cluster_steps``."""

@@ -253,6 +253,25 @@ def test_operators_are_those_of_the_rank_that_is_late(job: Path) -> None:
     assert found.self_ns == pytest.approx(by_hand["self_ns"].sum())
 
 
+def test_says_how_a_job_is_laid_out_and_how_fast_it_communicates(cli: Any, tmp_path: Path) -> None:
+    from benchmarks.jobs.__main__ import main
+
+    folder = tmp_path / "job"
+    small = ["--layers", "1", "--operators-per-layer", "3", "--batches", "2", "--steps", "2", "--seed", "5"]
+    main([str(folder), *small, "--layout", "2x1x2"])
+    found = cli.json("summary", folder)["job"]
+    assert found["layout"] == {
+        "ranks": 4, "data": 2, "tensor": 2, "pipeline": 1, "context": 1, "expert": 1,
+        "reason": "the sizes of the groups multiply to the number of ranks",
+    }  # fmt: skip
+    (rate,) = found["bandwidths"]
+    text = " ".join(cli.run("summary", folder).stdout.split())
+    rate_text = f"all-reduce {rate['bus_bytes_per_s'] / 1e9:.3g} GB/s (96.0 MiB, 2 ranks)"
+    assert f"4 ranks: 2 data x 2 tensor parallel; bus bandwidth: {rate_text}" in text
+    # one rank alone is no job
+    assert cli.json("summary", next(folder.glob("*.json")))["job"] == {}
+
+
 def test_says_how_long_a_step_takes_without_the_profiler(cli: Any) -> None:
     """A thousand calls of 0.4 us in a step of 10 ms: recording them takes 0.76 to 1.8 ms, none of a step without them."""
     steps = [event(f"ProfilerStep#{step}", 1000 + step * 10_000, 9999, "user_annotation") for step in range(6)]

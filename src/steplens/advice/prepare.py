@@ -19,6 +19,7 @@ from steplens.advice.judging.asking import RuleKey, accept_findings, is_small, j
 from steplens.advice.registry import built_in_rules
 from steplens.advice.rules.optimizers import backward_spans, gradients_of_steps
 from steplens.analysis.cluster.clocks.messages import communication_rows
+from steplens.analysis.cluster.groups.kinds import forward_reductions
 from steplens.analysis.data_loading.data_wait import data_wait
 from steplens.analysis.device.idle import idle_causes
 from steplens.analysis.operators.operators import operators_by_name
@@ -53,6 +54,7 @@ _QUESTIONS: tuple[Callable[[Trace], Any], ...] = (
     backward_spans,
     gradients_of_steps,
     is_small,
+    forward_reductions,
 )
 #: a larger answer is worked out again rather than kept
 _MOST_BYTES = 512 << 10

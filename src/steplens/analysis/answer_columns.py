@@ -140,12 +140,28 @@ ANSWERS: dict[str, str] = {
         "rank step name operation group ranks dtype number bytes start_ns in_step_ns duration_ns expected_ns wait_ns "
         "transfer_ns measured_by exposed_ns beyond_ns rate_bytes_per_s bus_bytes_per_s long"
     ),
+    "bus_bandwidth": (
+        "operation group ranks message_bytes bus_bytes_per_s algorithm_bytes_per_s bus_low_bytes_per_s bus_high_bytes_per_s "
+        "bus_at_least_bytes_per_s messages measured transfer_ns error_ns measured_by"
+    ),
+    "bus_bandwidth_by_message": (
+        "step group operation number ranks message_bytes bus_bytes_per_s algorithm_bytes_per_s bus_low_bytes_per_s "
+        "bus_high_bytes_per_s transfer_ns transfer_low_ns transfer_high_ns measured_by"
+    ),
     "arrivals": "step group operation number rank bytes start_ns end_ns place wait_ns transfer_ns hold_up_ns error_ns",
     "rank_clocks": "rank piece reference first_message_ns last_message_ns offset_ns drift_ppm error_ns messages",
     "hold_ups": "step rank hold_up_ns",
     "waits": "rank last_rank collectives wait_ns wait_percent",
     "pairs": "source destination sends receives bytes send_ns receive_ns bytes_per_second",
     "links": "rank step source destination transport time_ns bytes bytes_per_s",
+    "process_groups": (
+        "group description kind reason ranks recorded members hosts spans_hosts operations operations_per_step bytes_per_step "
+        "duration_ns wait_ns transfer_ns unexplained_ns"
+    ),
+    "parallel_layout": "ranks data tensor pipeline context expert reason",
+    "group_overlap": "kind operations in_flight_ns communication_ns overlapped_ns exposed_ns exposed_percent",
+    "group_overlap_by_rank": "rank kind operations in_flight_ns communication_ns overlapped_ns exposed_ns exposed_percent",
+    "group_overlap_by_step": "rank step kind operations in_flight_ns communication_ns overlapped_ns exposed_ns exposed_percent",
     "overlap": "device communication_ns overlapped_ns overlap_percent",
     "communication_times": (
         "name group kind step start_ns elapse_ms transit_ms wait_ms synchronization_ms idle_ms wait_ratio synchronization_ratio"
@@ -162,6 +178,15 @@ ANSWERS: dict[str, str] = {
         "overlapped_communication_ns launched_computing_ns launched_communication_ns launched_copy_ns slower_percent "
         "differs_most differs_ns"
     ),
+    "rank_quantiles": (
+        "name input_shapes slowest_rank times_median ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns "
+        "single_min_ns single_p25_ns single_median_ns single_p75_ns single_max_ns"
+    ),
+    "rank_quantiles_by_operator": (
+        "name input_shapes slowest_rank times_median ranks calls step_min_ns step_p25_ns step_median_ns step_p75_ns step_max_ns "
+        "single_min_ns single_p25_ns single_median_ns single_p75_ns single_max_ns"
+    ),
+    "idle_gaps": ("step cause name before after number late_rank ranks rank start_ns idle_ns median_ns total_ns cause_ns"),
     "cluster_steps": (
         "rank stage step total_ns interval_ns forward_backward_ns tail_ns computation_ns communication_alone_ns stage_ns "
         "receive_alone_ns collective_alone_ns"

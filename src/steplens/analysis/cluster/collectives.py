@@ -11,6 +11,7 @@ import polars as pl
 from steplens.analysis.cluster.cluster_steps import of_chosen_steps
 from steplens.analysis.cluster.communication_operations import ARRIVAL, named_operations, transfer_rate
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.message_size import bus_factor, is_one_part, message_bytes
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import merge_intervals
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -59,8 +60,10 @@ def collective_times(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = rows.with_columns(
         beyond_ns=(pl.col("moving_ns") - pl.col("expected_ns")).clip(0),
         rate_bytes_per_s=transfer_rate("bytes", "duration_ns"),
-        bus_bytes_per_s=transfer_rate("bytes", "transfer_ns") * _bus_factor(),
+        is_part=is_one_part(),
     )
+    rows = rows.with_columns(message_bytes=message_bytes())
+    rows = rows.with_columns(bus_bytes_per_s=transfer_rate("message_bytes", "transfer_ns") * bus_factor())
     more = pl.col("duration_ns") - pl.col("expected_ns")
     long = (pl.col("duration_ns") >= _TIMES * pl.col("expected_ns")) & (more >= _SHARE * _step_ns(traces))
     rows = rows.with_columns(long=long.fill_null(False))
@@ -123,18 +126,6 @@ def _expected_times(rows: pl.DataFrame) -> pl.DataFrame:
     per_byte = (pl.col("moving_ns") / pl.col("bytes")).cum_min().over(_KIND)
     expected = pl.min_horizontal(as_large, per_byte * pl.col("bytes")).round().cast(pl.Int64)
     return sizes.select(*_KIND, "bytes", "is_collective", expected_ns=expected)
-
-
-def _bus_factor() -> pl.Expr:
-    """nccl-tests' factor of an operation; bytes are those that a rank puts in."""
-    ranks, name = pl.col("ranks").cast(pl.Float64), pl.col("operation").str.to_lowercase().str.replace_all("[_-]", "")
-    share = (ranks - 1) / ranks
-    return (
-        pl.when(name.str.starts_with("allreduce")).then(2 * share)
-        .when(name.str.contains("^(reducescatter|alltoall)")).then(share)
-        .when(name.str.starts_with("allgather")).then(ranks - 1)
-        .when(name.str.contains("^(broadcast|reduce|send|recv|receive)")).then(1.0)
-    )  # fmt: skip
 
 
 def _step_ns(traces: Sequence[Trace]) -> float:

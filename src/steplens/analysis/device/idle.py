@@ -86,13 +86,13 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
     Returns:
         step, cause and idle_ns, for causes that occur, in order of step and ``CAUSES``.
     """
-    periods = device_periods(trace).filter("recorded")
-    if not periods.height:
+    gaps = step_gaps(trace)
+    if gaps is None:
         return pl.DataFrame(schema={"step": pl.Int64, "cause": pl.String, "idle_ns": pl.Int64})
-    gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
-    lengths = _lengths_by_cause(trace, gaps)
-    step = periods["step"].gather(pl.Series(gaps.period))
-    frames = [pl.DataFrame({"step": step, "idle_ns": ns}).with_columns(cause=pl.lit(cause)) for cause, ns in lengths.items()]
+    frames = [
+        pl.DataFrame({"step": gaps.step, "idle_ns": ns}).with_columns(cause=pl.lit(cause))
+        for cause, ns in gaps.length_by_cause.items()
+    ]
     return (
         pl.concat(frames)
         .group_by("step", "cause")
@@ -102,6 +102,39 @@ def idle_causes(trace: Trace) -> pl.DataFrame:
         .sort("step", "cause")
         .cast({"cause": pl.String})
     )
+
+
+@dataclass(frozen=True)
+class StepGaps:
+    """Every gap in the work of a device, as far as it lies in the period of a step; arrays of shape (n,), in order of time.
+
+    Attributes:
+        step: in whose period it lies.
+        start_ns, end_ns: of the part that lies in it.
+        begins_ns, ends_ns: of the whole gap: the end of the task before it, and the start of the task behind it.
+        launched_ns: the part of each that the host was late ends here at the latest; ``start_ns`` where it was not.
+        length_by_cause: cause -> ns of each; they add up to the part.
+    """
+
+    step: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+    begins_ns: Int64Array
+    ends_ns: Int64Array
+    launched_ns: Int64Array
+    length_by_cause: dict[str, Int64Array]
+
+
+def step_gaps(trace: Trace) -> StepGaps | None:
+    """The gaps of ``idle_causes`` one by one; None where no step has a device period."""
+    periods = device_periods(trace).filter("recorded")
+    if not periods.height:
+        return None
+    gaps = _Gaps.of(device_parts(trace).busy, periods["start_ns"].to_numpy(), periods["end_ns"].to_numpy())
+    step = periods["step"].gather(pl.Series(gaps.period)).to_numpy()
+    launch, is_known = _gap_launches(trace, gaps.ends_ns)
+    launched = np.where(is_known, np.clip(launch, gaps.start_ns, gaps.end_ns), gaps.start_ns)
+    return StepGaps(step, gaps.start_ns, gaps.end_ns, gaps.begins_ns, gaps.ends_ns, launched, _lengths_by_cause(trace, gaps))
 
 
 def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:

@@ -20,6 +20,8 @@ class Summary:
         unreadable: what could not be read of a folder: its path, the rank that its names say, and why (``problem``).
         rank_steps: where ranks spend their steps unlike each other, the same figures of two of them, with rank: of the one
             that the verdict names, else of the one that communicates the least, and of the one least like it.
+        job: of a job of several ranks its ``layout``, the row of ``parallel_layout`` where it can be told, and ``bandwidths``: of
+            some operations the row of ``bus_bandwidth`` of the messages that move most.
         phase_names: what the host called between its phases and while it waited for the device, in words.
         steps, memory, health: rows of the frames of the same name of ``Run``.
         operators: rows of ``Run.operators`` per step, by ``order`` from the largest on; only the first ones. Where ranks call
@@ -61,3 +63,4 @@ class Summary:
     job_ranks: int = 0
     unreadable: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     rank_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    job: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -50,6 +50,8 @@ class By(str, enum.Enum):
 
 #: ranks of which a part differs by this share of a step are shown beside each other, as on the first page
 _APART = 0.15
+#: so many operations are named with their bandwidth
+_OPERATIONS = 3
 #: calls per step of two means that differ by no more are the same
 _SAME_CALLS = 1e-6
 #: of more ranks the figures of each take longer than the rest of the summary
@@ -140,7 +142,19 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         unreadable=unreadable_rows(run),
         job_ranks=job_ranks,
         rank_steps=rank_steps,
+        job=_job_figures(run) if len(ranks) > 1 else {},
     )
+
+
+def _job_figures(run: Run) -> dict[str, Any]:
+    """How a job is laid out, and how fast its collectives and messages are."""
+    import polars as pl
+
+    layout = run.parallel_layout().drop_nulls("data").to_dicts()
+    rates = run.bus_bandwidth().drop_nulls("bus_bytes_per_s")
+    heaviest = rates.sort(pl.col("message_bytes") * pl.col("measured"), "bus_bytes_per_s", descending=True)
+    rows = heaviest.unique("operation", keep="first", maintain_order=True).head(_OPERATIONS).to_dicts()
+    return {"layout": layout[0] if layout else None, "bandwidths": rows}
 
 
 def _operators_of_verdict(run: Run, by: str) -> tuple[pl.DataFrame, str]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from steplens.analysis.steps.choice import number_ranges
 from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
+from steplens.analysis.verdict_words import collective_name
 from steplens.cli.line.ending import say_next
 from steplens.cli.text.bars import DEVICE, PHASES, Segment, legend_lines, split_backward, split_rest, step_bar
 from steplens.cli.text.health_text import show_health
@@ -28,6 +29,8 @@ NARROW = 70
 #: a wait that is a smaller share of the host's time is not named
 LEAST_WAIT = 0.005
 _MEAN = "mean of "
+#: in the order in which they are told
+_LAYOUT_KINDS = ("data", "tensor", "pipeline", "context")
 #: where mean and median of a step differ by more than this share, both are told
 _APART = 0.02
 #: of what a side lacks to the step so much is told, with these words; its bar ends before the step does
@@ -69,6 +72,8 @@ def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     if 0 < found.recorded_ranks < found.job_ranks:
         which = f"{found.recorded_ranks} of {found.job_ranks} ranks were recorded"
         _print_wrapped(out, plain(f"{which}: whom they wait for, and which rank is late, is not known"), 0)
+    if line := _job_line(found.job):
+        _print_wrapped(out, plain(line), 0)
     show_unreadable(out, found.unreadable)
     _show_steps(out, found)
     _show_operators(out, found, by)
@@ -80,6 +85,24 @@ def show_summary(found: Summary, by: str, next_commands: Sequence[str]) -> None:
     for folder in found.results:
         out.print(Text("results: ", "dim") + plain(folder), soft_wrap=True)
     say_next(next_commands)
+
+
+def _job_line(job: dict[str, Any]) -> str:
+    """How a job is laid out and how fast it communicates; empty where neither is known."""
+    layout, bandwidths = job.get("layout"), job.get("bandwidths") or []
+    parts = []
+    if layout:
+        sizes = " x ".join(f"{layout[kind]} {kind}" for kind in _LAYOUT_KINDS if layout[kind] > 1 or kind == "data")
+        parts.append(f"{layout['ranks']} ranks: {sizes} parallel")
+    rates = []
+    for row in bandwidths:
+        # a message between two ranks has both of its operations as its name
+        operation = row["operation"] if "/" in row["operation"] else collective_name(row["operation"])
+        message = f"{size(row['message_bytes'])}, {row['ranks']} ranks"
+        rates.append(f"{operation} {row['bus_bytes_per_s'] / 1e9:.3g} GB/s ({message})")
+    if rates:
+        parts.append(f"bus bandwidth: {', '.join(rates)}")
+    return "; ".join(parts)
 
 
 def _show_steps(out: Console, found: Summary) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from steplens.analysis.tools.message_size import is_one_part
 from steplens.analysis.tools.once import once_per_run, once_per_trace
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.checks.ranks import ends_together, is_size_told, recorded_ranks
@@ -18,9 +19,10 @@ from steplens.trace.trace import Trace
 
 #: one side of a message, on its rank's clock. ``number``: from 0 within step, group and operation; ``members``: ranks of the
 #: group that were recorded, of ``size`` that it has; ``peer``: the root of a one-sided collective, null where it has none or
-#: nobody says which
+#: nobody says which; ``is_part``: what bytes are, see ``message_size.is_one_part``
 SIDES = table_schema(
-    "message, step, group: String, operation: String, number, rank, bytes, members, size, start_ns, end_ns, peer, kind: String"
+    "message, step, group: String, operation: String, number, rank, bytes, is_part: Boolean, members, size, start_ns, end_ns, "
+    "peer, kind: String"
 )
 
 #: what tells messages apart whose sides are numbered
@@ -90,7 +92,9 @@ def clock_bounds(sides: pl.DataFrame) -> pl.DataFrame:
     ).filter(pl.col("is_awaited") | pl.col("has_waited"))
 
 
-_ROWS = table_schema("step, bytes, ranks, start_ns, end_ns, peer, rank, kind: String, group: String, operation: String")
+_ROWS = table_schema(
+    "step, bytes, is_part: Boolean, ranks, start_ns, end_ns, peer, rank, kind: String, group: String, operation: String"
+)
 
 
 @once_per_trace
@@ -103,6 +107,7 @@ def communication_rows(trace: Trace) -> pl.DataFrame:
         "operation": pl.coalesce(pl.col("operation").cast(pl.String), pl.col("name").cast(pl.String)),
         "kind": pl.col("kind").cast(pl.String),
         "rank": pl.lit(trace.rank),
+        "is_part": is_one_part(),
     }
     rows = trace.required("communication").select("step", "bytes", "ranks", "start_ns", "end_ns", "peer", **columns)
     return rows.drop_nulls(["step", "end_ns"]).collect().select(cast_columns(_ROWS))

@@ -12,8 +12,8 @@ from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
 TIMES = table_schema(
-    "message, step, group: String, operation: String, kind: String, rank, bytes, size, start_ns, end_ns, own_start_ns, wait_ns, "
-    "transfer_ns, error_ns"
+    "message, step, group: String, operation: String, kind: String, number, rank, bytes, is_part: Boolean, members, size, "
+    "start_ns, end_ns, own_start_ns, wait_ns, transfer_ns, error_ns"
 )
 
 
