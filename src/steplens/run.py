@@ -68,12 +68,12 @@ class Run:
         self.traces = [trace for _, trace in traces]
         self.unreadable = unreadable
         together = tuple(self.traces)
-        every, seen = set(together), tuple[Trace, ...]()
+        all_traces, last_companions = set(together), tuple[Trace, ...]()
         for trace in self.traces:
             # a run of some traces of another one, to ask something about them alone, leaves them their one choice of steps
-            if trace.companions is not seen and not every <= set(trace.companions):
+            if trace.companions is not last_companions and not all_traces <= set(trace.companions):
                 trace.companions = together
-            seen = trace.companions
+            last_companions = trace.companions
 
     def __repr__(self) -> str:
         return f"<steplens.Run {self._describe_run()}; see verdict(), step_summary(), steps(), operators(), advise()>"

@@ -116,12 +116,12 @@ def test_of_many_answers_the_last_ones_stay_decoded() -> None:
     encoded = {name: content for name, frame in frames.items() if (content := encode_answer(frame)) is not None}
     shared = SharedAnswers(most_decoded=4)
     first, second = AcceptedAnswers(encoded, shared, 0), AcceptedAnswers(encoded, shared, 1)
-    assert first.encoded() == encoded and len(second) == 6 and "q1" in first and first.find("q7") is None
-    found = first.find("q0")
-    assert found is not None and found[0].equals(frames["q0"]) and first.find("q0")[0] is found[0]  # type: ignore[index]
+    assert first.encode_all() == encoded and len(second) == 6 and "q1" in first and first.find_answer("q7") is None
+    found = first.find_answer("q0")
+    assert found is not None and found[0].equals(frames["q0"]) and first.find_answer("q0")[0] is found[0]  # type: ignore[index]
     for name, frame in frames.items():
-        assert second.find(name)[0].equals(frame)  # type: ignore[index]
-    assert first.find("q0")[0] is not found[0] and first.find("q0")[0].equals(found[0])  # type: ignore[index]
+        assert second.find_answer(name)[0].equals(frame)  # type: ignore[index]
+    assert first.find_answer("q0")[0] is not found[0] and first.find_answer("q0")[0].equals(found[0])  # type: ignore[index]
 
 
 @pytest.mark.parametrize("packed", [b"", b"x", pack_answers({})[:-3], zlib.compress(b"\x91\x01")])

@@ -125,7 +125,7 @@ def keep_answers(run: Run) -> None:
         fresh = _encode_answers(trace, leave_out=() if accepted is None else accepted)
         before = 0 if accepted is None else len(accepted)
         if trace.kept is not None and before + len(fresh) > trace.once(_kept_count):
-            write_answers(trace.kept, context, pack_answers({**({} if accepted is None else accepted.encoded()), **fresh}))
+            write_answers(trace.kept, context, pack_answers({**({} if accepted is None else accepted.encode_all()), **fresh}))
 
 
 def _context_of(run: Run) -> str | None:
@@ -190,8 +190,8 @@ def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, b
 
 def _accept_kept(run: Run, number: int, context: str) -> bool:
     """Whether answers about a trace were kept, which it has then."""
-    kept = run.traces[number].kept
-    answers = None if kept is None else read_answers(kept, context)
+    place = run.traces[number].kept
+    answers = None if place is None else read_answers(place, context)
     if answers is not None:
         _accept_answers(run, number, answers, is_kept=True)
     return answers is not None
@@ -208,7 +208,7 @@ def _accept_answers(run: Run, number: int, answers: dict[str, bytes], *, is_kept
     accepted = AcceptedAnswers(answers, run.traces[0].once(_shared_answers), number)
     trace.accept_answers(accepted)
     trace.replace(_kept_count, len(accepted) if is_kept else 0)
-    judged = accepted.find(_FINDINGS)
+    judged = accepted.find_answer(_FINDINGS)
     if judged is not None:
         keys = _rule_keys()
         accept_findings(trace, {keys[name]: findings for name, findings in judged[0].items()})

@@ -36,12 +36,12 @@ def once_for_traces(make: Callable[[Sequence[Trace]], Made], traces: Sequence[Tr
 def _answers_about(traces: Sequence[Trace]) -> dict[Callable[[Sequence[Trace]], Any], Any]:
     """What is known of these traces together."""
     together = tuple(traces)
-    kept = traces[0].once(_answer_cache)
+    about_sets = traces[0].once(_answer_cache)
     # thousands of traces take long to hash; those of a run are mostly the very same tuple
-    answers = next((answers for of, answers in kept if of is together or of == together), None)
+    answers = next((answers for of, answers in about_sets if of is together or of == together), None)
     if answers is None:
         answers = {}
-        kept.append((together, answers))
+        about_sets.append((together, answers))
     return answers
 
 

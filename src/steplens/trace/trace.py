@@ -47,7 +47,7 @@ class AnswersByName(Protocol):
     def __contains__(self, name: object, /) -> bool:
         """Whether there is one."""
 
-    def find(self, name: str) -> tuple[Any] | None:
+    def find_answer(self, name: str) -> tuple[Any] | None:
         """An answer, in a tuple; None where there is none."""
 
 
@@ -128,17 +128,17 @@ class Trace:
         """``make(self)``, worked out once: small answers that several analyses rest on. Nobody may change what this returns."""
         if make in self._made:
             return cast(Made, self._made[make])
-        found = self._find_accepted(make)
-        if found is not None:
-            return cast(Made, found[0])
+        accepted = self._find_accepted(make)
+        if accepted is not None:
+            return cast(Made, accepted[0])
         self._made[make] = answer = self._instead.get(make, make)(self)
         return cast(Made, answer)
 
     def once_if_small(self, make: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
         """``make(self)``, as ``once`` if it takes little memory; a larger frame is worked out again whenever it is asked for."""
-        found = (self._made[make],) if make in self._made else self._find_accepted(make)
-        if found is not None:
-            return cast(pl.DataFrame, found[0])
+        answer = (self._made[make],) if make in self._made else self._find_accepted(make)
+        if answer is not None:
+            return cast(pl.DataFrame, answer[0])
         frame = make(self)
         if frame.estimated_size() <= _SMALL_BYTES:
             self._made[make] = frame
@@ -177,7 +177,7 @@ class Trace:
         if self.accepted is None or make in self._instead:
             return None
         name = answer_name(make)
-        return None if name is None else self.accepted.find(name)
+        return None if name is None else self.accepted.find_answer(name)
 
     def meta_values(self) -> dict[str, Any]:
         """The ``meta`` table as a dictionary, values decoded from JSON."""

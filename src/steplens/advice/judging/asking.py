@@ -115,7 +115,7 @@ class JudgedRules:
     @property
     def by_name(self) -> dict[str, tuple[Finding, ...]]:
         """The findings of every rule that was asked."""
-        return {name: () for name, _ in self.without} | {name: found for (name, _), found in self.findings.items()}
+        return {name: () for name, _ in self.without} | {name: of_rule for (name, _), of_rule in self.findings.items()}
 
 
 def judged_rules(trace: Trace) -> JudgedRules:
@@ -125,12 +125,12 @@ def judged_rules(trace: Trace) -> JudgedRules:
 
 def accept_findings(trace: Trace, findings: Mapping[RuleKey, tuple[Finding, ...]]) -> None:
     """Let findings that were worked out elsewhere be those of a trace."""
-    without = _share(frozenset(key for key, found in findings.items() if not found))
-    trace.replace(_nothing_judged, JudgedRules({key: found for key, found in findings.items() if found}, without))
+    without = _share_keys(frozenset(key for key, of_rule in findings.items() if not of_rule))
+    trace.replace(_nothing_judged, JudgedRules({key: of_rule for key, of_rule in findings.items() if of_rule}, without))
 
 
 @lru_cache(maxsize=64)
-def _share(keys: frozenset[RuleKey]) -> frozenset[RuleKey]:
+def _share_keys(keys: frozenset[RuleKey]) -> frozenset[RuleKey]:
     return keys
 
 

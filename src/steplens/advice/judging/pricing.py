@@ -80,8 +80,8 @@ class Prices:
         @functools.cache  # of thousands of ranks and findings
         def longest_of_part(name: str) -> tuple[float | None, float | None]:
             lengths = [part_ns for part in facts if (part_ns := part.most_ns(name)) is not None]
-            shown = [ns for part in facts if (ns := shown_part(part.trace.once(_summary_of_trace), name)) is not None]
-            return max(lengths, default=None), max(shown, default=None)
+            shown_lengths = [ns for part in facts if (ns := shown_part(part.trace.once(_summary_of_trace), name)) is not None]
+            return max(lengths, default=None), max(shown_lengths, default=None)
 
         for finding in findings:
             if finding.saving is None:

@@ -96,10 +96,12 @@ def _linked_correlations(tables: Mapping[str, pl.DataFrame]) -> pl.Series:
     kernels, api = tables.get("kernels"), tables.get("api")
     if kernels is None:
         return pl.Series(dtype=pl.Int64)
-    launched = kernels["correlation"]
+    launched: pl.Series = kernels["correlation"]
     if api is None or "correlation" not in api.columns:
         return launched
-    return launched.filter(launched.is_in(api["correlation"].drop_nulls().unique().implode()))
+    is_called: pl.Series = launched.is_in(api["correlation"].drop_nulls().unique().implode())
+    called: pl.Series = launched.filter(is_called)
+    return called
 
 
 def _report_damage(columns: EventColumns, file: JsonEventFile, log: HealthLog) -> None:

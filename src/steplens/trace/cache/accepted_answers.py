@@ -36,17 +36,17 @@ class SharedAnswers:
         self._first: dict[str, bytes] = {}
         self._layouts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
 
-    def compress(self, name: str, answer: bytes) -> bytes:
+    def compress_answer(self, name: str, answer: bytes) -> bytes:
         """An answer, compressed against the first one of its name."""
         reference = self._first.setdefault(name, answer[-_WINDOW_BYTES:])
         packer = zlib.compressobj(_LEVEL, zdict=reference)
         return packer.compress(answer) + packer.flush()
 
-    def expand(self, name: str, content: bytes) -> bytes:
+    def expand_answer(self, name: str, content: bytes) -> bytes:
         """The answer again."""
         return expansion.expand_bytes(content, MOST_BYTES, dictionary=self._first[name])
 
-    def layout(self, layout: dict[str, int]) -> dict[str, int]:
+    def share_layout(self, layout: dict[str, int]) -> dict[str, int]:
         """The same dictionary for all that are equal: traces are mostly asked the same."""
         return self._layouts.setdefault(tuple(layout.items()), layout)
 
@@ -80,11 +80,11 @@ class AcceptedAnswers:
             # several questions often have one answer
             first_names.setdefault(answer, name)
         places = {name: place for place, name in enumerate(first_names.values())}
-        contents = [shared.compress(name, answer) for answer, name in first_names.items()]
+        contents = [shared.compress_answer(name, answer) for answer, name in first_names.items()]
         self._shared = shared
         self._owner = owner
-        self._place = shared.layout({name: places[first_names[answer]] for name, answer in answers.items()})
-        self._names = shared.layout(places)
+        self._place = shared.share_layout({name: places[first_names[answer]] for name, answer in answers.items()})
+        self._names = shared.share_layout(places)
         self._content = b"".join(contents)
         self._ends = array("I", (0,))
         for content in contents:
@@ -96,23 +96,23 @@ class AcceptedAnswers:
     def __contains__(self, name: object) -> bool:
         return name in self._place
 
-    def find(self, name: str) -> tuple[Any] | None:
+    def find_answer(self, name: str) -> tuple[Any] | None:
         """The answer of a name, in a tuple; None where there is none that can be read."""
         if name not in self._place:
             return None
-        found = self._shared.find_decoded(self._owner, name)
-        if found is None:
+        answer = self._shared.find_decoded(self._owner, name)
+        if answer is None:
             try:
-                found = (decode_answer(self._expand(self._place[name])),)
+                answer = (decode_answer(self._expand_place(self._place[name])),)
             except ValueError:  # worked out again
                 return None
-            self._shared.add_decoded(self._owner, name, found[0])
-        return found
+            self._shared.add_decoded(self._owner, name, answer[0])
+        return answer
 
-    def encoded(self) -> dict[str, bytes]:
+    def encode_all(self) -> dict[str, bytes]:
         """All of them, as they were given."""
-        return {name: self._expand(place) for name, place in self._place.items()}
+        return {name: self._expand_place(place) for name, place in self._place.items()}
 
-    def _expand(self, place: int) -> bytes:
+    def _expand_place(self, place: int) -> bytes:
         content = self._content[self._ends[place] : self._ends[place + 1]]
-        return self._shared.expand(list(self._names)[place], content)
+        return self._shared.expand_answer(list(self._names)[place], content)

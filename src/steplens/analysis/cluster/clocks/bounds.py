@@ -99,17 +99,17 @@ def tightest_bounds(parts: pl.DataFrame, resolution_ns: int) -> Pairs:
         return pairs_of(_bounds_of(parts, resolution_ns))
     parts = parts.sort("message", maintain_order=True)
     begins = parts["message"].rle_id().to_numpy()
-    found: list[Pairs] = []
+    portions: list[Pairs] = []
     start = 0
     while start < parts.height:
         # a message lies in one portion
         end = int(np.searchsorted(begins, begins[min(start + _SIDES, parts.height - 1)]))
         end = parts.height if start + _SIDES >= parts.height or end <= start else end
-        found.append(pairs_of(_bounds_of(parts[start:end], resolution_ns)))
+        portions.append(pairs_of(_bounds_of(parts[start:end], resolution_ns)))
         start = end
-    together = pairs_of(PairBounds.join_all([pairs.all_bounds() for pairs in found]))
+    together = pairs_of(PairBounds.join_all([pairs.all_bounds() for pairs in portions]))
     first, second, counts = (
-        np.concatenate([getattr(pairs, name) for pairs in found]) for name in ("first", "second", "messages")
+        np.concatenate([getattr(pairs, name) for pairs in portions]) for name in ("first", "second", "messages")
     )
     clocks = int(second.max(initial=0)) + 1
     place = np.searchsorted(together.first * clocks + together.second, first * clocks + second)

@@ -68,9 +68,9 @@ class ClockSystem:
         clocks = np.unique(np.concatenate([pairs.first, pairs.second]))
         # all members of a message tell between which of them it is looked at
         messages = self.parts.filter(pl.col("clock").is_in(clocks)).select("message")
-        found = bounds_of(self.parts.join(messages, on="message", how="semi", maintain_order="left"), self.resolution_ns)
-        low, high = np.minimum(found.first, found.second), np.maximum(found.first, found.second)
-        return found.select_rows(np.isin(low * count + high, pairs.first * count + pairs.second))
+        bounds = bounds_of(self.parts.join(messages, on="message", how="semi", maintain_order="left"), self.resolution_ns)
+        low, high = np.minimum(bounds.first, bounds.second), np.maximum(bounds.first, bounds.second)
+        return bounds.select_rows(np.isin(low * count + high, pairs.first * count + pairs.second))
 
     def bounds_to_keep(self, pairs: Pairs) -> PairBounds:
         """All bounds of some pairs, or their tightest ones where there are very many: what these leave out is found broken."""
