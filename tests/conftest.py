@@ -56,7 +56,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where steplens keeps its secret, also in processes that tests start: the user's own is neither used nor made.
+    """Where steplens keeps its secret and its caches, also in processes that tests start: nothing of the user is used or made.
 
     All workers have the same, so that what one keeps beside a shared recording serves the others.
     """
@@ -64,6 +64,7 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         yield folder
 
 

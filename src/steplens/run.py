@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.common.stand_ins import told
+from steplens.common.storage.files import locate
 from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
@@ -92,7 +94,7 @@ class Run:
         parts += kinds
         if self.unreadable:
             parts.append(f"{len(self.unreadable)} unreadable")
-        return f"{self.path}: {', '.join(parts)}"
+        return f"{told(self.path)}: {', '.join(parts)}"
 
     @property
     def paths(self) -> list[Path]:
@@ -485,7 +487,7 @@ class Run:
         findings.append((self.path, self._cross_trace_findings))
         findings.append((self.path, frame_of(find_clock_trouble(self.traces))))
         schema = {**SCHEMA["health"], "source": pl.String()}
-        frames = [frame.with_columns(source=pl.lit(str(path))) for path, frame in findings if frame is not None and frame.height]
+        frames = [frame.with_columns(source=pl.lit(told(path))) for path, frame in findings if frame is not None and frame.height]
         return pl.concat([pl.DataFrame(schema=schema), *frames])
 
     @cached_property
@@ -549,12 +551,14 @@ def open_run(
     """Open a run directory, a folder of them, or a trace file that steplens did not write.
 
     Args:
-        path: what to open. A folder in which some windows cannot be read opens with the rest; ``health()`` names them.
+        path: what to open, a path or the URL of anything that fsspec knows. A folder in which some windows cannot be read opens
+            with the rest; ``health()`` names them.
         progress: told before a trace is read: how many are read already, how many there are, and its path.
         bytes_progress: told some times a second while a large file is read: which, how many of its bytes were, and how many it
             has; what told of reading around this call is not told then.
         executor: where traces are read, and what is asked of each of them is worked out: a ``concurrent.futures.Executor``, or
-            what has its ``submit``. Its processes have to see ``path`` under the same name. None is this machine.
+            what has its ``submit``. Its processes have to see ``path`` under the same name, and credentials for a URL in their
+            environment. None is this machine.
 
     Raises:
         InputError: nothing at ``path`` can be read; the message says why and what to do.
@@ -563,7 +567,7 @@ def open_run(
     from steplens.readers.detect import find_traces
     from steplens.readers.many import load_all
 
-    top = Path(path)
+    top = locate(path)
     traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
     unread: list[Unread] = []
@@ -614,9 +618,10 @@ def open_draft(path: str | os.PathLike[str], is_laid_out: Callable[[Path], bool]
     from steplens.readers.detect import is_kept
     from steplens.readers.drafts import draft
 
-    drawn = draft(Path(path), is_laid_out)
+    top = locate(path)
+    drawn = draft(top, is_laid_out)
     if drawn is None:
         return None
     found, trace, sample = drawn
-    run = Run(Path(path), [(Source(found.path, found.format), trace)], [])
+    run = Run(top, [(Source(found.path, found.format), trace)], [])
     return Draft(run, sample.bytes, sample.of_bytes, is_kept(found))

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from steplens.common import private_folder
 from steplens.server.http import browser
-from steplens.trace.cache import secret
 
 from .conftest import DEADLINE_S
 
@@ -26,7 +26,7 @@ LINK = "http://127.0.0.1:1234/?token=the-secret&more=<1>"
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for what only this user may read; nothing is in it yet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(secret, "_MEMORY", tmp_path / "no such place" / "memory")
+    monkeypatch.setattr(private_folder, "MEMORY", tmp_path / "no such place" / "memory")
     return tmp_path / "state" / "steplens"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from steplens.common import rundir
+from steplens.common import private_folder, rundir
 from steplens.readers.kineto import kineto
 from steplens.run import open_run
 from steplens.trace.cache import seal, secret
@@ -27,7 +27,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that no secret was made in yet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(secret, "_said", set())
-    monkeypatch.setattr(secret, "_MEMORY", tmp_path / "no such place" / "memory")
+    monkeypatch.setattr(private_folder, "MEMORY", tmp_path / "no such place" / "memory")
     return tmp_path / "state" / "steplens"
 
 
@@ -166,7 +166,7 @@ def test_without_a_home_it_is_in_memory(state: Path, tmp_path: Path, monkeypatch
     (tmp_path / "file").write_text("")
     (tmp_path / "memory").mkdir()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(secret, "_MEMORY", tmp_path / "memory")
+    monkeypatch.setattr(private_folder, "MEMORY", tmp_path / "memory")
     made = secret.user_secret()
     assert made == (tmp_path / "memory" / f"steplens-{os.geteuid()}-state" / secret.NAME).read_bytes()
     assert secret.user_secret() == made
@@ -195,7 +195,7 @@ def test_the_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytes
     os.chown(theirs, NOBODY, NOBODY)
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(theirs))
-    monkeypatch.setattr(secret, "_home_in_accounts", lambda _: own)
+    monkeypatch.setattr(private_folder, "_home_in_accounts", lambda _: own)
     assert secret.user_secret() == (own / ".local" / "state" / "steplens" / secret.NAME).read_bytes()
     assert list(theirs.iterdir()) == []
 

@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 from steplens.advice.facts import Facts
@@ -29,6 +28,7 @@ from steplens.analysis.steps.times import times_of_steps
 from steplens.analysis.tools.pipeline import sends_and_receives
 from steplens.common.executors import map_ranks
 from steplens.common.step_points import named_points
+from steplens.common.storage.files import address, locate, public_address
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.building.checks.ranks import recorded_span, step_bounds
@@ -83,13 +83,13 @@ def prepare_answers(run: Run) -> None:
     if context is None or not left:
         return
     if run.executor is not None:
-        work_out_there = partial(_answer_number, os.fsdecode(run.path.absolute()), context)
+        work_out_there = partial(_answer_number, public_address(run.path), context)
         done = set()
         for number, (packed, is_kept) in map_ranks(run.executor, work_out_there, left):
             _accept_packed(run, number, packed, is_kept=is_kept)
             done.add(number)
         left = [number for number in left if number not in done]
-    request = {"path": os.fsdecode(run.path), "context": context, "numbers": left}
+    request = {"path": address(run.path), "context": context, "numbers": left}
     are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
     tasks = SharedTasks(
         len(left), "steplens.advice.prepare", request, at_once=are_many, most_workers=lambda: _most_processes(run.traces)
@@ -238,8 +238,10 @@ def _kept_bytes(trace: Trace) -> int:
 
 def _start_worker(request: Any) -> Callable[[int], tuple[bytes, bool]]:
     numbers: list[int] = request["numbers"]
-    _run_of_context(request["path"], request["context"])
-    return lambda place: _answer_number(request["path"], request["context"], numbers[place])
+    # of a place elsewhere, whoever asks has just listed it
+    path = os.fsdecode(locate(request["path"], listed_before=True))
+    _run_of_context(path, request["context"])
+    return lambda place: _answer_number(path, request["context"], numbers[place])
 
 
 def _answer_number(path: str, context: str, number: int) -> tuple[bytes, bool]:
@@ -253,7 +255,7 @@ def _answer_number(path: str, context: str, number: int) -> tuple[bytes, bool]:
 
 @lru_cache(maxsize=1)
 def _run_of_context(path: str, context: str) -> Run:
-    run = open_run(Path(path))
+    run = open_run(path)
     if _context_of(run) != context:
         raise ValueError("it has changed meanwhile")
     return run

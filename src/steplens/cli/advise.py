@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import InputPath, Json, Scheduler
+from steplens.cli.line.arguments import InputPath, Json, Scheduler, located
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import verdict_row
@@ -32,7 +32,8 @@ class Language(str, enum.Enum):
 def advise(
     path: InputPath,
     since: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="An earlier run: say what was cured and what was really saved.")
+        Path | None,
+        typer.Option(metavar="PATH", help="An earlier run: say what was cured and what was really saved.", parser=located),
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of rules of your own, a Python file each; they are run.")

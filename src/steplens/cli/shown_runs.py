@@ -10,11 +10,17 @@ from typing import Annotated
 
 import typer
 
+from steplens.cli.line.arguments import located
 from steplens.common.errors import SteplensError
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH...", help="Runs to show; with two, the second is compared with the first.", show_default=False),
+    typer.Argument(
+        metavar="PATH...",
+        help="Runs to show, paths or URLs; with two, the second is compared with the first.",
+        show_default=False,
+        parser=located,
+    ),
 ]
 
 #: what the server imports beside what steplens always has

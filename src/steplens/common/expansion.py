@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from steplens.common.errors import SteplensError
+from steplens.common.storage.files import open_file, size_of
 
 #: says how many times its size a compressed file may expand to
 VARIABLE = "STEPLENS_EXPANSION_LIMIT"
@@ -88,7 +89,7 @@ def read_head(path: Path, most_bytes: int) -> bytes:
         OSError: it cannot be read.
         DamagedGzipError: it looks compressed, and cannot be decompressed.
     """
-    with path.open("rb") as handle:
+    with open_file(path) as handle:
         return ExpandingStream(handle).read(most_bytes) if is_compressed(handle) else handle.read(most_bytes)
 
 
@@ -99,7 +100,7 @@ def head_holds(path: Path, text: bytes, most_bytes: int) -> bool:
         OSError: it cannot be read.
         DamagedGzipError: it looks compressed, and cannot be decompressed.
     """
-    with path.open("rb") as handle:
+    with open_file(path) as handle:
         source = ExpandingStream(handle) if is_compressed(handle) else handle
         end, left = b"", most_bytes
         while left > 0 and (part := source.read(min(left, _INPUT_BYTES))):
@@ -124,7 +125,7 @@ class ExpandingStream:
     """
 
     def __init__(self, handle: IO[bytes]) -> None:
-        self.of_bytes = os.fstat(handle.fileno()).st_size
+        self.of_bytes = size_of(handle)
         self.expanded = 0
         self.damaged = False
         self.limited = False

@@ -15,6 +15,7 @@ from pathlib import Path
 from steplens.collect.common import log, paths
 from steplens.common import rundir
 from steplens.common.errors import InputError, check_readable
+from steplens.common.storage.files import is_remote, locate, look
 from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code
@@ -46,7 +47,7 @@ def analyse(
     folder of their own, and compared with those that are there. The same holds for a trace file.
 
     Args:
-        profiler_path: a run directory, a folder that holds some, or a trace file.
+        profiler_path: a run directory, a folder that holds some, or a trace file; or the URL of one, which needs ``output``.
         max_process_number: how many runs are analysed at a time: no more than there are cores; half of them by default and for
             invalid values.
         export_type: "text", "db" or a list of them; None is what the run was recorded with.
@@ -61,13 +62,17 @@ def analyse(
     Raises:
         InputError: the path does not exist or holds nothing that steplens reads.
     """
-    top = Path(profiler_path)
+    top = locate(profiler_path)
     paths.warn_if_unusual(top, "profiler_path")
+    look(top)
     check_readable(top)
     folder = None if output is None else Path(output)
+    if is_remote(top) and folder is None:
+        raise InputError(top, "lies where no results can be written", "Say where they go: --out FOLDER")
     exports = _export_types(export_type)
     jobs = _list_jobs(top, exports, force=force or recompute, recompute=recompute, output=folder)
-    workers = process_number(max_process_number)
+    # processes that are started by others do not know what the paths of another place stand for
+    workers = 1 if is_remote(top) else process_number(max_process_number)
     with progress_bar(len(jobs)) as advance:
 
         def report_finished_run(result: RunResult) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from steplens.analysis.stored_figures import find_contradictions
 from steplens.common import rundir
 from steplens.common.errors import DefectError, InputError
+from steplens.common.storage.files import is_remote, read_bytes
 from steplens.offline.outcome import RunResult, one_line, polars_panic, recorded_findings
 from steplens.offline.recompute import compare_results
 from steplens.offline.settings import is_complete, keep_complete, read_settings, seems_complete
@@ -176,7 +177,7 @@ def _prepare_directory(capture: AnyCapture, target: Path) -> Path:
     if capture.path.is_dir():
         for file in (*info_files(capture.path), capture.path / rundir.METADATA_FILE):
             if file.is_file() and file.stat().st_size < _SIDE_FILE_BYTES:
-                rundir.write_bytes(target / file.name, file.read_bytes())
+                rundir.write_bytes(target / file.name, read_bytes(file))
     else:
         write_rank(target, detect.load(capture).recorded_rank)
     return target
@@ -186,7 +187,7 @@ def _analyse_run(
     capture: AnyCapture, into: Path, settings: Settings, exports: Sequence[str], logger: logging.Logger
 ) -> RunResult:
     try:
-        trace = detect.load(capture, allow_msprof=True)
+        trace = detect.load(capture, allow_msprof=not is_remote(capture.path))
     except InputError as error:
         logger.error("%s", error, exc_info=isinstance(error, DefectError))
         if _is_simplified(capture) and into == capture.path:

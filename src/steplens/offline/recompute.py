@@ -14,6 +14,7 @@ import polars as pl
 
 from steplens.analysis.stored_figures import is_contradiction
 from steplens.common import json_text, rundir
+from steplens.common.storage.files import read_bytes
 from steplens.formats import ascend_results as results
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, STEP_TABLE
 from steplens.readers.contents import Contents
@@ -95,7 +96,7 @@ def _compare_all(own: Path, recomputed: Path, trace: Trace, bases: tuple[Decimal
 def _base_us(run_directory: Path) -> Decimal:
     """What the times of a run directory's text files count from, us since 1970: 0 but for results of steplens."""
     try:
-        base = json_text.loads((run_directory / rundir.METADATA_FILE).read_bytes())[results.TIME_BASE_KEY]
+        base = json_text.loads(read_bytes(run_directory / rundir.METADATA_FILE))[results.TIME_BASE_KEY]
     except (OSError, ValueError, KeyError, TypeError):
         return Decimal(0)
     return Decimal(base) / 1000 if type(base) is int else Decimal(0)
@@ -103,7 +104,7 @@ def _base_us(run_directory: Path) -> Decimal:
 
 def _read_csv(path: Path) -> pl.DataFrame:
     """Every cell as text, without the tabs that keep times text in spreadsheets."""
-    text = path.read_bytes()
+    text = read_bytes(path)
     frame = pl.read_csv(io.BytesIO(text), infer_schema=False) if text.strip() else pl.DataFrame()
     return frame.with_columns(pl.all().str.replace_all("\r", "").str.strip_chars(" \t'")).rename(
         {old: new for old, new in _RENAMED.items() if old in frame.columns}
@@ -112,7 +113,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 def _compare_json(name: str, own: Path, again: Path, bases: tuple[Decimal, Decimal]) -> Comparison:
     try:
-        frames = [_flatten_document(json_text.loads(path.read_bytes(), parse_float=str, parse_int=str)) for path in (own, again)]
+        frames = [_flatten_document(json_text.loads(read_bytes(path), parse_float=str, parse_int=str)) for path in (own, again)]
     except ValueError:
         return Comparison(name, (0, 0), problem="one of them is no JSON")
     theirs, ours = frames

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.common import expansion, rundir
+from steplens.common.storage.files import open_file
 from steplens.formats import trace_view
 from steplens.formats.ascend_capture import CANN_DATABASE, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, SQLITE_START, is_result_database
@@ -214,7 +215,7 @@ def is_ascend_timeline(path: Path, start: bytes) -> bool:
     if start.lstrip()[:1] != b"[":
         return False
     end = b""
-    with contextlib.suppress(OSError), path.open("rb") as handle:
+    with contextlib.suppress(OSError), open_file(path) as handle:
         handle.seek(max(path.stat().st_size - _HEAD, 0))
         end = handle.read(_HEAD)
     return any(mark in part for mark in _ASCEND_MARKS for part in (start, end)) or re.search(rb'"ts": ?"', start) is not None

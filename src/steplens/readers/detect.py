@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from steplens.common import extensions, rundir
+from steplens.common import extensions
 from steplens.common.errors import InputError
+from steplens.common.storage.files import cache_place
 from steplens.readers.ascend.capture import raw_captures
 from steplens.readers.ascend.database import database_captures
 from steplens.readers.ascend.text import text_captures
@@ -90,13 +91,14 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
             reader.sources(where),
             lambda: reader.read(where, allow_msprof=allow_msprof),
             told=_cache_dependencies(capture),
+            beside=_folder_of(capture),
         )
 
 
 def is_kept(capture: AnyCapture) -> bool:
     """Whether ``load`` will most likely not read it anew; damage of the cache shows only then."""
     try:
-        return manifest.kept_manifest(cache_of(capture), sources(capture), told=_cache_dependencies(capture)) is not None
+        return _kept_manifest(capture) is not None
     except InputError:  # reading it will say what is wrong
         return False
 
@@ -104,18 +106,28 @@ def is_kept(capture: AnyCapture) -> bool:
 def kept_rank(capture: AnyCapture) -> int | None:
     """The rank of a trace that ``is_kept``, without its tables; None where it has to be read to tell."""
     try:
-        content = manifest.kept_manifest(cache_of(capture), sources(capture), told=_cache_dependencies(capture))
+        content = _kept_manifest(capture)
     except InputError:
         return None
     rank: int | None = None if content is None else content["rank"]
     return rank
 
 
+def _kept_manifest(capture: AnyCapture) -> dict[str, Any] | None:
+    told = _cache_dependencies(capture)
+    return manifest.kept_manifest(cache_of(capture), sources(capture), told=told, beside=_folder_of(capture))
+
+
 def cache_of(capture: AnyCapture) -> Path:
     """The folder that its tables are kept in, there or not."""
-    is_inside = capture.path.is_dir()
-    cache = (capture.path if is_inside else capture.path.parent) / rundir.CACHE_DIRECTORY
-    return cache / (re.sub(r"\W", "_", f"{capture.format} {capture.part}".strip()).lower() if is_inside else capture.path.name)
+    if not capture.path.is_dir():
+        return cache_place(capture.path.parent, capture.path.name)
+    return cache_place(capture.path, re.sub(r"\W", "_", f"{capture.format} {capture.part}".strip()).lower())
+
+
+def _folder_of(capture: AnyCapture) -> Path:
+    """The folder that its sources are seen from."""
+    return capture.path if capture.path.is_dir() else capture.path.parent
 
 
 def sources(capture: AnyCapture) -> list[Path]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from steplens.common.errors import SteplensError
+from steplens.common.storage.files import is_remote
 from steplens.readers.common.json_sample import Sample, write_sample
 from steplens.readers.detect import cache_of, find_traces, is_kept
 from steplens.readers.reader import AnyCapture
@@ -33,6 +34,8 @@ def draft(path: Path, is_laid_out: Callable[[Path], bool]) -> tuple[AnyCapture, 
         if timeline is None or (is_kept(capture) and is_laid_out(seal.own_place(cache_of(capture)))):
             return None
         file, read = timeline
+        if is_remote(file):  # a thousand ranges of it take longer than a moment
+            return None
         with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
             target = Path(folder) / file.name
             sample = write_sample(file, target)

@@ -14,6 +14,7 @@ from typing import Any
 
 from steplens.common.errors import InputError
 from steplens.common.executors import TaskExecutor, map_ranks
+from steplens.common.storage.files import address, locate, public_address
 from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.detect import find_traces, is_kept, load, sources
@@ -48,14 +49,14 @@ def load_all(
     """
     if executor is not None:
         unread = [number for number, capture in enumerate(every) if not is_kept(capture)]
-        read_there = partial(_cache_capture, os.fsdecode(top.absolute()))
+        read_there = partial(_cache_capture, public_address(top))
         for done, (number, _) in enumerate(map_ranks(executor, read_there, unread)):
             if progress is not None:
                 progress(done, len(unread), every[number].path)
     loaded: dict[int, Trace | InputError] = {}
     at_once = len(every) >= _MANY and not any(map(is_kept, (every[0], every[-1])))
     tasks = SharedTasks(
-        len(every), "steplens.readers.many", os.fsdecode(top), at_once=at_once, most_workers=partial(_most_processes, every)
+        len(every), "steplens.readers.many", address(top), at_once=at_once, most_workers=partial(_most_processes, every)
     )
 
     def load_numbered(number: int) -> None:
@@ -102,11 +103,15 @@ def _cache_capture(top: str, number: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _tasks_of(top: str) -> Callable[[int], bool]:
-    return _make_task(top)
+    return _task_of(locate(top))
 
 
 def _make_task(top: Any) -> Callable[[int], bool]:
-    all_captures = find_traces(Path(top))
+    return _task_of(locate(top, listed_before=True))
+
+
+def _task_of(top: Path) -> Callable[[int], bool]:
+    all_captures = find_traces(top)
 
     def cache_numbered(number: int) -> bool:
         if load(all_captures[number]).kept is None:

@@ -7,15 +7,19 @@ from typing import Annotated
 
 import typer
 
+_OPENED = "A trace file, a result folder, or a folder of several; or the URL of one."
+
+
+def located(text: str) -> Path:
+    """The path of what a user names: a path, or a URL."""
+    from steplens.common.storage.files import locate
+
+    return locate(text)
+
+
 #: what ``steplens.open`` takes
-InputPath = Annotated[
-    Path,
-    typer.Argument(metavar="PATH", help="A trace file, a result folder, or a folder of several.", show_default=False),
-]
-OptionalPath = Annotated[
-    Path | None,
-    typer.Argument(metavar="[PATH]", help="A trace file, a result folder, or a folder of several.", show_default=False),
-]
+InputPath = Annotated[Path, typer.Argument(metavar="PATH", help=_OPENED, show_default=False, parser=located)]
+OptionalPath = Annotated[Path | None, typer.Argument(metavar="[PATH]", help=_OPENED, show_default=False, parser=located)]
 #: of a running job
 JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

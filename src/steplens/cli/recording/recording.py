@@ -15,6 +15,7 @@ from steplens.collect.common import log
 from steplens.collect.dynamic.launched_processes import FORWARD, OPTIMIZER, Order, read_answers
 from steplens.collect.handoff import closing_line, upload
 from steplens.common import json_text, rundir
+from steplens.common.storage import urls
 
 #: how steps are called, and why there are none
 _STEPS = {
@@ -196,8 +197,8 @@ def move_directories(directories: list[Path], target: str) -> list[Path]:
             write_message(upload.note_failure(directory, target, error))
             landed.append(directory)
             continue
-        log.report_progress(clean(f"moved {directory.name} to {upload.without_credentials(target)}"))
-        if not upload.is_url(destination):
+        log.report_progress(clean(f"moved {directory.name} to {urls.without_credentials(target)}"))
+        if not urls.is_url(destination):
             landed.append(Path(destination))
     return landed
 

@@ -12,14 +12,19 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from steplens.common.stand_ins import told_in
+
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # control characters (escape sequences start with one), direction overrides, lone surrogates
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs"})
 
 
 def clean(text: str) -> str:
-    """Replace every character that could move the cursor, change colours or reverse the text; line ends become spaces."""
-    text = text.replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
+    """Replace every character that could move the cursor, change colours or reverse the text; line ends become spaces.
+
+    Paths that stand for URLs become these.
+    """
+    text = told_in(text).replace("\r\n", " ").replace("\n", " ").replace("\t", " ")
     if text.isascii() and text.isprintable():
         return text
     return "".join(_REPLACEMENT if unicodedata.category(character) in _UNPRINTABLE else character for character in text)
@@ -109,15 +114,17 @@ def share(part: float, whole: float) -> str:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Write one JSON document to stdout; numbers JSON does not know (NaN, infinity) become null."""
-    json.dump(_replace_infinite(document), sys.stdout, indent=2, default=str, allow_nan=False)
+    json.dump(_as_told(document), sys.stdout, indent=2, default=str, allow_nan=False)
     sys.stdout.write("\n")
 
 
-def _replace_infinite(value: Any) -> Any:
+def _as_told(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return told_in(value)
     if isinstance(value, Mapping):
-        return {str(key): _replace_infinite(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [_replace_infinite(item) for item in value]
+        return {str(key): _as_told(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_as_told(item) for item in value]
     return value

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from steplens.collect.common import interrupts, log, paths
 from steplens.collect.handoff import closing_line, upload
 from steplens.common import options, parent, rundir
+from steplens.common.storage import urls
 
 
 class WindowProfiler(Protocol):
@@ -70,7 +71,7 @@ class TraceHandler:
             return
         then = self._after_analysis(profiler, run_directory)
         rank = profiler._closed_window().rank
-        if not self.quiet and not upload.is_url(self.target or ""):
+        if not self.quiet and not urls.is_url(self.target or ""):
             closing_line.add_window(Path(self.target) if self.target else run_directory.parent, rank)
         # rank 0 speaks for all
         quiet = self.quiet or rank > 0
@@ -90,7 +91,7 @@ class TraceHandler:
             return lambda: None
 
         def follow_destination(destination: str) -> None:
-            if not upload.is_url(destination):
+            if not urls.is_url(destination):
                 window.run_directory = Path(destination)
 
         return lambda: upload.move_later(run_directory, target, follow_destination)
@@ -132,7 +133,7 @@ def tensorboard_trace_handler(
             f"{values['worker_name']} is used."
         )
     for name in ("dir_name", "local_dir"):
-        if values[name] and not upload.is_url(values[name]):
+        if values[name] and not urls.is_url(values[name]):
             paths.warn_if_unusual(values[name], f"{name} of tensorboard_trace_handler")
     values["dir_name"], target = upload.split_target(values["dir_name"], values.pop("local_dir"))
     return TraceHandler(**values, target=target)

@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import os
 import queue
-import re
 import shutil
 import tempfile
 import threading
@@ -23,8 +22,7 @@ from urllib.parse import unquote, urlsplit
 from steplens.collect.common import exception_text, log
 from steplens.collect.common.health import ERROR
 from steplens.common import json_text, partial, rundir
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:]+)*://")
+from steplens.common.storage.urls import is_url, without_credentials
 
 #: written last, because they say that the rest is complete
 _MARKERS = (rundir.STATE_FILE, rundir.COMPLETION_MARKER)
@@ -62,16 +60,6 @@ def _temporary_folder() -> str:
 
     atexit.register(remove_if_empty, os.getpid())
     return folder
-
-
-def is_url(text: str) -> bool:
-    """Whether ``text`` is a URL and no path."""
-    return _URL.match(text) is not None
-
-
-def without_credentials(target: str) -> str:
-    """A target as it may be printed: without user and password."""
-    return re.sub(r"//[^/@]*@", "//***@", target)
 
 
 def move_run(run: Path, target: str) -> str:

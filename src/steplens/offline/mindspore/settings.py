@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.common import json_text, rundir
+from steplens.common.storage.files import read_bytes
 from steplens.writers.result import DONE, OutputStatus
 
 
@@ -33,4 +34,4 @@ class Options:
         for name, status in outputs.items() if self.pretty else ():
             is_own = name.endswith(".json") and not name.startswith(rundir.OUTPUT_DIRECTORY)
             if status.status == DONE and is_own and (folder / name).is_file():
-                rundir.write_json(folder / name, json_text.loads_stored((folder / name).read_bytes()), indent=1)
+                rundir.write_json(folder / name, json_text.loads_stored(read_bytes(folder / name)), indent=1)

@@ -14,6 +14,7 @@ import msgspec
 
 from steplens.analysis.step_trace.step_trace import points_of
 from steplens.common import rundir
+from steplens.common.storage.files import read_bytes
 from steplens.offline.mindspore.settings import Options
 from steplens.readers.common.side_files import read_json
 from steplens.readers.mindspore.mindspore_find import MindSporeSource
@@ -147,7 +148,7 @@ def _hand_on(path: Path, into: Path, rank: int) -> dict[str, OutputStatus]:
     for folder in sorted((path / mindspore_windows.RAW_DIRECTORY).glob(f"pipeline_{rank}_*")):
         for name in (pattern.format(rank) for pattern in _HANDED_ON):
             if (folder / name).is_file():
-                rundir.write_bytes(into / name, (folder / name).read_bytes())
+                rundir.write_bytes(into / name, read_bytes(folder / name))
                 outputs[name] = OutputStatus(DONE, "", (into / name).stat().st_size)
     return outputs
 

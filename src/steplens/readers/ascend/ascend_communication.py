@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.common.storage.files import read_bytes
 from steplens.formats import ascend_results as names
 from steplens.formats.ascend_terms import HCCL_OPERATIONS, POINT_TO_POINT_OPERATIONS, RECEIVE_OPERATION, SELECTION, SEND_OPERATION
 from steplens.readers.common import json_decoder
@@ -143,7 +144,7 @@ def _read_json_object(path: Path, health: HealthLog, unsafe: str) -> dict[str, A
         size = path.stat().st_size
         if size > _FILE_LIMIT:
             raise ValueError(f"of {size >> 20} MiB is larger than such a file can be")
-        value = _DECODER.decode(path.read_bytes())
+        value = _DECODER.decode(read_bytes(path))
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) else error
         health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({text})", unsafe)

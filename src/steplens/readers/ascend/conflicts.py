@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.common.storage.files import open_file
 from steplens.formats import ascend_results as results
 from steplens.trace.health import RESULT_FILES, WARNING, HealthLog
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE
@@ -77,7 +78,7 @@ def _read_result_column(path: Path, name: str) -> pl.Series | None:
     try:
         if not path.is_file() or path.stat().st_size > _BYTES:
             return None
-        with path.open("rb") as file:
+        with open_file(path) as file:
             frame = pl.read_csv(file, infer_schema=False, columns=[name])
     except (OSError, pl.exceptions.PolarsError):
         return None

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steplens.common.storage.files import read_bytes
 from steplens.formats import ascend_capture as capture
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
 from steplens.formats.ascend_results import COMMUNICATION, COMMUNICATION_MATRIX
@@ -250,7 +251,7 @@ def _host_start(prof: ProfDirectory | None) -> dict[str, str]:
     section = ""
     content = b""
     with contextlib.suppress(OSError):
-        content = path.read_bytes()
+        content = read_bytes(path)
     for line in content.decode("utf-8", "replace").splitlines():
         text = line.strip()
         if text.startswith("["):

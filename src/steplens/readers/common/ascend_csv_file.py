@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
+from steplens.common.storage.files import open_file
 from steplens.readers.common.microseconds import after_base, text_ns
 from steplens.trace.health import ERROR, WARNING, HealthLog
 from steplens.trace.schema import NAME
@@ -201,7 +203,7 @@ def complete_rows(frame: pl.DataFrame, needed: Sequence[str], path: str, health:
 def _read_csv(path: Path) -> pl.DataFrame:
     try:
         # not by its name, which may be none that polars takes: that of a folder may be in another encoding
-        with path.open("rb") as file:
+        with open_file(path) as file:
             frame = pl.read_csv(file, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True, raise_if_empty=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         frame = _read_slowly(path)
@@ -215,7 +217,7 @@ def _read_slowly(path: Path) -> pl.DataFrame:
     """Row by row, which gives what stands before and behind a damaged place."""
     limit = csv.field_size_limit(_CELL_LIMIT)
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as handle:
+        with io.TextIOWrapper(open_file(path), encoding="utf-8", errors="replace", newline="") as handle:
             rows = _readable_rows(csv.reader(line.replace("\0", " ") for line in handle))
             header = [name or "" for name in next(rows, [])]
             width = len(header)
@@ -237,7 +239,7 @@ def _readable_rows(reader: Iterator[list[str]]) -> Iterator[list[str | None]]:
 
 def _breaks_off(path: Path) -> bool:
     """Whether the last line has no end."""
-    with path.open("rb") as handle:
+    with open_file(path) as handle:
         handle.seek(0, 2)
         size = handle.tell()
         handle.seek(max(size - 1, 0))

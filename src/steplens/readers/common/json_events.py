@@ -7,7 +7,6 @@ What follows the last complete event of a file that breaks off is dropped and re
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from steplens.common.errors import InputError
 from steplens.common.expansion import DamagedGzipError, ExpandingStream, is_compressed
+from steplens.common.storage.files import open_file, size_of
 from steplens.readers.common import json_decoder
 from steplens.readers.common.json_start import (
     BEFORE,
@@ -104,7 +104,7 @@ class JsonEventFile:
 
     def __iter__(self) -> Iterator[Piece]:
         try:
-            with self.path.open("rb") as handle:
+            with open_file(self.path) as handle:
                 expanding = ExpandingStream(handle) if is_compressed(handle) else None
                 stream: Source = handle if expanding is None else expanding
                 source = stream if self._to is None else _Limited(stream, self._to)
@@ -118,7 +118,7 @@ class JsonEventFile:
                 if self._from:
                     handle.seek(self._from)
                     first = b""
-                size = os.fstat(handle.fileno()).st_size
+                size = size_of(handle)
                 for piece in self._read_pieces(source, first, line_layout=line_layout, partial=self._to is not None):
                     tell(self.path, handle.tell() if expanding is None else expanding.taken, size)
                     yield piece
@@ -267,7 +267,7 @@ def kineto_split(path: Path) -> tuple[int, int] | None:
     """
     if path.suffix == ".gz":
         return None
-    with path.open("rb") as handle:
+    with open_file(path) as handle:
         if KINETO_BOUNDARY not in handle.read(GLANCE_BYTES):
             return None
         middle = int(path.stat().st_size * _SPLIT)

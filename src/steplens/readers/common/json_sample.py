@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from steplens.common.storage.files import open_file
 from steplens.readers.common.json_events import KINETO_BOUNDARY, event_ends, events_begin, next_event
 
 #: smaller files are read within some seconds
@@ -54,7 +55,7 @@ def write_sample(path: Path, target: Path) -> Sample | None:
     size = path.stat().st_size
     if size < _LEAST_BYTES:
         return None
-    with path.open("rb") as file, target.open("wb") as made:
+    with open_file(path) as file, target.open("wb") as made:
         start = file.read(_END_BYTES)
         begin = events_begin(start)
         if begin is None:

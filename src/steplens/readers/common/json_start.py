@@ -9,6 +9,7 @@ from typing import Protocol
 
 from steplens.common.errors import InputError
 from steplens.common.expansion import DamagedGzipError, ExpandingStream, is_compressed
+from steplens.common.storage.files import open_file
 
 #: from a file without events so much is read before it is given up
 HEADER_LIMIT_BYTES = 64 << 20
@@ -83,7 +84,7 @@ def refuse_without_events(path: Path) -> None:
         InputError: what reading it would say, too.
     """
     try:
-        with path.open("rb") as handle:
+        with open_file(path) as handle:
             source = ExpandingStream(handle) if is_compressed(handle) else handle
             start = source.read(GLANCE_BYTES)
             if len(start) == GLANCE_BYTES or (isinstance(source, ExpandingStream) and source.stopped):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.common import json_text
+from steplens.common.storage.files import read_bytes
 from steplens.trace.health import RUN_OPTIONS, WARNING, HealthLog
 
 _LARGEST_BYTES = 64 << 20
@@ -19,7 +20,7 @@ def read_json(path: Path, health: HealthLog | None = None) -> dict[str, Any]:
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             raise ValueError("larger than a file of its kind can be")
-        data = path.read_bytes()
+        data = read_bytes(path)
         value = json_text.loads(data)
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.common.storage.files import local_file, open_file
 from steplens.formats.ascend_database import SQLITE_START
 from steplens.trace.health import ERROR, EVERYTHING, INFO, WARNING, HealthLog
 
@@ -219,7 +220,7 @@ class SqliteFile:
             if not self.path.is_file():
                 raise InputError(self.path, "is no file", "Give the database itself")
             size = self.path.stat().st_size
-            with self.path.open("rb") as handle:
+            with open_file(self.path) as handle:
                 start = handle.read(len(SQLITE_START))
         except OSError as error:
             raise InputError(self.path, f"cannot be read ({error.strerror})", "Check its permissions") from error
@@ -234,7 +235,7 @@ class SqliteFile:
 
         SQLite reads what is missing of the page as zeros, so that its rows would hold numbers that nobody wrote.
         """
-        with self.path.open("rb") as handle:
+        with open_file(self.path) as handle:
             page = int.from_bytes(handle.read(_PAGE_SIZE_END)[_PAGE_SIZE_START:], "big")
             page = _LARGEST_PAGE if page == 1 else page
             if page not in _PAGE_SIZES or self._size % page == 0:
@@ -262,10 +263,12 @@ class SqliteFile:
     def _connect(self, path: Path) -> sqlite3.Connection:
         try:
             # as_uri quotes every character that has a meaning in a URI
-            uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+            uri = f"{local_file(path).resolve().as_uri()}?mode=ro&immutable=1"
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, ValueError) as error:
             raise InputError(self.path, f"cannot be opened ({error})", "Check its permissions") from error
+        except OSError as error:
+            raise InputError(self.path, f"cannot be fetched ({error.strerror or error})") from error
         connection.set_progress_handler(self._is_overdue, _INSTRUCTIONS_PER_CHECK)
         for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "mmap_size=0", "temp_store=MEMORY"):
             # a damaged header shows up in the first of them, and is reported with the list of tables

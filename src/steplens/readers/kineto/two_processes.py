@@ -16,6 +16,7 @@ import polars as pl
 
 from steplens.common import json_text, parent
 from steplens.common.errors import check_exists
+from steplens.common.storage.files import is_remote
 from steplens.common.worker_processes import is_worker, start_worker
 from steplens.readers.common.json_events import JsonEventFile, kineto_split
 from steplens.readers.common.reading import PARALLEL_BYTES
@@ -36,7 +37,8 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     """
     check_exists(path)
     split = None
-    if path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1 and not is_worker():
+    # of a file of elsewhere, reading takes less time than its way here
+    if not is_remote(path) and path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1 and not is_worker():
         split = kineto_split(path)
     columns = EventColumns()
     if split is None:

@@ -5,13 +5,13 @@ Every kind is cut into slices by size, wherever a record happens to be, so slice
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from steplens.common.storage.files import open_file, size_of
 from steplens.readers.mindspore.folders import list_children
 from steplens.trace.health import ERROR, WARNING, HealthLog
 
@@ -99,7 +99,7 @@ def join_slices(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequenc
     left = SIZE_LIMIT_BYTES
     for path in slices:
         try:
-            with path.open("rb") as handle:
+            with open_file(path) as handle:
                 part = read_up_to(handle, left)
                 cut = len(part) == left and bool(handle.read(1))
         except OSError as error:
@@ -116,7 +116,7 @@ def join_slices(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequenc
 
 def read_up_to(handle: IO[bytes], limit: int) -> bytes:
     """What a file holds, up to a limit, for which no room is made before it is needed."""
-    return handle.read(min(limit, os.fstat(handle.fileno()).st_size))
+    return handle.read(min(limit, size_of(handle)))
 
 
 def text_lines(slices: Sequence[Path], health: HealthLog, unsafe: str | Sequence[str]) -> list[str]:

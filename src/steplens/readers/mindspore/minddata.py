@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common import json_text
+from steplens.common.storage.files import open_file
 from steplens.formats.mindspore import PIPELINE_FILES, pattern
 from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.common.trace_rows import meta_rows
@@ -257,7 +258,7 @@ def _read_receive(files: Mapping[str, Path], health: HealthLog) -> pl.DataFrame:
 def _read_lines(path: Path, health: HealthLog) -> pl.Series:
     """The lines of a text file that are not blank."""
     try:
-        with path.open("rb") as handle:
+        with open_file(path) as handle:
             text = read_up_to(handle, _TEXT_LIMIT_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", STEP_PHASES)

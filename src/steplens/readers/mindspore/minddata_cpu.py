@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.common.storage.files import read_bytes
 from steplens.readers.common import json_decoder
 from steplens.readers.common.side_files import as_list, as_object
 from steplens.trace.health import COUNTERS, STEP_PHASES, WARNING, HealthLog
@@ -29,7 +30,7 @@ def json_object(path: Path, health: HealthLog) -> dict[str, Any]:
     try:
         if path.stat().st_size > _SIZE_LIMIT_BYTES:
             raise ValueError(f"larger than {_SIZE_LIMIT_BYTES >> 20} MiB")
-        value = json_decoder.decode(path.read_bytes())
+        value = json_decoder.decode(read_bytes(path))
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
     except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.common.storage.files import open_file
 from steplens.formats.mindspore import HOST_COLUMNS
 from steplens.readers.common.ascend_csv_file import has_required_columns, read_table
 from steplens.trace.health import COUNTERS, HOST_AGAINST_DEVICE, INFO, USER_MARKS, WARNING, HealthLog
@@ -92,7 +93,7 @@ class HostRecords:
 def is_host_file(path: Path) -> bool:
     """Whether a file begins with MindSpore's titles; others may have its name."""
     try:
-        with path.open("rb") as handle:
+        with open_file(path) as handle:
             head = handle.read(_HEAD_BYTES).decode(errors="replace")
     except OSError:
         return False

@@ -26,6 +26,7 @@ import msgspec
 import polars as pl
 
 from steplens.common import rundir
+from steplens.common.storage.files import read_bytes
 from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_collectives import ELEMENT_BYTES, group_sizes, operation_of
 from steplens.readers.steplens_run.run_files import collectives_files
@@ -135,7 +136,7 @@ def _fill_sizes(communication: pl.DataFrame, found: Mapping[int, _Entry]) -> pl.
 def _read_entries(path: Path, ranks: Mapping[str, int]) -> list[_Entry]:
     """What the recorder holds, in order of time; nothing of a file that is damaged: an order with gaps is none."""
     try:
-        recorded = _DECODER.decode(path.read_bytes()).entries if path.stat().st_size <= _LIMIT else []
+        recorded = _DECODER.decode(read_bytes(path)).entries if path.stat().st_size <= _LIMIT else []
     except (OSError, ValueError):
         return []
     entries = []

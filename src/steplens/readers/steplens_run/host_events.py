@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from steplens.common import rundir
+from steplens.common.storage.files import read_bytes
 from steplens.formats.ascend_terms import OS_LAYER
 from steplens.readers.common.side_files import as_list, read_json, report_left_out
 from steplens.readers.common.trace_rows import meta_rows
@@ -182,7 +183,7 @@ def _read_file(path: Path, limit: int, health: HealthLog, unsafe: str) -> bytes 
     try:
         if path.stat().st_size > limit:
             raise ValueError("larger than a file of its kind can be")
-        return path.read_bytes()
+        return read_bytes(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.common import rundir
+from steplens.common.storage.files import read_bytes
 from steplens.readers.common.side_files import as_list, read_json, report_left_out
 from steplens.readers.steplens_run.run_files import loader_files
 from steplens.trace.health import DATA_LOADING, INFO, WARNING, HealthLog
@@ -86,7 +87,7 @@ def _read_rows(path: Path, described: Mapping[str, Any], health: HealthLog) -> t
         if made >= _ROWS_LIMIT or got >= _ROWS_LIMIT:
             raise ValueError(f"{rundir.LOADERS} does not say how many rows it has")
         widths = (len(STAGE_COLUMNS), len(BATCH_COLUMNS))
-        numbers = np.frombuffer(path.read_bytes()[: size // 8 * 8] or bytes(8), dtype="<i8").astype(np.int64)[: size // 8]
+        numbers = np.frombuffer(read_bytes(path)[: size // 8 * 8] or bytes(8), dtype="<i8").astype(np.int64)[: size // 8]
         lost = made * widths[0] + got * widths[1] - size / 8
         if lost > 0:
             message = f"{path.name} is cut off, so that batches are missing"

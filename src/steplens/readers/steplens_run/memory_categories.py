@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens.common import rundir
 from steplens.common.errors import InputError
+from steplens.common.storage.files import read_bytes
 from steplens.formats.memory_categories import FILE, VERSION
 from steplens.readers.common import json_decoder
 from steplens.trace.trace import Trace
@@ -55,7 +56,7 @@ def read(run_directory: Path) -> pl.DataFrame | None:
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             raise ValueError("larger than such a file can be")
-        columns = _DECODER.decode(path.read_bytes())
+        columns = _DECODER.decode(read_bytes(path))
         if columns.version != VERSION:
             raise ValueError(f"of version {columns.version}, which this steplens does not know")
         names = [name.partition(":") for name in columns.devices]

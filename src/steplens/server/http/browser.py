@@ -18,7 +18,8 @@ import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
-from steplens.trace.cache.secret import RefusedError, open_private_folder, private_folders
+from steplens.common.private_folder import RefusedError, open_private_folder
+from steplens.trace.cache.secret import private_folders
 
 #: how long the browser has for reading the file
 _KEPT_S = 120.0

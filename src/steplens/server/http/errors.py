@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.common.errors import InputError, SteplensError
+from steplens.common.stand_ins import told
 
 OPENING = 503
 
@@ -68,8 +69,11 @@ def not_found(where: str, remedy: str) -> Iterator[None]:
 
 
 def path_text(path: Path | str) -> str:
-    """A path or a part of one as it is told: a name in another encoding, as GBK, is no text and would break every answer."""
-    return os.fsencode(path).decode(errors="replace")
+    """A path or a part of one as it is told, or the URL that it stands for.
+
+    A name in another encoding, as GBK, is no text and would break every answer.
+    """
+    return os.fsencode(told(path)).decode(errors="replace")
 
 
 def of_input(error: SteplensError) -> Problem:

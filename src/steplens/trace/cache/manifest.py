@@ -27,9 +27,14 @@ _SEALED = "tables"
 _COLUMNS = hashlib.sha256(repr([(name, [*columns.items()]) for name, columns in TABLES.items()]).encode()).hexdigest()[:16]
 
 
-def cache_key(cache: Path, sources: Sequence[Path], told: Sequence[int | str]) -> dict[str, Any] | None:
-    """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say."""
-    folder = cache.parent.parent
+def cache_key(folder: Path, sources: Sequence[Path], told: Sequence[int | str]) -> dict[str, Any] | None:
+    """What a cache has to be made of and by; None where a source cannot be read, as whoever reads it will say.
+
+    Args:
+        folder: that the sources are seen from.
+        sources: the raw files.
+        told: what else it depends on.
+    """
     try:
         # not the name alone: folders between tell devices and ranks, and hold files of one name
         files = sorted(([seal.relative_place(path, folder), *seal.source_identity(path)[1:]] for path in sources), key=str)
@@ -54,18 +59,21 @@ def is_of(manifest: dict[str, Any], key: dict[str, Any] | None, sources: Sequenc
     return key is not None and manifest["key"] == key and not seal.is_changed_in_place(sources, manifest["marks"])
 
 
-def kept_manifest(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = ()) -> dict[str, Any] | None:
+def kept_manifest(
+    cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = (), beside: Path | None = None
+) -> dict[str, Any] | None:
     """What a cache of ours of exactly these sources says; None where there is none. Its tables are not looked at.
 
     Args:
         cache: directory of the cache; need not exist.
         sources: the raw files that the trace depends on.
         told: what else it depends on, as for ``store.cached_trace``.
+        beside: the folder that they are seen from, as there.
     """
     try:
         with seal.cache_folder(seal.own_place(cache)) as folder:
             manifest = checked_manifest(read_manifest(folder))
-        return manifest if is_of(manifest, cache_key(cache, sources, told), sources) else None
+        return manifest if is_of(manifest, cache_key(beside or cache.parent.parent, sources, told), sources) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -16,6 +16,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from steplens.common.storage.files import content_mark, is_remote
+from steplens.common.storage.files import open_file as open_source
 from steplens.trace.cache.secret import user_secret
 
 #: bytes of a seal, and of a digest
@@ -71,7 +73,8 @@ def source_identity(source: Path) -> list[str | int]:
     values: list[str | int] = [source.name, status.st_size, status.st_mtime_ns]
     if not stat.S_ISREG(status.st_mode):
         return values
-    return [*values, _content_digest(source, status.st_size)]
+    # of a file of elsewhere its file system tells what changes with the content
+    return [*values, content_mark(source) or _content_digest(source, status.st_size)]
 
 
 def relative_place(source: Path, folder: Path) -> str:
@@ -105,18 +108,27 @@ def is_changed_in_place(sources: Iterable[Path], before: list[list[int]]) -> boo
 
 def _content_digest(source: Path, size: int) -> str:
     digest = hashlib.sha256()
+    if is_remote(source):
+        with open_source(source) as file:
+            for place, length in _looked_at(size):
+                file.seek(place)
+                digest.update(file.read(length))
+        return digest.hexdigest()
     descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if size <= WHOLE_BYTES:
-            digest.update(os.pread(descriptor, WHOLE_BYTES, 0))
-        else:
-            digest.update(os.pread(descriptor, _END_BYTES, 0))
-            for place in _sample_places(size):
-                digest.update(os.pread(descriptor, _SAMPLE_BYTES, place))
-            digest.update(os.pread(descriptor, _END_BYTES, size - _END_BYTES))
+        for place, length in _looked_at(size):
+            digest.update(os.pread(descriptor, length, place))
     finally:
         os.close(descriptor)
     return digest.hexdigest()
+
+
+def _looked_at(size: int) -> list[tuple[int, int]]:
+    """Places and lengths of what is read of a source."""
+    if size <= WHOLE_BYTES:
+        return [(0, WHOLE_BYTES)]
+    samples = [(place, _SAMPLE_BYTES) for place in _sample_places(size)]
+    return [(0, _END_BYTES), *samples, (size - _END_BYTES, _END_BYTES)]
 
 
 def _sample_places(size: int) -> list[int]:

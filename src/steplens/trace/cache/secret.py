@@ -8,26 +8,20 @@ or the container starts again. Where there can be none at all, nothing is sealed
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
-import pwd
 import stat
 from pathlib import Path
 
-from steplens.common import rundir
+from steplens.common import private_folder
+from steplens.common.private_folder import RefusedError, open_private_folder
 
 NAME = "cache_secret"
 SIZE = 32
 
 _LOG = logging.getLogger("steplens")
-_MEMORY = Path("/dev/shm")
 _REMEDY = "nothing is kept beside captures until it is removed, or XDG_STATE_HOME names another folder"
 _said: set[str] = set()
-
-
-class RefusedError(Exception):
-    """There is something that others may have made, or may know."""
 
 
 def user_secret() -> bytes | None:
@@ -45,51 +39,8 @@ def user_secret() -> bytes | None:
 
 def private_folders() -> list[Path]:
     """Folders for what only this user may read, the first choice first; none need exist."""
-    state_home = os.environ.get("XDG_STATE_HOME", "")
-    # the standard of these variables: what is not absolute does not count
-    state = Path(state_home) if os.path.isabs(state_home) else _user_home() / ".local" / "state"
-    return [state / "steplens", _MEMORY / f"steplens-{os.geteuid()}-state"]
-
-
-@functools.lru_cache(maxsize=4)
-def _home_in_accounts(user: int) -> Path | None:
-    """The home of a user as the system's list of accounts has it, which takes a millisecond to look at."""
-    try:
-        return Path(pwd.getpwuid(user).pw_dir)
-    except KeyError:
-        return None
-
-
-def _user_home() -> Path:
-    """The user's home: with ``sudo`` the variable may still name that of another one."""
-    listed_home = _home_in_accounts(os.geteuid())
-    candidates = [Path(os.environ.get("HOME", "")), *([listed_home] if listed_home is not None else [])]
-    for home in candidates:
-        with contextlib.suppress(OSError):
-            if home.is_absolute() and home.stat().st_uid == os.geteuid():
-                return home
-    # nothing can be made below it
-    return Path(os.devnull)
-
-
-def open_private_folder(place: Path) -> int:
-    """A descriptor of one of the folders, made where it is missing; whoever asks closes it.
-
-    Raises:
-        OSError: it can be neither opened nor made.
-        RefusedError: it is not that of this user alone.
-    """
-    if place.parent != _MEMORY:
-        # the folders above are the user's as they are; what is made is closed, as the standard of these variables asks
-        rundir.make_directory(place.parent, 0o700)
-    with contextlib.suppress(FileExistsError):
-        place.mkdir(mode=0o700)
-    status = place.lstat()
-    if not stat.S_ISDIR(status.st_mode):
-        raise RefusedError(f"{place} is not a folder of its own")
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise RefusedError(f"{place} belongs to somebody else, or others can write to it")
-    return os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    state = private_folder.user_folder("XDG_STATE_HOME", ".local", "state")
+    return [state / "steplens", private_folder.MEMORY / f"steplens-{os.geteuid()}-state"]
 
 
 def _read_or_make(place: Path) -> bytes:

@@ -24,6 +24,7 @@ from typing import Any, cast
 import polars as pl
 
 from steplens.common import json_text, partial, rundir
+from steplens.common.storage import user_cache
 from steplens.trace.cache import manifest as manifests
 from steplens.trace.cache import seal
 from steplens.trace.schema import SCHEMA
@@ -46,7 +47,14 @@ _LATER: ContextVar[bool] = ContextVar("tables are read later", default=False)
 _KEPT_BYTES = 256 << 20
 
 
-def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace], *, told: Sequence[int | str] = ()) -> Trace:
+def cached_trace(
+    cache: Path,
+    sources: Sequence[Path],
+    build: Callable[[], Trace],
+    *,
+    told: Sequence[int | str] = (),
+    beside: Path | None = None,
+) -> Trace:
     """The trace in ``cache`` if it is of exactly these sources, else a new one, cached where that is possible.
 
     Args:
@@ -54,28 +62,32 @@ def cached_trace(cache: Path, sources: Sequence[Path], build: Callable[[], Trace
         sources: the raw files the trace depends on.
         build: reads the raw files.
         told: what else it depends on, as the rank in the name of the folder around them.
+        beside: the folder that they are seen from; that in which the folder around the cache lies by default.
     """
     if not seal.is_possible():
         return build()
     cache = seal.own_place(cache)
-    key = manifests.cache_key(cache, sources, told)
-    loaded = _load_trace(cache, key, sources, build)
+    folder = beside or cache.parent.parent
+    key = manifests.cache_key(folder, sources, told)
+    loaded = _load_trace(cache, folder, key, sources, build)
     if loaded is not None:
         return loaded
     marks = [] if key is None else seal.file_change_marks(sources)
     trace = build()
     # a read-only or full disk makes the next opening slower, and nothing else
     with contextlib.suppress(OSError, pl.exceptions.ComputeError):
-        if key is not None and manifests.cache_key(cache, sources, told) == key and seal.file_change_marks(sources) == marks:
-            trace.kept = _save_trace(trace, cache, {"key": key, "marks": marks, "rank": trace.rank})
+        if key is not None and manifests.cache_key(folder, sources, told) == key and seal.file_change_marks(sources) == marks:
+            trace.kept = _save_trace(trace, cache, folder, {"key": key, "marks": marks, "rank": trace.rank})
             size = sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None)
             if _LATER.get() or size > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
-                return _load_trace(cache, key, sources, build) or trace
+                return _load_trace(cache, folder, key, sources, build) or trace
     return trace
 
 
-def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path], build: Callable[[], Trace]) -> Trace | None:
+def _load_trace(
+    cache: Path, beside: Path, key: dict[str, Any] | None, sources: Sequence[Path], build: Callable[[], Trace]
+) -> Trace | None:
     """The trace that is kept there; None where there is none of ours of these sources."""
     try:
         with seal.cache_folder(cache) as folder:
@@ -86,7 +98,7 @@ def _load_trace(cache: Path, key: dict[str, Any] | None, sources: Sequence[Path]
             tables = _read_later(cache, manifest, build) if _LATER.get() else _read_now(cache, folder, manifest)
             if tables is None or not set(tables) <= set(SCHEMA):
                 return None
-        return Trace(_source_of(manifest["source"], cache), tables, Kept(cache, manifests.manifest_fingerprint(raw)))
+        return Trace(_source_of(manifest["source"], beside), tables, Kept(cache, manifests.manifest_fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
 
@@ -176,13 +188,13 @@ def _scan_large_table(file: Path, inside: int, digest: list[str | int]) -> dict[
     return {name: pl.scan_parquet(file)} if kind == _PARQUET and seal.file_digest(file.name, inside) == digest else None
 
 
-def _source_of(recorded: str, cache: Path) -> Path:
-    """Where the source lies now: the folder with the cache inside may have been moved.
+def _source_of(recorded: str, folder: Path) -> Path:
+    """Where the source lies now: the folder that it is seen from may have been moved.
 
     Raises:
         ValueError: the manifest leads elsewhere than into that folder or to the one around it.
     """
-    folder, relative_path = cache.parent.parent, Path(recorded)
+    relative_path = Path(recorded)
     if recorded == os.pardir:
         return folder.parent
     if relative_path.is_absolute() or os.pardir in relative_path.parts:
@@ -199,7 +211,7 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def _save_trace(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | None:
+def _save_trace(trace: Trace, cache: Path, beside: Path, made_of: dict[str, Any]) -> Kept | None:
     """Write the tables; where they lie then, None where they may not be written."""
     if not _is_text(cache):
         return None
@@ -207,6 +219,7 @@ def _save_trace(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | No
     if not folder.stat().st_mode & rundir.ANYBODY_WRITES:
         return None
     rundir.make_directory(cache.parent)
+    user_cache.note_written()
     # from here on by descriptors: who can write to the capture's folder might put links in place of what was looked at
     with seal.open_folder(cache.parent, ours=False) as around:
         place = seal.path_of(around)
@@ -215,7 +228,7 @@ def _save_trace(trace: Trace, cache: Path, made_of: dict[str, Any]) -> Kept | No
         temporary.mkdir(mode=0o700)
         try:
             with seal.open_folder(temporary.name, inside=around) as inside:
-                manifest = _write_tables(trace, inside, {**made_of, "source": os.path.relpath(trace.source, folder)})
+                manifest = _write_tables(trace, inside, {**made_of, "source": os.path.relpath(trace.source, beside)})
                 os.fchmod(inside, rundir.DIRECTORY_MODE)
             if old is not None:
                 away = partial.partial_path(place / old)

@@ -11,7 +11,6 @@ file, so none of them decides how much memory is allocated.
 from __future__ import annotations
 
 import contextlib
-import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.common.storage.files import open_file, read_into, size_of
 from steplens.readers.ascend.capture.raw_files import find_files
 from steplens.trace import health as conclusions
 from steplens.trace.health import ERROR, WARNING, HealthLog
@@ -251,7 +251,10 @@ def read_flat(folder: Path, layout: FlatFormat, health: HealthLog) -> Structs:
         try:
             count, surplus = divmod(path.stat().st_size, size)
             # the number of records is bounded by the file, and what is read is what is kept
-            structs.append(np.fromfile(path, dtype=layout.fixed, count=count))
+            records = np.empty(count, dtype=layout.fixed)
+            with open_file(path) as file:
+                whole = read_into(file, records.view(np.uint8).data) // size
+            structs.append(records[:whole])
         except OSError as error:
             _report_unreadable(path, error, layout, health)
             continue
@@ -265,7 +268,7 @@ def first_time(folder: Path) -> int | None:
         header = _RECORD_HEADER if isinstance(layout, TaggedFormat) else 0
         for path in find_files(folder, layout.prefix):
             head = b""
-            with contextlib.suppress(OSError), path.open("rb") as file:
+            with contextlib.suppress(OSError), open_file(path) as file:
                 head = file.read(header + layout.fixed.itemsize)
             if len(head) == header + layout.fixed.itemsize:
                 name = next(name for name in ("start", "time") if name in (layout.fixed.names or ()))
@@ -334,8 +337,8 @@ def _locate_text_fields(
 
 def _read_payloads(path: Path, wanted_type: int, damage: _Damage) -> Iterator[tuple[bytes, Int64Array, Int64Array]]:
     """The payloads of a tagged file, in blocks: (block, begin of each payload, its length)."""
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
+    with open_file(path) as file:
+        size = size_of(file)
         remainder = b""
         done = 0
         wanted_bytes = _BLOCK_BYTES

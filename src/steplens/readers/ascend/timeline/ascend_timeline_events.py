@@ -11,7 +11,6 @@ mends what single events have wrong.
 from __future__ import annotations
 
 import operator
-import os
 from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.common.storage.files import open_file, size_of
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.formats.trace_view import COLLECTION
 from steplens.readers.ascend.timeline import ascend_timeline_structs as structs
@@ -208,13 +208,13 @@ def _fast_pieces(path: Path) -> Iterator[memoryview]:
         _UnknownLayoutError: the file is no plain array of many events.
         OSError: it cannot be read.
     """
-    with path.open("rb") as handle:
+    with open_file(path) as handle:
         first = handle.read(PIECE_BYTES).lstrip(_BLANKS)
         if first[:1] != b"[":
             raise _UnknownLayoutError
         separator = max(_SEPARATORS, key=lambda text: first.count(text, 0, 1 << 16))
         buffer = bytearray(first)
-        size = os.fstat(handle.fileno()).st_size
+        size = size_of(handle)
         while more := handle.read(PIECE_BYTES):
             tell(path, handle.tell(), size)
             # what has been searched once holds no separator, but may hold the beginning of one

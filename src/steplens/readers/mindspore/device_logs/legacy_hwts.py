@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.common.storage.files import open_file
 from steplens.readers.mindspore.legacy_files import LATEST_TICK, TICK_NS, read_up_to
 from steplens.trace.health import ERROR, INFO, KERNEL_CALLS, KERNEL_TIMES, WARNING, HealthLog
 
@@ -92,7 +93,7 @@ def read_text(path: Path, health: HealthLog) -> pl.DataFrame:
         InputError: the file cannot be read or holds no record.
     """
     try:
-        with path.open("rb") as handle:
+        with open_file(path) as handle:
             lines = read_up_to(handle, _TEXT_LIMIT_BYTES).decode("utf-8", errors="replace").split("\n")
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror or error})") from error

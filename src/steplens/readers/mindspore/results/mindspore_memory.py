@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.common.storage.files import read_bytes
 from steplens.trace.health import MEMORY, WARNING, HealthLog
 
 GRAPHS, NODES, TENSORS = "memory_graphs", "memory_nodes", "memory_tensors"
@@ -50,7 +51,7 @@ def read_plan(path: Path, health: HealthLog) -> dict[str, pl.DataFrame]:
     try:
         if path.stat().st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST >> 20} MiB")
-        _decode_plan(memoryview(path.read_bytes()), rows)
+        _decode_plan(memoryview(read_bytes(path)), rows)
     except (OSError, ValueError) as error:
         health.add(
             "damaged_side_file", WARNING, 1, f"{path.name} is not whole: {error}; what comes later in it is missing", MEMORY

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from steplens.common.storage.files import read_bytes
 from steplens.formats import mindspore as files
 from steplens.readers.common.ascend_csv_file import TextTable, has_required_columns, read_table
 from steplens.readers.mindspore.minddata_cpu import json_object
@@ -109,7 +110,7 @@ def aicpu_intermediate(path: Path, health: HealthLog) -> pl.DataFrame:
 def aicpu_text(path: Path, health: HealthLog) -> pl.DataFrame:
     """``output_data_preprocess_aicpu_<rank>.txt``, the older form of the same rows, without execution_time."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_bytes(path).decode("utf-8", "replace").splitlines()
     except OSError as error:
         health.add("unreadable_file", WARNING, 1, f"{path.name} cannot be read ({error.strerror or error})", KERNEL_TIMES)
         return pl.DataFrame()

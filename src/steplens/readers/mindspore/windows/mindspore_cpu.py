@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.common.storage.files import open_file
 from steplens.readers.common.ascend_csv_file import complete_rows, has_required_columns, read_table
 from steplens.readers.common.microseconds import ms_text_ns
 from steplens.readers.mindspore.legacy_files import read_up_to
@@ -243,7 +244,7 @@ def read_memory(path: Path, rank: int, health: HealthLog) -> pl.DataFrame:
 def _read_lines(path: Path, health: HealthLog) -> pl.Series:
     """The lines of a text file that are not blank."""
     try:
-        with path.open("rb") as handle:
+        with open_file(path) as handle:
             data = read_up_to(handle, _SIZE_LIMIT_BYTES)
     except OSError as error:
         health.add("unreadable_file", ERROR, 1, f"{path.name} cannot be read ({error.strerror or error})", OPERATOR_CALLS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from steplens.common.storage.files import open_file, read_bytes
 from steplens.readers.ascend.capture.python_replay import replay_calls
 from steplens.readers.common import json_decoder
 from steplens.readers.mindspore.legacy_files import read_up_to
@@ -37,8 +38,8 @@ def read_calls(folder: Path, pid: int, tid: int, health: HealthLog) -> pl.DataFr
     if not file.is_file():
         return pl.DataFrame()
     try:
-        names = _NAMES.decode((folder / NAMES_FILE).read_bytes())
-        with file.open("rb") as handle:
+        names = _NAMES.decode(read_bytes(folder / NAMES_FILE))
+        with open_file(file) as handle:
             data = read_up_to(handle, _SIZE_LIMIT_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its names are no JSON list of texts"

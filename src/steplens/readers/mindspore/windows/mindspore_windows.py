@@ -17,6 +17,7 @@ import polars as pl
 
 from steplens.common import json_text
 from steplens.common.errors import InputError
+from steplens.common.storage.files import open_file
 from steplens.formats.mindspore import FILES
 from steplens.formats.mindspore import PIPELINE_FILE as PIPELINE_FILE
 from steplens.formats.mindspore import RAW_DIRECTORY as RAW_DIRECTORY
@@ -173,7 +174,7 @@ def _read_window(
     for table in ("cpu_op_type_info", "cpu_op_detail_info"):
         file = folder / f"{table}_{rank}.csv"
         if file.is_file() and not state:
-            with file.open("rb") as handle:
+            with open_file(file) as handle:
                 frame = pl.read_csv(handle, infer_schema=False, truncate_ragged_lines=True, ignore_errors=True)
             parts.setdefault("source_tables", []).append(source_rows(table, frame))
     calls = mindspore_python.read_calls(folder, pid, _state_identifier(state, "tid", 0), health)
