@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from steplens.common.errors import InputError
+from steplens.common.listings import listed_once
 from steplens.common.stand_ins import told
 from steplens.common.storage.files import locate
 from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
@@ -571,8 +572,9 @@ def open_run(
     traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
     unread: list[Unread] = []
-    captures = find_traces(top, unread)
-    with reading.told_to(bytes_progress) if bytes_progress is not None else contextlib.nullcontext():
+    told_bytes = reading.told_to(bytes_progress) if bytes_progress is not None else contextlib.nullcontext()
+    with listed_once(), told_bytes:
+        captures = find_traces(top, unread)
         all_loaded = load_all(top, captures, progress, executor)
     for found, loaded in zip(captures, all_loaded, strict=True):
         if isinstance(loaded, InputError):

@@ -13,7 +13,7 @@ import typer
 
 from steplens import __version__
 from steplens.cli import advise, analyse, doctor, export, open_, report, sql, table, view
-from steplens.cli.line.commands import Command, Commands
+from steplens.cli.line.commands import Command, Commands, LookingCommand
 from steplens.cli.line.problems import problem_sentence
 from steplens.cli.recording import run, script, status, trigger
 from steplens.cli.summary import summary
@@ -48,14 +48,14 @@ app.command("trigger", cls=Command, rich_help_panel=_RECORD)(trigger.make_comman
 app.command("status", cls=Command, rich_help_panel=_RECORD)(status.status)
 app.command("doctor", cls=Command, rich_help_panel=_RECORD)(doctor.doctor)
 app.command("view", cls=Command, rich_help_panel=_LOOK)(view.view)
-app.command("summary", cls=Command, rich_help_panel=_LOOK)(summary.summary)
-app.command("advise", cls=Command, rich_help_panel=_LOOK)(advise.advise)
-app.command("table", cls=Command, rich_help_panel=_LOOK)(table.table)
-app.command("sql", cls=Command, rich_help_panel=_LOOK)(sql.answer_sql)
-app.command("open", cls=Command, rich_help_panel=_LOOK)(open_.open_)
-app.command("report", cls=Command, rich_help_panel=_FILES)(report.report)
+app.command("summary", cls=LookingCommand, rich_help_panel=_LOOK)(summary.summary)
+app.command("advise", cls=LookingCommand, rich_help_panel=_LOOK)(advise.advise)
+app.command("table", cls=LookingCommand, rich_help_panel=_LOOK)(table.table)
+app.command("sql", cls=LookingCommand, rich_help_panel=_LOOK)(sql.answer_sql)
+app.command("open", cls=LookingCommand, rich_help_panel=_LOOK)(open_.open_)
+app.command("report", cls=LookingCommand, rich_help_panel=_FILES)(report.report)
 app.command("analyse", cls=Command, rich_help_panel=_FILES)(analyse.analyse)
-app.command("export", cls=Command, rich_help_panel=_FILES)(export.export)
+app.command("export", cls=LookingCommand, rich_help_panel=_FILES)(export.export)
 
 
 def _print_version(asked: bool) -> None:

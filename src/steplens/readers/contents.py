@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.common import expansion, rundir
+from steplens.common.listings import list_folder
 from steplens.common.storage.files import open_file
 from steplens.formats import trace_view
 from steplens.formats.ascend_capture import CANN_DATABASE, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
@@ -121,7 +121,7 @@ def contents_of(path: Path, without: Collection[str] = ()) -> Contents:
         path: a folder; a ``PROF_*`` directory is device data alone.
         without: names in it that are parts of other sources.
     """
-    names = _entry_names(path) - set(without)
+    names = _entry_names(path).difference(without)
     if PROF_NAME.match(path.name) and not _is_directory(path / FRAMEWORK_DIRECTORY):
         prof: tuple[str, ...] = (path.name,)
         exported = _is_exported(path)
@@ -132,7 +132,7 @@ def contents_of(path: Path, without: Collection[str] = ()) -> Contents:
     output = path / rundir.OUTPUT_DIRECTORY if has_output else None
     if output is None and _result_names(names):
         output = path
-    results = (names if output == path else _entry_names(output)) if output is not None else set()
+    results = (names if output == path else _entry_names(output)) if output is not None else frozenset()
     return Contents(
         path=path,
         kineto=rundir.RAW_DIRECTORY in names and _is_directory(path / rundir.RAW_DIRECTORY),
@@ -227,15 +227,15 @@ def _is_exported(prof: Path) -> bool:
     )
 
 
-def _result_names(names: set[str]) -> bool:
-    return not names.isdisjoint(RESULT_MARKS) or any(map(is_result_database, names))
+def _result_names(names: Collection[str]) -> bool:
+    return any(mark in names for mark in RESULT_MARKS) or any(map(is_result_database, names))
 
 
-def _entry_names(folder: Path) -> set[str]:
+def _entry_names(folder: Path) -> frozenset[str]:
     try:
-        return set(os.listdir(folder))
+        return list_folder(folder).names
     except OSError:
-        return set()
+        return frozenset()
 
 
 def _is_directory(path: Path) -> bool:

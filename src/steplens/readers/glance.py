@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steplens.common import extensions
 from steplens.common.errors import InputError, check_readable
+from steplens.common.listings import list_folder
 from steplens.common.storage.files import look
 from steplens.formats.kineto import SUFFIXES
 from steplens.readers.common.json_start import empty_file, refuse_without_events
@@ -109,8 +109,7 @@ def unknown_file(path: Path) -> InputError:
 
 def _is_empty(folder: Path) -> bool:
     try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is None
+        return not list_folder(folder).entries
     except OSError:
         return False
 

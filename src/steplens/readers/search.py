@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steplens.common.errors import DefectError, InputError, SteplensError, check_readable
+from steplens.common.listings import list_folder
 from steplens.common.storage.files import look
 from steplens.readers.contents import is_part, is_trace_file, read_head, runs_in
 from steplens.readers.reader import AnyCapture, AnyReader, guard_reader
@@ -70,7 +71,7 @@ class Search:
     def _captures_below(self, folder: Path, depth: int) -> Iterator[AnyCapture]:
         """The captures in a folder, then those of its entries that are no parts of them."""
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            entries = list_folder(folder).entries
         except OSError as error:
             if depth == 0:
                 raise InputError(folder, f"cannot be listed ({error.strerror})", "Check its permissions") from error

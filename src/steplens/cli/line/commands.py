@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from steplens.cli.line import help_text
 from steplens.common.errors import SteplensError
+from steplens.common.listings import listed_once
 
 #: other spellings of options, which the help leaves out: each is accepted where a command has the option
 SPELLINGS = {
@@ -61,6 +62,15 @@ def value_options(params: Iterable[Any]) -> set[str]:
     """The options that take a value, in every spelling."""
     names = {name for param in params if not getattr(param, "is_flag", True) for name in param.opts}
     return names | {spelling for name in names for spelling in SPELLINGS.get(name, ())}
+
+
+class LookingCommand(Command):
+    """A command that looks at what was recorded, once, and changes nothing of it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Do it; every folder is listed once."""
+        with listed_once():
+            return super().invoke(ctx)
 
 
 class Commands(TyperGroup):

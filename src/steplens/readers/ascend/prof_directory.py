@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steplens.common.listings import list_folder
 from steplens.common.storage.files import read_bytes
 from steplens.formats import ascend_capture as capture
 from steplens.formats.ascend_database import CANN_ANALYSIS_DATABASE
@@ -338,7 +339,7 @@ def _to_frequency(value: object) -> Fraction | None:
 def _list_children(folder: Path) -> list[Path]:
     """What a folder holds, by name; links are left out, because they could lead anywhere."""
     try:
-        return sorted(path for path in folder.iterdir() if not path.is_symlink())
+        return [path for path in list_folder(folder).paths if not path.is_symlink()]
     except OSError:
         return []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.common import rundir
+from steplens.common.listings import list_folder
 from steplens.readers.common.side_files import as_object, read_json
 from steplens.trace.health import HOST_AGAINST_DEVICE, RUN_OPTIONS, HealthLog
 from steplens.trace.recorded_options import RecordedOptions, options_of
@@ -50,13 +51,17 @@ class RunInfo:
 
 def info_files(run_directory: Path) -> list[Path]:
     """Every ``profiler_info*.json`` of a run directory, whatever stands behind that, by name."""
-    return sorted(run_directory.glob(f"{rundir.INFO_PREFIX}*.json"))
+    try:
+        paths = list_folder(run_directory).paths
+    except OSError:
+        return []
+    return [path for path in paths if path.name.startswith(rundir.INFO_PREFIX) and path.suffix == ".json"]
 
 
 def ranked_info_files(run_directory: Path) -> list[Path]:
     """The files ``profiler_info.json`` and ``profiler_info_<rank>.json`` of a run directory, by name."""
     try:
-        return sorted(path for path in run_directory.iterdir() if _INFO_NAME.match(path.name) and path.is_file())
+        return [path for path in list_folder(run_directory).paths if _INFO_NAME.match(path.name) and path.is_file()]
     except OSError:
         return []
 

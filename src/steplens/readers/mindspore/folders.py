@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steplens.common.errors import InputError
+from steplens.common.listings import list_folder
 
 if TYPE_CHECKING:
     from steplens.trace.health import HealthLog
@@ -23,8 +23,8 @@ _PROMISING = re.compile(
 def is_promising(path: Path) -> bool:
     """Whether the names in a folder make a closer look worth its time: without any of these it holds nothing of MindSpore."""
     try:
-        with os.scandir(path) as entries:
-            return bool(_PROMISING.search(path.name)) or any(_PROMISING.search(entry.name) for entry in entries)
+        names = list_folder(path).names
+        return bool(_PROMISING.search(path.name)) or any(map(_PROMISING.search, names))
     except OSError:
         return False
 
@@ -32,7 +32,7 @@ def is_promising(path: Path) -> bool:
 def list_children(folder: Path, limit: int | None = None) -> list[Path]:
     """The entries of a folder by name, or so many first ones of them; none where it cannot be listed."""
     try:
-        return sorted(folder.iterdir())[:limit]
+        return [*list_folder(folder).paths[:limit]]
     except OSError:
         return []
 

@@ -13,13 +13,14 @@ import polars as pl
 
 from steplens.common import rundir
 from steplens.common.errors import InputError
+from steplens.common.listings import list_folder
 from steplens.readers.ascend.database import ascend_db, database_files
 from steplens.readers.ascend.text import ascend_text, text_files
 from steplens.readers.common.side_files import read_json
 from steplens.readers.contents import contents_of
 from steplens.readers.mindspore import mindspore_host
 from steplens.readers.mindspore.device_logs import legacy_device
-from steplens.readers.mindspore.folders import is_promising
+from steplens.readers.mindspore.folders import is_promising, list_children
 from steplens.readers.mindspore.legacy_files import LOG_FOLDERS, MADE_FROM_LOGS, find_logs
 from steplens.readers.mindspore.mindspore_folder import HOST_INFO, open_folder
 from steplens.readers.mindspore.results import mindspore_flat, mindspore_prof
@@ -84,7 +85,7 @@ class MindSporeSource:
         if self.prof is not None:
             parts.add(self.prof.name)
             if self.prof == self.path:
-                parts |= {entry.name for entry in self.path.iterdir()}
+                parts |= list_folder(self.path).names
         return frozenset(parts | {file.name for file in [*self._result_files(), *self._result_directories()]})
 
     @property
@@ -107,8 +108,10 @@ class MindSporeSource:
             return [folder] if self.number in made and made.issuperset(open_folder(folder).result_ranks) else []
         folders = [
             folder
-            for folder in sorted(self.path.glob(f"rank-{self.number}_*{rundir.MINDSPORE_RUN_SUFFIX}"))
-            if contents_of(folder).own
+            for folder in list_children(self.path)
+            if folder.name.startswith(f"rank-{self.number}_")
+            and folder.name.endswith(rundir.MINDSPORE_RUN_SUFFIX)
+            and contents_of(folder).own
         ]
         return [] if self.prof == self.path else folders
 

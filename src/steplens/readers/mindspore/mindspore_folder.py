@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steplens.common.listings import remembered
 from steplens.formats.mindspore import FILES, pattern
 from steplens.readers.mindspore import minddata, mindspore_host
 from steplens.readers.mindspore.folders import list_children
@@ -66,6 +67,11 @@ class MindSporeFolder:
 
 def open_folder(path: Path) -> MindSporeFolder:
     """List a directory; false ``ranks`` where it is no ``profiler/`` directory."""
+    # each of its ranks asks for it
+    return remembered(("profiler/", path), lambda: _sort_files(path))
+
+
+def _sort_files(path: Path) -> MindSporeFolder:
     entries = [*list_children(path, _ENTRY_LIMIT), *list_children(path / HOST_INFO, _ENTRY_LIMIT)]
     files: dict[tuple[str, int], Path] = {}
     whole_files: dict[str, Path] = {}

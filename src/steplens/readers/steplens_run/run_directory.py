@@ -9,6 +9,7 @@ import polars as pl
 
 from steplens.common import partial, rundir
 from steplens.common.errors import InputError
+from steplens.common.listings import list_folder
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.readers.common.run_info import info_files, read_info, read_metadata
 from steplens.readers.common.side_files import add_findings, as_list, read_json, report_left_out
@@ -116,12 +117,21 @@ def _lost_window_remedy(path: Path, pid: Any) -> str:
     """The remedy for a window that is lost, with what else there is of the same process."""
     complete = 0
     if isinstance(pid, int):
-        run_directories = path.absolute().parent.glob(f"*_{pid}_*{rundir.RUN_SUFFIX}")
-        complete = sum((directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file() for directory in run_directories)
+        complete = _complete_windows(path.absolute().parent, pid)
     if not complete:
         return "Record it again"
     there = "1 other window of the same process is" if complete == 1 else f"{complete} other windows of the same process are"
     return f"{there} complete; record this one again"
+
+
+def _complete_windows(folder: Path, pid: int) -> int:
+    """How many run directories of a process in a folder hold raw data."""
+    try:
+        beside = list_folder(folder).paths
+    except OSError:
+        return 0
+    of_process = [path for path in beside if f"_{pid}_" in path.name and path.name.endswith(rundir.RUN_SUFFIX)]
+    return sum((path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file() for path in of_process)
 
 
 def _meta_table(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
+from steplens.common.listings import list_folder
 from steplens.formats.ascend_capture import FRAMEWORK_DIRECTORY
 from steplens.readers.ascend.prof_directory import find_prof
 from steplens.readers.common import run_info
@@ -34,7 +34,7 @@ def find_files(folder: Path, prefix: str) -> list[Path]:
     if folder.is_symlink():
         return []
     try:
-        names = sorted(name for name in os.listdir(folder) if name.startswith(prefix))
+        names = [entry.name for entry in list_folder(folder).entries if entry.name.startswith(prefix)]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [folder / name for name in names if stat.S_ISREG((folder / name).lstat().st_mode)]

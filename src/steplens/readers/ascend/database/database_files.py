@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steplens.common.listings import list_folder
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, PROFILER_DATABASE
 from steplens.readers.common.run_info import side_files
 
@@ -17,7 +18,8 @@ def sources(output_folder: Path, run_directory: Path) -> list[Path]:
 def profiler_databases(folder: Path) -> list[Path]:
     """The profiler databases of a folder, the first one is read: without rank, then by rank."""
     try:
-        matches = [(match, path) for path in folder.iterdir() if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]
+        paths = list_folder(folder).paths
     except OSError:
         return []
+    matches = [(match, path) for path in paths if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]
     return [path for match, path in sorted(matches, key=lambda item: (int(item[0][1] or -1), item[1].name))]

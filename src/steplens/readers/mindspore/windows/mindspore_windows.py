@@ -17,6 +17,7 @@ import polars as pl
 
 from steplens.common import json_text
 from steplens.common.errors import InputError
+from steplens.common.listings import list_folder
 from steplens.common.storage.files import open_file
 from steplens.formats.mindspore import FILES
 from steplens.formats.mindspore import PIPELINE_FILE as PIPELINE_FILE
@@ -402,4 +403,4 @@ def _window_folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, i
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    return [file for file in list_folder(folder).paths if file.is_file() and not file.name.startswith(".")]
