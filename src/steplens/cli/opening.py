@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from steplens.cli.text.text import clean
 from steplens.collect.common import log
 from steplens.common import rundir
+from steplens.common.storage.files import shown_cache
 from steplens.readers.common import reading
 from steplens.readers.glance import refuse_hopeless
 
@@ -68,7 +69,7 @@ def _say_where_kept(run: Run, began: float) -> None:
         if trace.kept is not None and not (source.path / rundir.RAW_DIRECTORY).is_dir():
             with contextlib.suppress(OSError):
                 if trace.kept.folder.stat().st_ctime >= began:
-                    folders.add(trace.kept.folder.parent)
+                    folders.add(shown_cache(trace.kept.folder.parent))
     for folder in sorted(folders)[:1]:
         more = f" and {len(folders) - 1} more folders" if len(folders) > 1 else ""
         log.write_line(f"steplens: tables of what was read are kept in {clean(str(folder))}{more}, so that it opens at once")

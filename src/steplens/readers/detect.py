@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from steplens.common import extensions
 from steplens.common.errors import InputError
-from steplens.common.storage.files import cache_place
+from steplens.common.storage.files import cache_place, fetch_whole
 from steplens.readers.ascend.capture import raw_captures
 from steplens.readers.ascend.database import database_captures
 from steplens.readers.ascend.text import text_captures
@@ -83,13 +83,19 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
     from steplens.trace.cache import store
 
     reader, where = capture.reader, capture.where
+
+    def read() -> Trace:
+        if extensions.package_of(reader):
+            fetch_whole(reader.sources(where))
+        return reader.read(where, allow_msprof=allow_msprof)
+
     with guard_reader(capture.path, reader):
         if allow_msprof and reader.exports(where):
             return reader.read(where, allow_msprof=True)
         return store.cached_trace(
             cache_of(capture),
             reader.sources(where),
-            lambda: reader.read(where, allow_msprof=allow_msprof),
+            read,
             told=_cache_dependencies(capture),
             beside=_folder_of(capture),
         )

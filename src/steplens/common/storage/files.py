@@ -11,10 +11,13 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from steplens.common import rundir, stand_ins
+from steplens.common import partial, rundir, stand_ins
+from steplens.common.errors import InputError
 from steplens.common.storage import user_cache
 from steplens.common.storage.ranges import HEAD_BYTES, RangeFile
 from steplens.common.storage.remote_tree import RemoteFile
@@ -40,6 +43,8 @@ def locate(path: str | os.PathLike[str], *, listed_before: bool = False) -> Path
     text = os.fspath(path)
     url = text if is_url(text) else as_url(text)
     if not is_url(url) or (url != text and os.path.lexists(text)):
+        if _is_strange(text):
+            raise InputError(text, "holds names and no content: it stands for what lies behind a URL", "Give the URL")
         return Path(text)
     if (local := local_path_of(url)) is not None:
         return Path(local)
@@ -161,6 +166,27 @@ def cache_place(folder: Path, name: str) -> Path:
     return inside / name
 
 
+def shown_cache(folder: Path) -> Path:
+    """What a user is told of a folder with what is kept: below the user's cache folder its own name says nothing."""
+    root = user_cache.cache_root()
+    return root if root in folder.parents else folder
+
+
+def fetch_whole(paths: Iterable[Path]) -> None:
+    """Put their content into stand-ins, for code of others, which opens files itself.
+
+    Raises:
+        OSError: one cannot be fetched.
+    """
+    for path in paths:
+        if (found := _remote_file(path)) is not None:
+            content, file = local_file(path), found[1]
+            temporary = partial.partial_path(path)
+            shutil.copyfile(content, temporary)
+            os.utime(temporary, ns=(file.time_ns, file.time_ns))
+            temporary.replace(path)
+
+
 def _is_ours(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         return folder.lstat().st_uid == os.geteuid()
@@ -172,6 +198,13 @@ def _can_write(folder: Path) -> bool:
         is_closed = not folder.stat().st_mode & rundir.ANYBODY_WRITES
         return not is_closed and os.access(folder, os.W_OK | os.X_OK)
     return False
+
+
+def _is_strange(path: str) -> bool:
+    """Whether a path leads into a stand-in that another process made."""
+    if f"{os.sep}{user_cache.REMOTE}{os.sep}" not in path or _stand_in_of(Path(path)) is not None:
+        return False
+    return user_cache.cache_root() / user_cache.REMOTE in Path(os.path.realpath(path)).parents
 
 
 def _stand_in_of(path: Path) -> StandIn | None:

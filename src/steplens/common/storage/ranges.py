@@ -71,9 +71,13 @@ class RangeFile(io.RawIOBase):
         self._place += len(part)
         return len(part)
 
+    def readall(self) -> bytes:
+        """All that is left of the file."""
+        return b"".join(iter(lambda: self.read(_MOST_BYTES) or b"", b""))
+
     def _fetch_more(self, wanted: int) -> None:
         reads_on = self._place == self._begin + len(self._bytes)
         self._next_bytes = min(2 * self._next_bytes, _MOST_BYTES) if reads_on else HEAD_BYTES
-        end = min(self._place + max(wanted, self._next_bytes), self._size)
+        end = min(self._place + min(max(wanted, self._next_bytes), _MOST_BYTES), self._size)
         self._bytes = self._fetch(self._place, end)
         self._begin = self._place

@@ -8,13 +8,13 @@ import errno
 import hashlib
 import importlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from steplens.common import rundir
 from steplens.common.errors import InputError
-from steplens.common.storage.urls import WEB, protocol_of, shown_url, without_secrets
+from steplens.common.storage.urls import is_web, shown_url, without_secrets
 
 #: more than a search for runs walks through
 _MOST_ENTRIES = 200_000
@@ -94,11 +94,12 @@ class RemoteTree:
         text = without_secrets(" ".join(str(error).split()) or type(error).__name__, self.url)
         return text if len(text) <= _MOST_REASON else text[: _MOST_REASON - 3] + "..."
 
-    def list_files(self) -> tuple[int, dict[tuple[str, ...], RemoteFile]]:
+    def list_files(self) -> tuple[int, dict[tuple[str, ...], RemoteFile], int]:
         """Everything there; asked of the file system anew, once.
 
         Returns:
-            How many folders above the place the files are seen from, and these by their names from there.
+            How many folders above the place the files are seen from, these by their names from there, and how many were left out
+            because no file here can have such a name or size.
 
         Raises:
             InputError: it does not exist, cannot be listed, or holds too much.
@@ -116,11 +117,23 @@ class RemoteTree:
             raise InputError(self.shown, f"cannot be listed ({self.reason(error)})", remedy) from None
         if len(listed) > _MOST_ENTRIES:
             raise InputError(self.shown, f"holds more than {_MOST_ENTRIES} files and folders", "Give a folder nearer to the runs")
-        if protocol_of(self.url) in WEB:
+        if is_web(self.url):
             # what stands behind a question mark is no part of its name
-            return above, dict(_as_files([((self.shown.rpartition("/")[2],), place, listed[place])]))
-        inside = [name for name in listed if name.startswith(top)]
-        return above, dict(_as_files((tuple(name[len(top) :].strip("/").split("/")), name, listed[name]) for name in inside))
+            named: dict[tuple[str, ...], str] = {(self.shown.rpartition("/")[2],): place}
+        else:
+            named = {tuple(name[len(top) :].lstrip("/").split("/")): name for name in listed if name.startswith(f"{top}/")}
+        files: dict[tuple[str, ...], RemoteFile] = {}
+        left_out = 0
+        for names, name in named.items():
+            # no caches that somebody made elsewhere, and no objects that stand for folders
+            if listed[name].get("type") != "file" or rundir.CACHE_DIRECTORY in names or names[-1] == "":
+                continue
+            size = listed[name].get("size")
+            if type(size) is int and 0 <= size < _LARGEST_BYTES and all(map(is_plain_name, names)):
+                files[names] = RemoteFile(name, size, _time_of(listed[name]), _mark_of(listed[name]))
+            else:
+                left_out += 1
+        return above, files, left_out
 
     def _list_from(self, file_system: Any, place: str, info: Mapping[str, Any]) -> tuple[int, str, Mapping[str, Any]]:
         """From where it was listed: so many folders above the place, the name of that, and what lies there by its name."""
@@ -128,13 +141,13 @@ class RemoteTree:
         further, _, folder = around.rpartition("/")
         if info.get("type") == "directory":
             above, top = (1, around) if name in _PARTS and around.strip("/") else (0, place)
-        elif protocol_of(self.url) not in WEB and folder in _PARTS:
+        elif not is_web(self.url) and folder in _PARTS:
             above, top = 2, further
         else:
             beside: dict[str, Any] = {place: info}
             # what describes a file may lie beside it; who may read the file alone still gets it
             with contextlib.suppress(Exception):
-                if protocol_of(self.url) not in WEB:
+                if not is_web(self.url):
                     beside |= {entry["name"]: entry for entry in file_system.ls(around, detail=True)}
             return 1, around, beside
         found: Mapping[str, Any] = file_system.find(top, detail=True)
@@ -164,17 +177,6 @@ class RemoteTree:
 def is_plain_name(name: str) -> bool:
     """Whether a name is that of a file or folder in its folder, here as well, and leads nowhere else."""
     return name not in ("", ".", "..") and "/" not in name and "\0" not in name and len(os.fsencode(name)) <= _LONGEST_NAME
-
-
-def _as_files(
-    listed: Iterable[tuple[tuple[str, ...], str, Mapping[str, Any]]],
-) -> Iterator[tuple[tuple[str, ...], RemoteFile]]:
-    """What was listed as files, but for those whose names cannot be names here, and caches that somebody made elsewhere."""
-    for names, place, info in listed:
-        size = info.get("size")
-        is_file = info.get("type") == "file" and type(size) is int and 0 <= size < _LARGEST_BYTES
-        if is_file and all(map(is_plain_name, names)) and rundir.CACHE_DIRECTORY not in names:
-            yield names, RemoteFile(place, int(info["size"]), _time_of(info), _mark_of(info))
 
 
 def _time_of(info: Mapping[str, Any]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 import stat
@@ -15,9 +16,10 @@ from steplens.common import json_text, rundir, stand_ins
 from steplens.common.errors import InputError
 from steplens.common.storage import user_cache
 from steplens.common.storage.remote_tree import RemoteFile, RemoteTree, is_plain_name
-from steplens.common.storage.urls import WEB, protocol_of
+from steplens.common.storage.urls import is_web
 
 _TREE, _LISTED, _LOCK = "tree", "listed.json", "list.lock"
+_LOG = logging.getLogger("steplens")
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 
 
@@ -44,6 +46,8 @@ class StandIn:
         names = [name for name in rest.split("/") if name]
         if not names or not all(map(is_plain_name, names)):
             raise InputError(self.tree.shown, "is no URL of a file or folder", "Give one such as s3://bucket/folder")
+        if "::" in rest:
+            raise InputError(self.tree.shown, "is a URL inside of another one", "Give that of a file or folder alone")
         self._unit = user_cache.use_unit(user_cache.REMOTE, user_cache.digest_of(self.tree.shown))
         top = self._unit / _TREE / protocol
         self.path = top.joinpath(*names)
@@ -62,15 +66,18 @@ class StandIn:
         return self._files
 
     def _list(self) -> dict[str, RemoteFile]:
-        above, found = self.tree.list_files()
+        above, found, left_out = self.tree.list_files()
         folder = self.path if not above else self.path.parents[above - 1]
         files = {os.path.join(folder, *names): file for names, file in found.items()}
         with self._alone():
             files = dict(_made_stand_ins(folder, files))
-            if protocol_of(self.url) not in WEB:  # names there may hold secrets
+            if not is_web(self.url):  # names there may hold secrets
                 listed = {path: [file.place, file.size, file.time_ns, file.mark] for path, file in files.items()}
                 rundir.write_bytes(self._unit / _LISTED, json.dumps(listed).encode())
         user_cache.note_written()
+        if left_out := left_out + len(found) - len(files):
+            what = f"{left_out} files of {self.tree.shown} have names or sizes that no file here can have, and are left out"
+            _LOG.warning("steplens: %s", what)
         return files
 
     def _read_listing(self) -> dict[str, RemoteFile] | None:

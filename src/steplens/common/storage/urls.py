@@ -10,8 +10,8 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:]+)*://")
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+(?:::[A-Za-z0-9+.\-]+)*):/(?!/)")
 #: user and password in front of a host
 _CREDENTIALS = re.compile(r"//[^/@]*@")
-#: addresses of the web are of files alone, and have their secrets behind a question mark, which elsewhere is part of a name
-WEB = ("http", "https")
+#: of the web: addresses of files alone, which have secrets behind a question mark, where elsewhere names may hold one
+_WEB = ("http", "https")
 _HIDDEN = "***"
 
 
@@ -36,14 +36,22 @@ def without_credentials(text: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL as it may be printed and kept: without user, password, and what the web has behind a question mark."""
-    shown = without_credentials(url).rstrip("/")
-    return shown.partition("?")[0].rstrip("/") if protocol_of(url) in WEB else shown
+    """A URL as it may be printed and kept: without password and user, and without what the web has behind a question mark."""
+    if is_web(url):
+        return without_credentials(url.partition("?")[0]).rstrip("/")
+    # what stands alone in front of a host is no secret: abfs://container@account/folder
+    secret = _CREDENTIALS.search(url)
+    return (without_credentials(url) if secret and ":" in secret[0] else url).rstrip("/")
 
 
 def protocol_of(url: str) -> str:
     """What stands in front of ``://``."""
     return url.partition("://")[0]
+
+
+def is_web(url: str) -> bool:
+    """Whether it is an address of the web, which is of a file alone."""
+    return protocol_of(url).rpartition("::")[2] in _WEB
 
 
 def without_secrets(text: str, url: str) -> str:
@@ -57,5 +65,5 @@ def without_secrets(text: str, url: str) -> str:
         user, _, password = found[2:-1].partition(":")
         for secret in (f"{user}:{password}", password, unquote(password)):
             text = text.replace(secret, _HIDDEN) if secret.strip(":") else text
-    query = url.partition("?")[2] if protocol_of(url) in WEB else ""
+    query = url.partition("?")[2] if is_web(url) else ""
     return without_credentials(text.replace(query, _HIDDEN) if query else text)
