@@ -19,8 +19,8 @@ import polars as pl
 
 from steplens.common.errors import InputError
 from steplens.common.listings import listed_once
-from steplens.common.stand_ins import told
-from steplens.common.storage.files import locate
+from steplens.common.stand_ins import told_path
+from steplens.common.storage.files import locate_path
 from steplens.trace.health import ERROR, RANK_COMPARISON, WARNING, finding, frame_of, unsafe
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
@@ -95,7 +95,7 @@ class Run:
         parts += kinds
         if self.unreadable:
             parts.append(f"{len(self.unreadable)} unreadable")
-        return f"{told(self.path)}: {', '.join(parts)}"
+        return f"{told_path(self.path)}: {', '.join(parts)}"
 
     @property
     def paths(self) -> list[Path]:
@@ -488,7 +488,9 @@ class Run:
         findings.append((self.path, self._cross_trace_findings))
         findings.append((self.path, frame_of(find_clock_trouble(self.traces))))
         schema = {**SCHEMA["health"], "source": pl.String()}
-        frames = [frame.with_columns(source=pl.lit(told(path))) for path, frame in findings if frame is not None and frame.height]
+        frames = [
+            frame.with_columns(source=pl.lit(told_path(path))) for path, frame in findings if frame is not None and frame.height
+        ]
         return pl.concat([pl.DataFrame(schema=schema), *frames])
 
     @cached_property
@@ -568,7 +570,7 @@ def open_run(
     from steplens.readers.detect import find_traces
     from steplens.readers.many import load_all
 
-    top = locate(path)
+    top = locate_path(path)
     traces: list[tuple[Source, Trace]] = []
     unreadable: list[InputError] = []
     unread: list[Unread] = []
@@ -620,7 +622,7 @@ def open_draft(path: str | os.PathLike[str], is_laid_out: Callable[[Path], bool]
     from steplens.readers.detect import is_kept
     from steplens.readers.drafts import draft
 
-    top = locate(path)
+    top = locate_path(path)
     drawn = draft(top, is_laid_out)
     if drawn is None:
         return None

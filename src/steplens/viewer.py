@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 from steplens.common.errors import SteplensError
-from steplens.common.stand_ins import told
+from steplens.common.stand_ins import told_path
 
 
 class View:
@@ -56,7 +56,7 @@ def view(*runs: Any, port: int = 0) -> View:
     Raises:
         SteplensError: the server does not start; the message is that of the command.
     """
-    paths = [told(os.fspath(getattr(run, "path", run))) for run in runs]
+    paths = [told_path(os.fspath(getattr(run, "path", run))) for run in runs]
     process = subprocess.Popen(
         [sys.executable, "-m", "steplens", "view", "--no-browser", "--port", str(port), "--", *paths],
         stdin=subprocess.DEVNULL,

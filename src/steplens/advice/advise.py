@@ -19,7 +19,7 @@ from steplens.advice.prepare import prepare_answers
 from steplens.advice.recording import without_recording
 from steplens.advice.registry import all_rules, built_in_rules
 from steplens.advice.rule import Rule
-from steplens.common.stand_ins import told
+from steplens.common.stand_ins import told_path
 from steplens.run import Run
 from steplens.trace.building.framework import UNKNOWN, trace_framework
 from steplens.trace.health import WARNING, unsafe
@@ -143,11 +143,11 @@ def _traces_to_judge(
         if not doubt.is_empty():
             reason = reason or Silenced(rule.name, conclusion, doubt["message"][0])
             concerned.update(doubt["source"].to_list())
-    if told(run.path) in concerned:
+    if told_path(run.path) in concerned:
         return [], reason
     pairs = zip(facts, run.sources, strict=True)
     of_device = [(part, source) for part, source in pairs if rule.is_about(part.device)]
-    return [part for part, source in of_device if told(source.path) not in concerned], reason
+    return [part for part, source in of_device if told_path(source.path) not in concerned], reason
 
 
 def _explained_once(

@@ -28,7 +28,7 @@ from steplens.analysis.steps.times import times_of_steps
 from steplens.analysis.tools.pipeline import sends_and_receives
 from steplens.common.executors import map_ranks
 from steplens.common.step_points import named_points
-from steplens.common.storage.files import address, locate, public_address
+from steplens.common.storage.files import locate_path, private_address, public_address
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.building.checks.ranks import recorded_span, step_bounds
@@ -89,7 +89,7 @@ def prepare_answers(run: Run) -> None:
             _accept_packed(run, number, packed, is_kept=is_kept)
             done.add(number)
         left = [number for number in left if number not in done]
-    request = {"path": address(run.path), "context": context, "numbers": left}
+    request = {"path": private_address(run.path), "context": context, "numbers": left}
     are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
     tasks = SharedTasks(
         len(left), "steplens.advice.prepare", request, at_once=are_many, most_workers=lambda: _most_processes(run.traces)
@@ -239,7 +239,7 @@ def _kept_bytes(trace: Trace) -> int:
 def _start_worker(request: Any) -> Callable[[int], tuple[bytes, bool]]:
     numbers: list[int] = request["numbers"]
     # of a place elsewhere, whoever asks has just listed it
-    path = os.fsdecode(locate(request["path"], listed_before=True))
+    path = os.fsdecode(locate_path(request["path"], listed_before=True))
     _run_of_context(path, request["context"])
     return lambda place: _answer_number(path, request["context"], numbers[place])
 

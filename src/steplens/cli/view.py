@@ -10,7 +10,7 @@ from steplens.cli.shown_runs import Paths, needing_the_extra
 from steplens.cli.text.text import console, plain
 from steplens.cli.view_captures import Trainings
 from steplens.common.errors import check_readable
-from steplens.common.storage.files import look
+from steplens.common.storage.files import list_remote
 from steplens.readers.glance import refuse_hopeless
 
 
@@ -28,7 +28,7 @@ def view(
     """
     for path in paths:
         # of a folder that is empty yet, a training may write its first window any moment
-        look(path)
+        list_remote(path)
         (check_readable if path.is_dir() else refuse_hopeless)(path)
     with needing_the_extra("the web UI"):
         from steplens.server.http.address import is_local, open_listening_socket

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from steplens.common.links import dead_link
-from steplens.common.stand_ins import told
+from steplens.common.stand_ins import told_path
 
 #: characters of a foreign error's text in a sentence
 _LONGEST = 300
@@ -34,7 +34,7 @@ class InputError(SteplensError):
         self.path = Path(path)
         self.problem = problem
         self.remedy = remedy
-        super().__init__(f"{told(path)}: {problem}" + (f". {remedy}" if remedy else ""))
+        super().__init__(f"{told_path(path)}: {problem}" + (f". {remedy}" if remedy else ""))
 
 
 class DefectError(InputError):

@@ -32,19 +32,19 @@ class Listing:
     entries: tuple[os.DirEntry[str], ...]
 
     @cached_property
-    def names(self) -> frozenset[str]:
+    def entry_names(self) -> frozenset[str]:
         """Their names."""
         return frozenset(entry.name for entry in self.entries)
 
     @cached_property
-    def paths(self) -> tuple[Path, ...]:
+    def entry_paths(self) -> tuple[Path, ...]:
         """Their paths, in order."""
         return tuple(self.folder / entry.name for entry in self.entries)
 
 
 @contextlib.contextmanager
 def listed_once() -> Iterator[None]:
-    """Within this, in this thread, every folder is listed once, and what ``remembered`` is asked for is made once."""
+    """Within this, in this thread, every folder is listed once, and what ``remember_once`` is asked for is made once."""
     if _KNOWN.get() is not None:
         yield
         return
@@ -61,25 +61,25 @@ def list_folder(folder: Path) -> Listing:
     Raises:
         OSError: it cannot be listed.
     """
-    return remembered(("folder", os.fspath(folder)), lambda: _list(folder))
+    return remember_once(("folder", os.fspath(folder)), lambda: _scan_folder(folder))
 
 
-def remembered(key: Hashable, make: Callable[[], T]) -> T:
+def remember_once(key: Hashable, make: Callable[[], T]) -> T:
     """What was made for a key before, within ``listed_once``; else it is made.
 
     Args:
         key: names what is made, and of what.
         make: makes it, from what folders hold.
     """
-    known = _KNOWN.get()
-    if known is None:
+    memory = _KNOWN.get()
+    if memory is None:
         return make()
-    if key not in known:
-        known[key] = make()
-    made: T = known[key]
+    if key not in memory:
+        memory[key] = make()
+    made: T = memory[key]
     return made
 
 
-def _list(folder: Path) -> Listing:
+def _scan_folder(folder: Path) -> Listing:
     with os.scandir(folder) as entries:
         return Listing(folder, tuple(sorted(entries, key=lambda entry: entry.name)))

@@ -47,9 +47,9 @@ def user_folder(variable: str, *below_home: str) -> Path:
         variable: that may name it, such as ``XDG_CACHE_HOME``.
         below_home: where it lies where the variable does not.
     """
-    named = os.environ.get(variable, "")
+    named_folder = os.environ.get(variable, "")
     # the standard of these variables: what is not absolute does not count
-    return Path(named) if os.path.isabs(named) else user_home().joinpath(*below_home)
+    return Path(named_folder) if os.path.isabs(named_folder) else user_home().joinpath(*below_home)
 
 
 def open_private_folder(place: Path) -> int:

@@ -21,7 +21,7 @@ def stand_in(folder: str, url: str) -> None:
     _TOLD[folder.rstrip(os.sep) + os.sep] = url
 
 
-def told(path: str | os.PathLike[str]) -> str:
+def told_path(path: str | os.PathLike[str]) -> str:
     """A path as a user knows it: the path itself, or the URL that it stands for."""
     text = str(path)
     for folder, url in _TOLD.items():

@@ -15,7 +15,7 @@ from pathlib import Path
 from steplens.collect.common import log, paths
 from steplens.common import rundir
 from steplens.common.errors import InputError, check_readable
-from steplens.common.storage.files import is_remote, locate, look
+from steplens.common.storage.files import is_remote, list_remote, locate_path
 from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
 from steplens.offline.outcome import RunResult, exit_code
@@ -62,9 +62,9 @@ def analyse(
     Raises:
         InputError: the path does not exist or holds nothing that steplens reads.
     """
-    top = locate(profiler_path)
+    top = locate_path(profiler_path)
     paths.warn_if_unusual(top, "profiler_path")
-    look(top)
+    list_remote(top)
     check_readable(top)
     folder = None if output is None else Path(output)
     if is_remote(top) and folder is None:

@@ -233,7 +233,7 @@ def _result_names(names: Collection[str]) -> bool:
 
 def _entry_names(folder: Path) -> frozenset[str]:
     try:
-        return list_folder(folder).names
+        return list_folder(folder).entry_names
     except OSError:
         return frozenset()
 

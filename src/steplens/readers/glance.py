@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from steplens.common import extensions
 from steplens.common.errors import InputError, check_readable
 from steplens.common.listings import list_folder
-from steplens.common.storage.files import look
+from steplens.common.storage.files import list_remote
 from steplens.formats.kineto import SUFFIXES
 from steplens.readers.common.json_start import empty_file, refuse_without_events
 from steplens.readers.contents import Contents, is_database, read_head
@@ -38,7 +38,7 @@ def refuse_hopeless(path: Path) -> None:
     Raises:
         InputError: ``path`` does not exist, is no file or folder, or is a folder or file in which nothing can be read.
     """
-    look(path)
+    list_remote(path)
     check_readable(path)
     if path.is_dir():
         if _is_empty(path) and not _has_foreign_readers():

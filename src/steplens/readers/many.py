@@ -14,7 +14,7 @@ from typing import Any
 
 from steplens.common.errors import InputError
 from steplens.common.executors import TaskExecutor, map_ranks
-from steplens.common.storage.files import address, locate, public_address
+from steplens.common.storage.files import locate_path, private_address, public_address
 from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.detect import find_traces, is_kept, load, sources
@@ -56,7 +56,7 @@ def load_all(
     loaded: dict[int, Trace | InputError] = {}
     at_once = len(every) >= _MANY and not any(map(is_kept, (every[0], every[-1])))
     tasks = SharedTasks(
-        len(every), "steplens.readers.many", address(top), at_once=at_once, most_workers=partial(_most_processes, every)
+        len(every), "steplens.readers.many", private_address(top), at_once=at_once, most_workers=partial(_most_processes, every)
     )
 
     def load_numbered(number: int) -> None:
@@ -103,11 +103,11 @@ def _cache_capture(top: str, number: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _tasks_of(top: str) -> Callable[[int], bool]:
-    return _task_of(locate(top))
+    return _task_of(locate_path(top))
 
 
 def _make_task(top: Any) -> Callable[[int], bool]:
-    return _task_of(locate(top, listed_before=True))
+    return _task_of(locate_path(top, listed_before=True))
 
 
 def _task_of(top: Path) -> Callable[[int], bool]:

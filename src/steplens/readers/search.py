@@ -15,7 +15,7 @@ from pathlib import Path
 
 from steplens.common.errors import DefectError, InputError, SteplensError, check_readable
 from steplens.common.listings import list_folder
-from steplens.common.storage.files import look
+from steplens.common.storage.files import list_remote
 from steplens.readers.contents import is_part, is_trace_file, read_head, runs_in
 from steplens.readers.reader import AnyCapture, AnyReader, guard_reader
 from steplens.readers.unread import CLOSED, LINK, TOO_DEEP, Unread
@@ -53,7 +53,7 @@ class Search:
             InputError: the path does not exist, cannot be reached, is a pipe or a device, or holds more than a search should walk
                 through.
         """
-        look(self.top)
+        list_remote(self.top)
         check_readable(self.top)
         if self.top.is_file():
             capture = _first_of_file((*self.built_in, *self.installed), self.top)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from steplens.common.errors import SteplensError
-from steplens.common.storage.files import address, locate
+from steplens.common.storage.files import locate_path, private_address
 from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.report import answers, plans, shapes, tables, timeline
 from steplens.report.answers import AddressAnswers, Values
@@ -153,7 +153,7 @@ def collect_report(collector: Collector, parts: Parts, begun: Callable[[Job], No
     jobs = collector.jobs()
     prints = _table_fingerprints(collector.library)
     request = {
-        "paths": [address(shown.path) for shown in collector.library.runs],
+        "paths": [private_address(shown.path) for shown in collector.library.runs],
         "tables": prints,
         "windows": [dataclasses.asdict(window) for window in collector.windows],
         "rows": collector.rows,
@@ -195,7 +195,7 @@ def _add_worker_result(collector: Collector, job: Job, made: dict[str, Any] | No
 
 
 def _prepare_jobs(request: Any) -> Callable[[int], dict[str, Any]]:
-    library = RunLibrary([locate(path, listed_before=True) for path in request["paths"]])
+    library = RunLibrary([locate_path(path, listed_before=True) for path in request["paths"]])
     for shown in library.runs:
         shown.open()
     if _table_fingerprints(library) != request["tables"]:

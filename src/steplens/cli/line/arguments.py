@@ -12,9 +12,9 @@ _OPENED = "A trace file, a result folder, or a folder of several; or the URL of 
 
 def located(text: str) -> Path:
     """The path of what a user names: a path, or a URL."""
-    from steplens.common.storage.files import locate
+    from steplens.common.storage.files import locate_path
 
-    return locate(text)
+    return locate_path(text)
 
 
 #: what ``steplens.open`` takes

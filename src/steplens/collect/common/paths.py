@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from steplens.collect.common import log
-from steplens.common.stand_ins import told
+from steplens.common.stand_ins import told_path
 
 #: letters, digits, Chinese characters and what else the reference accepts without a word
 _USUAL = re.compile(r"[A-Za-z0-9\u4e00-\u9fa5._\-~/ ]*")
@@ -24,7 +24,7 @@ def warn_if_unusual(path: str | os.PathLike[str], what: str) -> None:
         what: what it is the path of, at the beginning of the warning.
     """
     text = os.fspath(path)
-    if told(text) != text:  # of a stand-in for a URL only its name is the user's
+    if told_path(text) != text:  # of a stand-in for a URL only its name is the user's
         return
     if text in _warned:
         return

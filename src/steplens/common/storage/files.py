@@ -9,6 +9,7 @@ needs a file of its own is given one by ``local_file``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import shutil
@@ -30,7 +31,7 @@ _PIECE_BYTES = 8 << 20
 _STAND_INS: dict[str, StandIn] = {}
 
 
-def locate(path: str | os.PathLike[str], *, listed_before: bool = False) -> Path:
+def locate_path(path: str | os.PathLike[str], *, listed_before: bool = False) -> Path:
     """The path of what a user named: a local path as it is, for a URL that of its stand-in. Nothing is asked of its place yet.
 
     Args:
@@ -48,31 +49,30 @@ def locate(path: str | os.PathLike[str], *, listed_before: bool = False) -> Path
         return Path(text)
     if (local := local_path_of(url)) is not None:
         return Path(local)
-    made = StandIn(url, trusts_listing=listed_before)
-    _STAND_INS[made.prefix] = made
-    return made.path
+    stand_in = StandIn(url, trusts_listing=listed_before)
+    _STAND_INS[stand_in.prefix] = stand_in
+    return stand_in.path
 
 
-def look(path: Path) -> None:
+def list_remote(path: Path) -> None:
     """Have the place listed that a path stands for, if it stands for one and that was not done since it was located.
 
     Raises:
         InputError: there is no package for it, it does not exist, or it cannot be listed.
     """
-    if (found := _stand_in_of(path)) is not None:
-        found.list_once()
+    if (stand_in := _stand_in_of(path)) is not None:
+        stand_in.list_once()
 
 
-def address(path: Path) -> str:
+def private_address(path: Path) -> str:
     """What another process of this machine and command ``locate``s: it may hold secrets, so it goes through pipes alone."""
-    found = _stand_in_of(path)
-    return os.fsdecode(path) if found is None else _url_below(found.url, found, path)
+    stand_in = _stand_in_of(path)
+    return os.fsdecode(path) if stand_in is None else _url_of(path, stand_in)
 
 
 def public_address(path: Path) -> str:
     """What processes of an executor ``locate``: without secrets, which they get from their environment."""
-    found = _stand_in_of(path)
-    return os.fsdecode(path.absolute()) if found is None else stand_ins.told(path)
+    return os.fsdecode(path.absolute()) if _stand_in_of(path) is None else stand_ins.told_path(path)
 
 
 def is_remote(path: Path) -> bool:
@@ -86,10 +86,10 @@ def open_file(path: Path) -> BinaryIO:
     Raises:
         OSError: it cannot be read.
     """
-    found = _remote_file(path)
-    if found is None:
+    remote = _remote_file(path)
+    if remote is None:
         return cast(BinaryIO, path.open("rb"))
-    return cast(BinaryIO, io.BufferedReader(_range_file(*found)))
+    return cast(BinaryIO, io.BufferedReader(_range_file(*remote)))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -101,7 +101,7 @@ def read_bytes(path: Path) -> bytes:
     if _remote_file(path) is None:
         return path.read_bytes()
     with open_file(path) as handle:
-        return handle.read()
+        return b"".join(iter(lambda: handle.read(_PIECE_BYTES), b""))
 
 
 def read_into(handle: IO[bytes], room: memoryview) -> int:
@@ -129,24 +129,26 @@ def local_file(path: Path) -> Path:
     Raises:
         OSError: it cannot be fetched, or is larger than what may be kept.
     """
-    found = _remote_file(path)
-    if found is None:
+    remote = _remote_file(path)
+    if remote is None:
         return path
-    stand_in, file = found
+    stand_in, file = remote
     digest = _content_digest(stand_in, file, "all")
-    kept = user_cache.content_file(digest)
-    if kept is None or kept.stat().st_size != file.size:
-        with user_cache.new_content(digest, file.size) as target, target.open("wb") as written:
+    content = user_cache.content_file(digest)
+    if content is None or content.stat().st_size != file.size:
+        with user_cache.new_content(digest, file.size) as target, target.open("wb") as handle:
             for start in range(0, file.size, _PIECE_BYTES):
-                written.write(stand_in.tree.read_range(file, start, min(start + _PIECE_BYTES, file.size)))
-        kept = user_cache.content_file(digest)
-    return path if kept is None else kept
+                handle.write(stand_in.tree.read_range(file, start, min(start + _PIECE_BYTES, file.size)))
+        content = user_cache.content_file(digest)
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, "was fetched, and is not there any more", str(path))
+    return content
 
 
 def content_mark(path: Path) -> str | None:
     """What changes with the content of a file that lies elsewhere; None where nothing tells that, and for a local file."""
-    found = _remote_file(path)
-    return None if found is None else found[1].mark or None
+    remote = _remote_file(path)
+    return None if remote is None else remote[1].mark or None
 
 
 def cache_place(folder: Path, name: str) -> Path:
@@ -157,13 +159,13 @@ def cache_place(folder: Path, name: str) -> Path:
         folder: of what was read; one of elsewhere has its stand-in in the user's cache folder anyway.
         name: of the folder for what is kept.
     """
-    inside = folder / rundir.CACHE_DIRECTORY
-    if _is_ours(inside / name) or _can_write(inside if inside.is_dir() else folder):
-        return inside / name
+    own_cache = folder / rundir.CACHE_DIRECTORY
+    if _is_ours(own_cache / name) or _can_write(own_cache if own_cache.is_dir() else folder):
+        return own_cache / name
     with contextlib.suppress(OSError):
         unit = user_cache.use_unit(user_cache.BESIDE, user_cache.digest_of(os.path.realpath(folder)))
         return unit / rundir.CACHE_DIRECTORY / name
-    return inside / name
+    return own_cache / name
 
 
 def shown_cache(folder: Path) -> Path:
@@ -179,8 +181,8 @@ def fetch_whole(paths: Iterable[Path]) -> None:
         OSError: one cannot be fetched.
     """
     for path in paths:
-        if (found := _remote_file(path)) is not None:
-            content, file = local_file(path), found[1]
+        if (remote := _remote_file(path)) is not None:
+            content, file = local_file(path), remote[1]
             temporary = partial.partial_path(path)
             shutil.copyfile(content, temporary)
             os.utime(temporary, ns=(file.time_ns, file.time_ns))
@@ -211,35 +213,35 @@ def _stand_in_of(path: Path) -> StandIn | None:
     if not _STAND_INS:
         return None
     text = os.fspath(path)
-    return next((found for prefix, found in _STAND_INS.items() if text.startswith(prefix)), None)
+    return next((stand_in for prefix, stand_in in _STAND_INS.items() if text.startswith(prefix)), None)
 
 
 def _remote_file(path: Path) -> tuple[StandIn, RemoteFile] | None:
     """What a path stands for; None for a local file, and for what steplens keeps in a stand-in.
 
     Raises:
-        FileNotFoundError: there is no such file there.
+        InputError: the place cannot be listed.
     """
-    found = _stand_in_of(path)
-    file = None if found is None else found.list_once().get(os.fspath(path))
-    return None if found is None or file is None else (found, file)
+    stand_in = _stand_in_of(path)
+    file = None if stand_in is None else stand_in.list_once().get(os.fspath(path))
+    return None if stand_in is None or file is None else (stand_in, file)
 
 
 def _range_file(stand_in: StandIn, file: RemoteFile) -> RangeFile:
-    def fetch(start: int, end: int) -> bytes:
+    def fetch_range(start: int, end: int) -> bytes:
         return stand_in.tree.read_range(file, start, end)
 
-    return RangeFile(file.size, fetch, _head(stand_in, file))
+    return RangeFile(file.size, fetch_range, _read_head(stand_in, file))
 
 
-def _head(stand_in: StandIn, file: RemoteFile) -> bytes:
+def _read_head(stand_in: StandIn, file: RemoteFile) -> bytes:
     """The first bytes of a file: they are looked at by every command, to tell what the file is, and so they are kept."""
     size = min(file.size, HEAD_BYTES)
     digest = _content_digest(stand_in, file, "head")
-    kept = user_cache.content_file(digest)
-    if kept is not None:
+    content = user_cache.content_file(digest)
+    if content is not None:
         with contextlib.suppress(OSError):
-            head = kept.read_bytes()
+            head = content.read_bytes()
             if len(head) == size:
                 return head
     head = stand_in.tree.read_range(file, 0, size) if size else b""
@@ -254,6 +256,6 @@ def _content_digest(stand_in: StandIn, file: RemoteFile, part: str) -> str:
     return user_cache.digest_of(part, shown_url(stand_in.url), file.place, str(file.size), str(file.time_ns), mark)
 
 
-def _url_below(url: str, stand_in: StandIn, path: Path) -> str:
-    below = os.path.relpath(path, stand_in.path)
-    return url if below == os.curdir else f"{url.rstrip('/')}/{below}"
+def _url_of(path: Path, stand_in: StandIn) -> str:
+    from_there = os.path.relpath(path, stand_in.path)
+    return stand_in.url if from_there == os.curdir else f"{stand_in.url.rstrip('/')}/{from_there}"

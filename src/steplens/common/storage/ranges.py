@@ -50,34 +50,26 @@ class RangeFile(io.RawIOBase):
         self._place = base + offset
         return self._place
 
-    def tell(self) -> int:
-        """The place that is read next."""
-        return self._place
-
     def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer as far as what is at hand goes; 0 at the end of the file.
 
         Raises:
             OSError: the bytes cannot be fetched.
         """
-        wanted = min(len(buffer), self._size - self._place)
-        if wanted <= 0:
+        length = min(len(buffer), self._size - self._place)
+        if length <= 0:
             return 0
         if not self._begin <= self._place < self._begin + len(self._bytes):
-            self._fetch_more(wanted)
+            self._fetch_more(length)
         at = self._place - self._begin
-        part = memoryview(self._bytes)[at : at + wanted]
+        part = memoryview(self._bytes)[at : at + length]
         memoryview(buffer).cast("B")[: len(part)] = part
         self._place += len(part)
         return len(part)
 
-    def readall(self) -> bytes:
-        """All that is left of the file."""
-        return b"".join(iter(lambda: self.read(_MOST_BYTES) or b"", b""))
-
-    def _fetch_more(self, wanted: int) -> None:
+    def _fetch_more(self, length: int) -> None:
         reads_on = self._place == self._begin + len(self._bytes)
         self._next_bytes = min(2 * self._next_bytes, _MOST_BYTES) if reads_on else HEAD_BYTES
-        end = min(self._place + min(max(wanted, self._next_bytes), _MOST_BYTES), self._size)
+        end = min(self._place + min(max(length, self._next_bytes), _MOST_BYTES), self._size)
         self._bytes = self._fetch(self._place, end)
         self._begin = self._place

@@ -69,10 +69,10 @@ class RemoteTree:
             InputError: there is no package for it, or it cannot be reached.
         """
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), *self._open())
+            self._opened = (os.getpid(), *self._open_file_system())
         return self._opened[1], self._opened[2]
 
-    def _open(self) -> tuple[Any, str]:
+    def _open_file_system(self) -> tuple[Any, str]:
         try:
             fsspec: Any = importlib.import_module("fsspec")
         except ImportError:
@@ -82,14 +82,16 @@ class RemoteTree:
             file_system, place = fsspec.core.url_to_fs(self.url)
         except ImportError as error:
             # fsspec says which package it is: "Install s3fs to access S3"
-            raise InputError(self.shown, "needs a package that is not installed", self.reason(error)) from None
+            raise InputError(self.shown, "needs a package that is not installed", self.reason_of(error)) from None
         except ValueError as error:
-            raise InputError(self.shown, f"cannot be opened ({self.reason(error)})", "Check the URL") from None
+            raise InputError(self.shown, f"cannot be opened ({self.reason_of(error)})", "Check the URL") from None
         except Exception as error:  # whatever a foreign file system raises
-            raise InputError(self.shown, f"cannot be reached ({self.reason(error)})", "Check the URL and the network") from None
+            raise InputError(
+                self.shown, f"cannot be reached ({self.reason_of(error)})", "Check the URL and the network"
+            ) from None
         return file_system, place.rstrip("/") if isinstance(place, str) else str(place)
 
-    def reason(self, error: BaseException) -> str:
+    def reason_of(self, error: BaseException) -> str:
         """What an error says, in one line and without secrets."""
         text = without_secrets(" ".join(str(error).split()) or type(error).__name__, self.url)
         return text if len(text) <= _MOST_REASON else text[: _MOST_REASON - 3] + "..."
@@ -107,24 +109,24 @@ class RemoteTree:
         file_system, place = self._file_system()
         try:
             file_system.invalidate_cache()
-            above, top, listed = self._list_from(file_system, place, file_system.info(place))
+            levels, top, listed = self._list_from(file_system, place, file_system.info(place))
         except FileNotFoundError:
             raise InputError(self.shown, "does not exist", "Check the URL") from None
         except InputError:
             raise
         except Exception as error:  # whatever a foreign file system raises
             remedy = "Check the URL, and what its file system is told of the account"
-            raise InputError(self.shown, f"cannot be listed ({self.reason(error)})", remedy) from None
+            raise InputError(self.shown, f"cannot be listed ({self.reason_of(error)})", remedy) from None
         if len(listed) > _MOST_ENTRIES:
             raise InputError(self.shown, f"holds more than {_MOST_ENTRIES} files and folders", "Give a folder nearer to the runs")
         if is_web(self.url):
             # what stands behind a question mark is no part of its name
-            named: dict[tuple[str, ...], str] = {(self.shown.rpartition("/")[2],): place}
+            places: dict[tuple[str, ...], str] = {(self.shown.rpartition("/")[2],): place}
         else:
-            named = {tuple(name[len(top) :].lstrip("/").split("/")): name for name in listed if name.startswith(f"{top}/")}
+            places = {tuple(name[len(top) :].lstrip("/").split("/")): name for name in listed if name.startswith(f"{top}/")}
         files: dict[tuple[str, ...], RemoteFile] = {}
         left_out = 0
-        for names, name in named.items():
+        for names, name in places.items():
             # no caches that somebody made elsewhere, and no objects that stand for folders
             if listed[name].get("type") != "file" or rundir.CACHE_DIRECTORY in names or names[-1] == "":
                 continue
@@ -133,16 +135,16 @@ class RemoteTree:
                 files[names] = RemoteFile(name, size, _time_of(listed[name]), _mark_of(listed[name]))
             else:
                 left_out += 1
-        return above, files, left_out
+        return levels, files, left_out
 
     def _list_from(self, file_system: Any, place: str, info: Mapping[str, Any]) -> tuple[int, str, Mapping[str, Any]]:
         """From where it was listed: so many folders above the place, the name of that, and what lies there by its name."""
         around, _, name = place.rpartition("/")
         further, _, folder = around.rpartition("/")
         if info.get("type") == "directory":
-            above, top = (1, around) if name in _PARTS and around.strip("/") else (0, place)
+            levels, top = (1, around) if name in _PARTS and around.strip("/") else (0, place)
         elif not is_web(self.url) and folder in _PARTS:
-            above, top = 2, further
+            levels, top = 2, further
         else:
             beside: dict[str, Any] = {place: info}
             # what describes a file may lie beside it; who may read the file alone still gets it
@@ -150,10 +152,10 @@ class RemoteTree:
                 if not is_web(self.url):
                     beside |= {entry["name"]: entry for entry in file_system.ls(around, detail=True)}
             return 1, around, beside
-        found: Mapping[str, Any] = file_system.find(top, detail=True)
-        if not found:
+        listed: Mapping[str, Any] = file_system.find(top, detail=True)
+        if not listed:
             raise InputError(self.shown, "is an empty folder, so it holds no run and no trace", "Check the URL")
-        return above, top, found
+        return levels, top, listed
 
     def read_range(self, file: RemoteFile, start: int, end: int) -> bytes:
         """Some bytes of a file.
@@ -168,7 +170,7 @@ class RemoteTree:
         except FileNotFoundError:
             raise OSError(errno.ESTALE, "is not there any more") from None
         except Exception as error:  # whatever a foreign file system raises
-            raise OSError(errno.EIO, self.reason(error)) from None
+            raise OSError(errno.EIO, self.reason_of(error)) from None
         if len(data) != end - start:
             raise OSError(errno.EIO, f"gave {len(data)} of {end - start} bytes")
         return data
@@ -193,5 +195,5 @@ def _time_of(info: Mapping[str, Any]) -> int:
 
 
 def _mark_of(info: Mapping[str, Any]) -> str:
-    told = [(name, str(info[name])) for name in (*_MARKS, *_TIMES) if info.get(name) is not None]
-    return hashlib.sha256(repr(told).encode(errors="replace")).hexdigest()[:32] if told else ""
+    marks = [(name, str(info[name])) for name in (*_MARKS, *_TIMES) if info.get(name) is not None]
+    return hashlib.sha256(repr(marks).encode(errors="replace")).hexdigest()[:32] if marks else ""

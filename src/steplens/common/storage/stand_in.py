@@ -42,11 +42,11 @@ class StandIn:
         self.tree = RemoteTree(url)
         self._trusts_listing = trusts_listing
         self._files: dict[str, RemoteFile] | None = None
-        protocol, _, rest = self.tree.shown.partition("://")
-        names = [name for name in rest.split("/") if name]
+        protocol, _, location = self.tree.shown.partition("://")
+        names = [name for name in location.split("/") if name]
         if not names or not all(map(is_plain_name, names)):
             raise InputError(self.tree.shown, "is no URL of a file or folder", "Give one such as s3://bucket/folder")
-        if "::" in rest:
+        if "::" in location:
             raise InputError(self.tree.shown, "is a URL inside of another one", "Give that of a file or folder alone")
         self._unit = user_cache.use_unit(user_cache.REMOTE, user_cache.digest_of(self.tree.shown))
         top = self._unit / _TREE / protocol
@@ -62,22 +62,22 @@ class StandIn:
         """
         if self._files is None:
             listed = self._read_listing() if self._trusts_listing else None
-            self._files = self._list() if listed is None else listed
+            self._files = self._list_place() if listed is None else listed
         return self._files
 
-    def _list(self) -> dict[str, RemoteFile]:
-        above, found, left_out = self.tree.list_files()
-        folder = self.path if not above else self.path.parents[above - 1]
-        files = {os.path.join(folder, *names): file for names, file in found.items()}
-        with self._alone():
+    def _list_place(self) -> dict[str, RemoteFile]:
+        levels, listed_files, left_out = self.tree.list_files()
+        folder = self.path if not levels else self.path.parents[levels - 1]
+        files = {os.path.join(folder, *names): file for names, file in listed_files.items()}
+        with self._lock_listing():
             files = dict(_made_stand_ins(folder, files))
             if not is_web(self.url):  # names there may hold secrets
                 listed = {path: [file.place, file.size, file.time_ns, file.mark] for path, file in files.items()}
                 rundir.write_bytes(self._unit / _LISTED, json.dumps(listed).encode())
         user_cache.note_written()
-        if left_out := left_out + len(found) - len(files):
-            what = f"{left_out} files of {self.tree.shown} have names or sizes that no file here can have, and are left out"
-            _LOG.warning("steplens: %s", what)
+        if left_out := left_out + len(listed_files) - len(files):
+            message = f"{left_out} files of {self.tree.shown} have names or sizes that no file here can have, and are left out"
+            _LOG.warning("steplens: %s", message)
         return files
 
     def _read_listing(self) -> dict[str, RemoteFile] | None:
@@ -87,7 +87,7 @@ class StandIn:
         return None
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock_listing(self) -> Iterator[None]:
         """While this lasts no other process changes the stand-in."""
         lock = os.open(self._unit / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
         try:

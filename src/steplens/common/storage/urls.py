@@ -61,8 +61,8 @@ def without_secrets(text: str, url: str) -> str:
         text: what it says.
         url: what it was given.
     """
-    for found in _CREDENTIALS.findall(url):
-        user, _, password = found[2:-1].partition(":")
+    for credentials in _CREDENTIALS.findall(url):
+        user, _, password = credentials[2:-1].partition(":")
         for secret in (f"{user}:{password}", password, unquote(password)):
             text = text.replace(secret, _HIDDEN) if secret.strip(":") else text
     query = url.partition("?")[2] if is_web(url) else ""

@@ -99,12 +99,12 @@ def use_unit(kind: str, digest: str) -> Path:
         OSError: it cannot be made.
     """
     folder = cache_root() / kind / digest
-    _hold(os.getpid(), folder)
+    _hold_unit(os.getpid(), folder)
     return folder
 
 
 @functools.cache
-def _hold(process: int, folder: Path) -> int:
+def _hold_unit(process: int, folder: Path) -> int:
     """A lock that says that a unit is in use; the end of the process ends it, however it ends."""
     del process
     while True:
@@ -146,7 +146,7 @@ def new_content(digest: str, size: int) -> Iterator[Path]:
         raise OSError(errno.EFBIG, message)
     _written_bytes[0] += size
     if size > _LEAST_BYTES << 4:
-        trim(size)
+        trim_cache(size)
     file = cache_root() / CONTENT / digest
     # what a killed process leaves here goes as all contents do; to look for it at every file would take long
     temporary = file.with_name(f"{digest}-{os.getpid()}-{os.urandom(4).hex()}{partial.SUFFIX}")
@@ -176,14 +176,14 @@ class _Unit:
     is_content: bool
 
 
-def trim(more_bytes: int = 0) -> None:
+def trim_cache(more_bytes: int = 0) -> None:
     """Remove what was used longest ago until so many more bytes have room; what is in use stays.
 
     Args:
         more_bytes: that will be written.
     """
     _written_bytes[0] = 0
-    units = sorted(_units(cache_root()), key=lambda unit: unit.used)
+    units = sorted(_list_units(cache_root()), key=lambda unit: unit.used)
     surplus = sum(unit.size for unit in units) + more_bytes - limit_bytes()
     for unit in units:
         if surplus <= 0:
@@ -192,7 +192,7 @@ def trim(more_bytes: int = 0) -> None:
             surplus -= unit.size
 
 
-def _units(root: Path) -> Iterator[_Unit]:
+def _list_units(root: Path) -> Iterator[_Unit]:
     for kind in (REMOTE, BESIDE, CONTENT):
         with contextlib.suppress(OSError), os.scandir(root / kind) as entries:
             for entry in entries:
@@ -248,7 +248,7 @@ def _remove_unit(unit: _Unit) -> bool:
 def _trim_at_end(process: int, place: Path) -> None:
     if os.getpid() == process and _written_bytes[0] and place.is_dir():
         with contextlib.suppress(OSError, SteplensError):
-            trim()
+            trim_cache()
 
 
 def _remove_at_end(process: int, folder: Path) -> None:

@@ -339,7 +339,7 @@ def _to_frequency(value: object) -> Fraction | None:
 def _list_children(folder: Path) -> list[Path]:
     """What a folder holds, by name; links are left out, because they could lead anywhere."""
     try:
-        return [path for path in list_folder(folder).paths if not path.is_symlink()]
+        return [path for path in list_folder(folder).entry_paths if not path.is_symlink()]
     except OSError:
         return []
 

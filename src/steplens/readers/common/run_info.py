@@ -52,7 +52,7 @@ class RunInfo:
 def info_files(run_directory: Path) -> list[Path]:
     """Every ``profiler_info*.json`` of a run directory, whatever stands behind that, by name."""
     try:
-        paths = list_folder(run_directory).paths
+        paths = list_folder(run_directory).entry_paths
     except OSError:
         return []
     return [path for path in paths if path.name.startswith(rundir.INFO_PREFIX) and path.suffix == ".json"]
@@ -61,7 +61,7 @@ def info_files(run_directory: Path) -> list[Path]:
 def ranked_info_files(run_directory: Path) -> list[Path]:
     """The files ``profiler_info.json`` and ``profiler_info_<rank>.json`` of a run directory, by name."""
     try:
-        return [path for path in list_folder(run_directory).paths if _INFO_NAME.match(path.name) and path.is_file()]
+        return [path for path in list_folder(run_directory).entry_paths if _INFO_NAME.match(path.name) and path.is_file()]
     except OSError:
         return []
 

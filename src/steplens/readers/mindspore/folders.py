@@ -23,7 +23,7 @@ _PROMISING = re.compile(
 def is_promising(path: Path) -> bool:
     """Whether the names in a folder make a closer look worth its time: without any of these it holds nothing of MindSpore."""
     try:
-        names = list_folder(path).names
+        names = list_folder(path).entry_names
         return bool(_PROMISING.search(path.name)) or any(map(_PROMISING.search, names))
     except OSError:
         return False
@@ -32,7 +32,7 @@ def is_promising(path: Path) -> bool:
 def list_children(folder: Path, limit: int | None = None) -> list[Path]:
     """The entries of a folder by name, or so many first ones of them; none where it cannot be listed."""
     try:
-        return [*list_folder(folder).paths[:limit]]
+        return [*list_folder(folder).entry_paths[:limit]]
     except OSError:
         return []
 

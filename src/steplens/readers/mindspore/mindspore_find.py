@@ -85,7 +85,7 @@ class MindSporeSource:
         if self.prof is not None:
             parts.add(self.prof.name)
             if self.prof == self.path:
-                parts |= list_folder(self.path).names
+                parts |= list_folder(self.path).entry_names
         return frozenset(parts | {file.name for file in [*self._result_files(), *self._result_directories()]})
 
     @property

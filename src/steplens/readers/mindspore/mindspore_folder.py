@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steplens.common.listings import remembered
+from steplens.common.listings import remember_once
 from steplens.formats.mindspore import FILES, pattern
 from steplens.readers.mindspore import minddata, mindspore_host
 from steplens.readers.mindspore.folders import list_children
@@ -68,7 +68,7 @@ class MindSporeFolder:
 def open_folder(path: Path) -> MindSporeFolder:
     """List a directory; false ``ranks`` where it is no ``profiler/`` directory."""
     # each of its ranks asks for it
-    return remembered(("profiler/", path), lambda: _sort_files(path))
+    return remember_once(("profiler/", path), lambda: _sort_files(path))
 
 
 def _sort_files(path: Path) -> MindSporeFolder:

@@ -127,7 +127,7 @@ def _lost_window_remedy(path: Path, pid: Any) -> str:
 def _complete_windows(folder: Path, pid: int) -> int:
     """How many run directories of a process in a folder hold raw data."""
     try:
-        beside = list_folder(folder).paths
+        beside = list_folder(folder).entry_paths
     except OSError:
         return 0
     of_process = [path for path in beside if f"_{pid}_" in path.name and path.name.endswith(rundir.RUN_SUFFIX)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from steplens.common.errors import InputError, SteplensError
-from steplens.common.stand_ins import told
+from steplens.common.stand_ins import told_path
 
 OPENING = 503
 
@@ -73,7 +73,7 @@ def path_text(path: Path | str) -> str:
 
     A name in another encoding, as GBK, is no text and would break every answer.
     """
-    return os.fsencode(told(path)).decode(errors="replace")
+    return os.fsencode(told_path(path)).decode(errors="replace")
 
 
 def of_input(error: SteplensError) -> Problem:

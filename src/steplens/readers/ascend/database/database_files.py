@@ -18,7 +18,7 @@ def sources(output_folder: Path, run_directory: Path) -> list[Path]:
 def profiler_databases(folder: Path) -> list[Path]:
     """The profiler databases of a folder, the first one is read: without rank, then by rank."""
     try:
-        paths = list_folder(folder).paths
+        paths = list_folder(folder).entry_paths
     except OSError:
         return []
     matches = [(match, path) for path in paths if (match := PROFILER_DATABASE.match(path.name)) and path.is_file()]

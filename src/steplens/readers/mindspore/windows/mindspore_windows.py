@@ -403,4 +403,4 @@ def _window_folders(raw: Path, kind: re.Pattern[str]) -> list[tuple[tuple[int, i
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    return [file for file in list_folder(folder).paths if file.is_file() and not file.name.startswith(".")]
+    return [file for file in list_folder(folder).entry_paths if file.is_file() and not file.name.startswith(".")]
