@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import inspect
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -57,25 +58,36 @@ class Place:
 
 def counted(patch: pytest.MonkeyPatch, owner: type, place: Place) -> None:
     """Note what is read and listed there."""
-    prefix = "_" if hasattr(owner, "_cat_file") else ""
-    read = getattr(owner, f"{prefix}cat_file")
 
-    def note_read(self: Any, path: str, *arguments: Any, start: int | None = None, end: int | None = None, **more: Any) -> Any:
+    def note_read(path: str, start: int | None, end: int | None) -> None:
         assert start is not None and end is not None, "a whole file at once"
         place.fetched.append((path, end - start))
-        return read(self, path, *arguments, start=start, end=end, **more)
 
-    patch.setattr(owner, f"{prefix}cat_file", note_read)
-    for name in ("find", "ls"):
-        patch.setattr(owner, f"{prefix}{name}", _noting(getattr(owner, f"{prefix}{name}"), place))
-
-
-def _noting(function: Callable[..., Any], place: Place) -> Callable[..., Any]:
-    def note(self: Any, path: str, *arguments: Any, **more: Any) -> Any:
+    def note_listing(path: str, *_: object) -> None:
         place.listed.append(path)
+
+    # of S3 what all listings end in
+    listings = ("_lsdir",) if hasattr(owner, "_lsdir") else ("find", "ls")
+    reading = "_cat_file" if hasattr(owner, "_cat_file") else "cat_file"
+    for name, note in ((reading, note_read), *((name, note_listing) for name in listings)):
+        patch.setattr(owner, name, _noting(getattr(owner, name), note))
+
+
+def _noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    """A method that notes what it is asked before it does it."""
+    if inspect.iscoroutinefunction(function):
+
+        async def noted_later(self: Any, path: str, *arguments: Any, **more: Any) -> Any:
+            note(path, more.get("start"), more.get("end"))
+            return await function(self, path, *arguments, **more)
+
+        return noted_later
+
+    def noted(self: Any, path: str, *arguments: Any, **more: Any) -> Any:
+        note(path, more.get("start"), more.get("end"))
         return function(self, path, *arguments, **more)
 
-    return note
+    return noted
 
 
 @pytest.fixture(scope="session")
@@ -147,4 +159,6 @@ def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Place:
     file_system.mkdir(name)
     place = Place(f"s3://{name}", file_system)
     counted(monkeypatch, S3FileSystem, place)
+    # those that were made before have the methods that they had then
+    S3FileSystem.clear_instance_cache()
     return place
