@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import inspect
+import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,14 @@ from ..once import once
 BUCKET = "captures"
 #: names of the captures
 RUN, JOB, TRACE = "host_7_20260101000000000_ascend_pt", "job", "trace.json.gz"
+
+
+def small_trace() -> str:
+    """A trace of two steps with a call each."""
+    common = {"ph": "X", "pid": 5, "tid": 5}
+    steps = [{**common, "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 1000.0 * n, "dur": 900} for n in (1, 2)]
+    calls = [{**common, "cat": "cpu_op", "name": "aten::mm", "ts": 1000.0 * n + 9, "dur": 50.0} for n in (1, 2)]
+    return json.dumps({"schemaVersion": 1, "traceEvents": [*steps, *calls]})
 
 
 @dataclass
@@ -102,10 +111,9 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_job(folder / JOB, Layout(2, 1, 1), Model(layers=1), [], steps=3, seed=1)
         raw = folder / RUN / "KINETO"
         raw.mkdir(parents=True)
-        trace = next(path for path in sorted((folder / JOB).iterdir()) if path.name.endswith(".json"))
-        shutil.copy(trace, raw / "trace.json")
+        (raw / "trace.json").write_text(small_trace())
         (raw.parent / "profiler_info.json").write_text('{"config": {}, "rank_id": 0}')
-        (folder / TRACE).write_bytes(gzip.compress(trace.read_bytes(), 1))
+        (folder / TRACE).write_bytes(gzip.compress(small_trace().encode(), 1))
 
     return once(tmp_path_factory, "storage", make)
 

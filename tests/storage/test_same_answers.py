@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import shutil
 from concurrent.futures import ProcessPoolExecutor
@@ -12,6 +13,10 @@ import pytest
 import steplens
 from steplens.advice.prepare import prepare_answers
 from steplens.cli.main import main
+from steplens.common.storage.files import locate_path, private_address
+from steplens.common.storage.user_cache import cache_root
+from steplens.readers import many
+from steplens.readers.detect import find_traces
 
 from ..shared_data import shared
 from .conftest import JOB, RUN, TRACE, Place
@@ -25,22 +30,17 @@ def said(capsys: pytest.CaptureFixture[str], path: str | Path, command: tuple[st
     return shown.out + shown.err
 
 
-def check(capsys: pytest.CaptureFixture[str], path: Path, url: str) -> None:
+def check(capsys: pytest.CaptureFixture[str], path: Path, *urls: str) -> None:
+    """The commands about a path, and about the same as URLs: the first one of each reads it, the others find it kept."""
     for command in COMMANDS:
-        here = said(capsys, path, command).replace(str(path), url)
-        # once as it lies there, and once from what is kept
-        assert said(capsys, url, command) == here
-        assert said(capsys, url, command) == here
+        here = said(capsys, path, command)
+        for url in urls:
+            assert said(capsys, url, command) == here.replace(str(path), url)
 
 
 @pytest.mark.parametrize("name", [RUN, TRACE, JOB])
-def test_in_memory(name: str, local: Path, memory: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    check(capsys, local / name, memory.put(local / name, name))
-
-
-@pytest.mark.parametrize("name", [RUN, TRACE, JOB])
-def test_on_a_server_of_s3(name: str, local: Path, s3: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    check(capsys, local / name, s3.put(local / name, name))
+def test_commands(name: str, local: Path, memory: Place, s3: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    check(capsys, local / name, memory.put(local / name, name), s3.put(local / name, name))
 
 
 @pytest.mark.parametrize("kind", ["text_level0", "db_level0"])
@@ -67,3 +67,33 @@ def test_a_process_pool(local: Path, s3: Place) -> None:
     here = steplens.open(local / JOB)
     assert run.steps().equals(here.steps()) and run.advise().equals(here.advise())
     assert s3.fetched_bytes < 1 << 18
+
+
+def test_a_process_beside_this_one_believes_its_listing(local: Path, s3: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = locate_path(s3.put(local / JOB, JOB))
+    assert len(find_traces(path)) == 2
+    address = private_address(path)
+    # as in a process that was just started
+    monkeypatch.setattr("steplens.common.storage.files._STAND_INS", {})
+    s3.forget()
+    assert many._make_task(address)(1)
+    assert s3.listed == [] and s3.fetched_bytes < (local / JOB / "truth.json").stat().st_size + 2 * sum(
+        file.stat().st_size for file in (local / JOB).glob("*4001*")
+    )
+
+
+def test_pages(local: Path, memory: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fastapi", reason="the pages need the extra steplens[view]")
+    from steplens.report.ask import InProcessClient
+    from steplens.server.runs import RunLibrary
+
+    url = memory.put(local / RUN, RUN)
+    report = tmp_path / "report.html"
+    assert main(["report", url, "--out", str(report)]) == 0
+    assert url in capsys.readouterr().out
+    library = RunLibrary([locate_path(url)])
+    library.runs[0].open()
+    state = InProcessClient(library).get("session", {}).json["runs"][0]
+    assert (state["path"], state["name"]) == (url, RUN)
+    for content in (report.read_text(), json.dumps(state)):
+        assert str(cache_root()) not in content

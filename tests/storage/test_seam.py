@@ -10,8 +10,8 @@ import steplens
 PACKAGE = Path(steplens.__file__).parent
 #: what reads content of what a user opens
 READING = ("readers", "common/expansion.py", "trace/cache/seal.py", "offline")
-#: methods and functions that read content, and the first part of those of libraries
-READS = {"read_bytes", "read_text", "fromfile", "memmap", "scan_parquet", "scan_ipc", "scan_csv", "connect"}
+#: methods that read content, and functions of libraries
+READS = {"open", "read_bytes", "read_text", "fromfile", "memmap", "scan_parquet", "scan_ipc", "scan_csv", "connect"}
 #: who may, and why
 ALLOWED = {
     "readers/kineto/two_processes.py": "files of its own, in a temporary folder",
@@ -24,16 +24,9 @@ ALLOWED = {
 
 
 def reads_past_storage(path: Path) -> list[int]:
-    lines = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.Call):
-            continue
-        function = node.func
-        if isinstance(function, ast.Attribute) and (function.attr in READS or function.attr == "open"):
-            lines.append(node.lineno)
-        elif isinstance(function, ast.Name) and function.id == "open":
-            lines.append(node.lineno)
-    return lines
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    methods = [call.lineno for call in calls if isinstance(call, ast.Attribute) and call.attr in READS]
+    return methods + [call.lineno for call in calls if isinstance(call, ast.Name) and call.id == "open"]
 
 
 def test_no_reader_opens_files_by_itself() -> None:
