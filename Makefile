@@ -97,7 +97,7 @@ test-oldest:
 	fi
 
 # A module that imports PyTorch cannot be among them, nor what asks for a csv module that reads NUL (of Python 3.11).
-OLDEST_TESTS := tests/formats tests/trace tests/readers tests/analysis tests/advice tests/writers tests/cli \
+OLDEST_TESTS := tests/formats tests/trace tests/readers tests/analysis tests/advice tests/writers tests/cli tests/storage \
 	--ignore tests/readers/test_mapped_memory.py --ignore tests/advice/test_unfused_operators.py \
 	--deselect tests/writers/test_csv.py::test_any_text_survives_the_csv
 

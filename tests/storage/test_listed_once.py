@@ -54,7 +54,7 @@ def job_of(folder: Path, ranks: int) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", [["summary"], ["table", "ops"], ["advise"], ["open"]])
+@pytest.mark.parametrize("command", [["summary"], ["table", "ops"]])
 def test_once(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     # no other process, which would list it, too
     monkeypatch.setenv("STEPLENS_WORKER", "1")

@@ -123,7 +123,7 @@ class RemoteTree:
             # what stands behind a question mark is no part of its name
             places: dict[tuple[str, ...], str] = {(self.shown.rpartition("/")[2],): place}
         else:
-            places = {tuple(name[len(top) :].lstrip("/").split("/")): name for name in listed if name.startswith(f"{top}/")}
+            places = {tuple(name[len(top) + 1 :].split("/")): name for name in listed if name.startswith(f"{top}/")}
         files: dict[tuple[str, ...], RemoteFile] = {}
         left_out = 0
         for names, name in places.items():
