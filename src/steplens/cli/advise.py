@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import InputPath, Json, Scheduler, located
+from steplens.cli.line.arguments import InputPath, Json, Scheduler, parse_path
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import verdict_row
@@ -33,7 +33,7 @@ def advise(
     path: InputPath,
     since: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="An earlier run: say what was cured and what was really saved.", parser=located),
+        typer.Option(metavar="PATH", help="An earlier run: say what was cured and what was really saved.", parser=parse_path),
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of rules of your own, a Python file each; they are run.")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from steplens.cli.line.arguments import located
+from steplens.cli.line.arguments import parse_path
 from steplens.common.errors import SteplensError
 
 Paths = Annotated[
@@ -19,7 +19,7 @@ Paths = Annotated[
         metavar="PATH...",
         help="Runs to show, paths or URLs; with two, the second is compared with the first.",
         show_default=False,
-        parser=located,
+        parser=parse_path,
     ),
 ]
 

@@ -84,7 +84,7 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
 
     reader, where = capture.reader, capture.where
 
-    def read() -> Trace:
+    def read_capture() -> Trace:
         if extensions.package_of(reader):
             fetch_whole(reader.sources(where))
         return reader.read(where, allow_msprof=allow_msprof)
@@ -95,7 +95,7 @@ def load(capture: AnyCapture, *, allow_msprof: bool = False) -> Trace:
         return store.cached_trace(
             cache_of(capture),
             reader.sources(where),
-            read,
+            read_capture,
             told=_cache_dependencies(capture),
             beside=_folder_of(capture),
         )
@@ -120,8 +120,8 @@ def kept_rank(capture: AnyCapture) -> int | None:
 
 
 def _kept_manifest(capture: AnyCapture) -> dict[str, Any] | None:
-    told = _cache_dependencies(capture)
-    return manifest.kept_manifest(cache_of(capture), sources(capture), told=told, beside=_folder_of(capture))
+    depends_on = _cache_dependencies(capture)
+    return manifest.kept_manifest(cache_of(capture), sources(capture), told=depends_on, beside=_folder_of(capture))
 
 
 def cache_of(capture: AnyCapture) -> Path:

@@ -10,7 +10,7 @@ import typer
 _OPENED = "A trace file, a result folder, or a folder of several; or the URL of one."
 
 
-def located(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """The path of what a user names: a path, or a URL."""
     from steplens.common.storage.files import locate_path
 
@@ -18,8 +18,8 @@ def located(text: str) -> Path:
 
 
 #: what ``steplens.open`` takes
-InputPath = Annotated[Path, typer.Argument(metavar="PATH", help=_OPENED, show_default=False, parser=located)]
-OptionalPath = Annotated[Path | None, typer.Argument(metavar="[PATH]", help=_OPENED, show_default=False, parser=located)]
+InputPath = Annotated[Path, typer.Argument(metavar="PATH", help=_OPENED, show_default=False, parser=parse_path)]
+OptionalPath = Annotated[Path | None, typer.Argument(metavar="[PATH]", help=_OPENED, show_default=False, parser=parse_path)]
 #: of a running job
 JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

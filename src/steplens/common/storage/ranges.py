@@ -34,13 +34,10 @@ class RangeFile(io.RawIOBase):
         self._bytes = head
         self._next_bytes = HEAD_BYTES
 
-    def readable(self) -> bool:
-        """It is."""
+    def _is_possible(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        """It is."""
-        return True
+    readable = seekable = _is_possible
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Go to a place."""

@@ -253,8 +253,8 @@ def read_flat(folder: Path, layout: FlatFormat, health: HealthLog) -> Structs:
             # the number of records is bounded by the file, and what is read is what is kept
             records = np.empty(count, dtype=layout.fixed)
             with open_file(path) as file:
-                whole = read_into(file, records.view(np.uint8).data) // size
-            structs.append(records[:whole])
+                complete = read_into(file, records.view(np.uint8).data) // size
+            structs.append(records[:complete])
         except OSError as error:
             _report_unreadable(path, error, layout, health)
             continue
