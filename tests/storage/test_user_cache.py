@@ -26,7 +26,7 @@ PIECE = 1 << 20
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield
-    user_cache._hold_unit.cache_clear()
+    user_cache._process_list.cache_clear()
 
 
 def filled(name: str, ago_s: float, size: int = PIECE) -> Path:
@@ -42,8 +42,8 @@ def unit(name: str, ago_s: float) -> Path:
     folder = cache_root() / REMOTE / name
     (folder / "tree").mkdir(parents=True)
     (folder / "tree" / "table").write_bytes(os.urandom(PIECE))
-    (folder / "used.lock").touch()
-    os.utime(folder / "used.lock", (time.time() - ago_s,) * 2)
+    (folder / "used").touch()
+    os.utime(folder / "used", (time.time() - ago_s,) * 2)
     return folder
 
 
@@ -68,7 +68,7 @@ def test_the_longest_unused_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_in_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "0")
-    idle = unit("idle", 5)
+    idle = unit("idle", 500)
     own = user_cache.use_unit(REMOTE, "own")
     code = "import sys; from steplens.common.storage import user_cache; user_cache.use_unit('remote', 'theirs')"
     holder = subprocess.Popen(
@@ -77,8 +77,10 @@ def test_what_is_in_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert holder.stdin is not None and holder.stdout is not None
     holder.stdout.readline()
     recent = filled("recent", 0, 0)
-    trim_cache()
     theirs = cache_root() / REMOTE / "theirs"
+    for folder in (own, theirs):
+        os.utime(folder / "used", (time.time() - 500,) * 2)
+    trim_cache()
     assert own.exists() and theirs.exists() and recent.exists() and not idle.exists()
     holder.kill()
     holder.wait()

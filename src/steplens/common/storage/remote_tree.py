@@ -171,7 +171,9 @@ class RemoteTree:
             raise OSError(errno.ESTALE, "is not there any more") from None
         except Exception as error:  # whatever a foreign file system raises
             raise OSError(errno.EIO, self.reason_of(error)) from None
-        if len(data) != end - start:
+        if len(data) > end - start:
+            raise OSError(errno.EOPNOTSUPP, "is given whole where a range is asked for: its server knows no ranges")
+        if len(data) < end - start:
             raise OSError(errno.EIO, f"gave {len(data)} of {end - start} bytes")
         return data
 

@@ -38,9 +38,11 @@ VARIABLE = "STEPLENS_CACHE_LIMIT"
 LIMIT_GIB = 10.0
 
 REMOTE, BESIDE, CONTENT = "remote", "beside", "content"
-#: a file in a unit: processes that use the unit hold a lock on it, and its time says when that began last
-_USED = "used.lock"
-#: contents that were used so recently may be about to be opened
+#: a file in a unit: its time says when a process began to use the unit last
+_USED = "used"
+#: a list for each process of the units that it uses
+_PROCESSES = "processes"
+#: what was used so recently may be about to be opened
 _RECENT_S = 60.0
 #: of a file or folder without content, which takes a place in the file system all the same
 _LEAST_BYTES = 4096
@@ -74,14 +76,14 @@ def _root_of(process: int, *_: str) -> Path:
     place = user_folder("XDG_CACHE_HOME", ".cache") / "steplens"
     try:
         os.close(open_private_folder(place))
-        for name in (REMOTE, BESIDE, CONTENT):
+        for name in (REMOTE, BESIDE, CONTENT, _PROCESSES):
             (place / name).mkdir(mode=0o700, exist_ok=True)
         atexit.register(_trim_at_end, process, place)
         return place.resolve()
     except (OSError, RefusedError) as error:
         _LOG.info("steplens: nothing is kept in %s (%s)", place, error)
     temporary = Path(tempfile.mkdtemp(prefix="steplens_cache_")).resolve()
-    for name in (REMOTE, BESIDE, CONTENT):
+    for name in (REMOTE, BESIDE, CONTENT, _PROCESSES):
         (temporary / name).mkdir(mode=0o700)
     atexit.register(_remove_at_end, process, temporary)
     return temporary
@@ -99,24 +101,49 @@ def use_unit(kind: str, digest: str) -> Path:
         OSError: it cannot be made.
     """
     folder = cache_root() / kind / digest
-    _hold_unit(os.getpid(), folder)
+    in_use = _process_list(os.getpid(), folder.parents[1])
+    if folder not in in_use.units or not folder.is_dir():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(folder / _USED, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.utime(folder / _USED)
+        os.write(in_use.descriptor, f"{digest}\n".encode())
+        in_use.units.add(folder)
     return folder
 
 
-@functools.cache
-def _hold_unit(process: int, folder: Path) -> int:
-    """A lock that says that a unit is in use; the end of the process ends it, however it ends."""
-    del process
+@dataclass(frozen=True)
+class _ProcessList:
+    """What one process uses, in a file that it has locked: the end of the process ends that, however it ends."""
+
+    descriptor: int
+    units: set[Path]
+
+
+@functools.lru_cache(maxsize=4)
+def _process_list(process: int, root: Path) -> _ProcessList:
     while True:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(folder / _USED, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        os.utime(lock)
-        # whoever removed the unit between the two lines had the lock before
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(lock), os.stat(folder / _USED)):
-                return lock
+        path = root / _PROCESSES / f"{process}-{os.urandom(4).hex()}"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # who looks for lists of dead processes may have come between the two lines
+        if path.exists():
+            return _ProcessList(lock, set())
         os.close(lock)
+
+
+def _used_by_processes(root: Path) -> set[str]:
+    """Digests of the units that processes use which live; lists of others are removed."""
+    digests: set[str] = set()
+    for path in sorted((root / _PROCESSES).iterdir()):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(descriptor, encoding="ascii") as handle:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                except BlockingIOError:
+                    digests.update(handle.read().split())
+    return digests
 
 
 def content_file(digest: str) -> Path | None:
@@ -185,10 +212,11 @@ def trim_cache(more_bytes: int = 0) -> None:
     _written_bytes[0] = 0
     units = sorted(_list_units(cache_root()), key=lambda unit: unit.used)
     surplus = sum(unit.size for unit in units) + more_bytes - limit_bytes()
+    if surplus <= 0:
+        return
+    in_use = _used_by_processes(cache_root())
     for unit in units:
-        if surplus <= 0:
-            return
-        if _remove_unit(unit):
+        if surplus > 0 and unit.path.name not in in_use and time.time() - unit.used > _RECENT_S and _remove_unit(unit):
             surplus -= unit.size
 
 
@@ -222,27 +250,18 @@ def _bytes_of(status: os.stat_result) -> int:
 
 
 def _remove_unit(unit: _Unit) -> bool:
-    """Remove a unit that nobody uses; whether that was so."""
-    if unit.is_content:
-        if time.time() - unit.used < _RECENT_S:
-            return False
-        with contextlib.suppress(OSError):
-            unit.path.unlink()
-        return True
+    """Remove a unit; whether that was possible."""
     try:
-        lock = os.open(unit.path / _USED, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        if unit.is_content:
+            unit.path.unlink()
+        else:
+            # whoever looks for it finds all of it or nothing
+            away = partial.partial_path(unit.path)
+            unit.path.rename(away)
+            shutil.rmtree(away, ignore_errors=True)
     except OSError:
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        away = partial.partial_path(unit.path)
-        unit.path.rename(away)
-        shutil.rmtree(away, ignore_errors=True)
-        return True
-    except OSError:  # somebody uses it
-        return False
-    finally:
-        os.close(lock)
+    return True
 
 
 def _trim_at_end(process: int, place: Path) -> None:
