@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steplens.common import expansion, rundir
-from steplens.common.listings import list_folder
+from steplens.common.listings import entry_names
 from steplens.common.storage.files import open_file
 from steplens.formats import trace_view
 from steplens.formats.ascend_capture import CANN_DATABASE, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
@@ -233,7 +233,7 @@ def _result_names(names: Collection[str]) -> bool:
 
 def _entry_names(folder: Path) -> frozenset[str]:
     try:
-        return list_folder(folder).entry_names
+        return entry_names(folder)
     except OSError:
         return frozenset()
 

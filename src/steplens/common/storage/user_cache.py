@@ -127,6 +127,7 @@ def _process_list(process: int, root: Path) -> _ProcessList:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # who looks for lists of dead processes may have come between the two lines
         if path.exists():
+            atexit.register(_remove_at_end, process, path)
             return _ProcessList(lock, set())
         os.close(lock)
 
@@ -270,6 +271,7 @@ def _trim_at_end(process: int, place: Path) -> None:
             trim_cache()
 
 
-def _remove_at_end(process: int, folder: Path) -> None:
+def _remove_at_end(process: int, path: Path) -> None:
     if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from steplens.common import rundir
-from steplens.common.listings import list_folder
+from steplens.common.listings import entry_names
 
 #: what describes a run directory has its rank in its name
 _INFO_NAME = re.compile(rf"^{rundir.INFO_PREFIX}_(\d{{1,6}})\.json$")
@@ -19,7 +19,7 @@ _NUMBER_IN_NAME = re.compile(r"^[^.]+\.(\d{1,6})(?:\.pt)?(?:\.trace)?\.json(?:\.
 def rank_of_path(path: Path) -> int | None:
     """The rank that the names of a capture say, or those of its files; None where they say none. Nothing of it is read."""
     try:
-        infos = [matched for name in list_folder(path).entry_names if (matched := _INFO_NAME.match(name))]
+        infos = [matched for name in entry_names(path) if (matched := _INFO_NAME.match(name))]
     except OSError:  # a file, or a folder that is closed
         infos = []
     if len(infos) == 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steplens.common.errors import InputError
-from steplens.common.listings import list_folder
+from steplens.common.listings import entry_names, list_folder
 
 if TYPE_CHECKING:
     from steplens.trace.health import HealthLog
@@ -23,7 +23,7 @@ _PROMISING = re.compile(
 def is_promising(path: Path) -> bool:
     """Whether the names in a folder make a closer look worth its time: without any of these it holds nothing of MindSpore."""
     try:
-        names = list_folder(path).entry_names
+        names = entry_names(path)
         return bool(_PROMISING.search(path.name)) or any(map(_PROMISING.search, names))
     except OSError:
         return False
