@@ -112,3 +112,16 @@ def test_what_a_package_says_of_a_file_is_passed_on(install: Install, capture: P
     (capture / "worker.lines").write_text("no numbers here\n")
     with pytest.raises(InputError, match="holds no lines of a name and two times"):
         steplens.open(capture / "worker.lines")
+
+
+def test_what_its_sources_name_is_there_when_it_reads_behind_a_url(install: Install, capture: Path) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="URLs are read with fsspec, which is not installed here")
+    install(READER)
+    files = fsspec.filesystem("memory")
+    for path in capture.iterdir():
+        files.pipe_file(f"/lines/{path.name}", path.read_bytes())
+    run = steplens.open("memory://lines/worker.lines")
+    assert run.operators().equals(steplens.open(capture / "worker.lines").operators())
+    # another content of the same size, which is another one for its file system alone
+    files.pipe_file("/lines/worker.lines", LINES.replace("forward", "for-war").encode())
+    assert "for-war" in steplens.open("memory://lines").operators()["name"].to_list()
