@@ -67,10 +67,12 @@ def value_options(params: Iterable[Any]) -> set[str]:
 class LookingCommand(Command):
     """A command that looks at what was recorded, once, and changes nothing of it."""
 
-    def invoke(self, ctx: Any) -> Any:
-        """Do it; every folder is listed once."""
+    def _invoke_listed_once(self, ctx: Any) -> Any:
         with listed_once():
             return super().invoke(ctx)
+
+    #: what click calls
+    invoke = _invoke_listed_once
 
 
 class Commands(TyperGroup):

@@ -37,9 +37,7 @@ class RangeFile(io.RawIOBase):
     def _is_possible(self) -> bool:
         return True
 
-    readable = seekable = _is_possible
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+    def _go_to(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Go to a place."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
         if base + offset < 0:
@@ -47,7 +45,7 @@ class RangeFile(io.RawIOBase):
         self._place = base + offset
         return self._place
 
-    def readinto(self, buffer: Any, /) -> int:
+    def _read_into(self, buffer: Any, /) -> int:
         """Fill a buffer as far as what is at hand goes; 0 at the end of the file.
 
         Raises:
@@ -70,3 +68,8 @@ class RangeFile(io.RawIOBase):
         end = min(self._place + min(max(length, self._next_bytes), _MOST_BYTES), self._size)
         self._bytes = self._fetch(self._place, end)
         self._begin = self._place
+
+    # what ``io`` calls these
+    readable = seekable = _is_possible
+    seek = _go_to
+    readinto = _read_into
