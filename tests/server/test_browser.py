@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from steplens.common import private_folder
+from steplens.common.storage import private_folder
 from steplens.server.http import browser
 
 from .conftest import DEADLINE_S

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from steplens.common import private_folder, rundir
+from steplens.common import rundir
+from steplens.common.storage import private_folder
 from steplens.readers.kineto import kineto
 from steplens.run import open_run
 from steplens.trace.cache import seal, secret

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from steplens.common import partial
 from steplens.common.errors import SteplensError
-from steplens.common.private_folder import RefusedError, open_private_folder, user_folder
+from steplens.common.storage.private_folder import RefusedError, open_private_folder, user_folder
 
 #: says how many GiB may be kept
 VARIABLE = "STEPLENS_CACHE_LIMIT"

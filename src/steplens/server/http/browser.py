@@ -18,7 +18,7 @@ import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
-from steplens.common.private_folder import RefusedError, open_private_folder
+from steplens.common.storage.private_folder import RefusedError, open_private_folder
 from steplens.trace.cache.secret import private_folders
 
 #: how long the browser has for reading the file

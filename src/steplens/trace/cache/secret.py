@@ -13,8 +13,8 @@ import os
 import stat
 from pathlib import Path
 
-from steplens.common import private_folder
-from steplens.common.private_folder import RefusedError, open_private_folder
+from steplens.common.storage import private_folder
+from steplens.common.storage.private_folder import RefusedError, open_private_folder
 
 NAME = "cache_secret"
 SIZE = 32
