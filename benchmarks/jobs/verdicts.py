@@ -23,7 +23,7 @@ from benchmarks.jobs.program import Model
 from benchmarks.jobs.truth import MESSAGES, RECORD, STEPS
 
 import steplens
-from steplens.advice.advise import advise
+from steplens.advice.advice import advise
 from steplens.advice.finding import LOW, Finding
 from steplens.advice.judging.order import is_worth_saying
 

@@ -15,7 +15,7 @@ from benchmarks.jobs.truth import MESSAGES, RECORD, STEPS
 from benchmarks.jobs.verdicts import expected_name, judge
 
 import steplens
-from steplens.advice.advise import advise
+from steplens.advice.advice import advise
 from steplens.advice.finding import LOW, Finding
 from steplens.advice.texts import CATALOGUES
 from steplens.analysis.cluster.clocks.job_clocks import host_of

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.advice.advise import advise
+from steplens.advice.advice import advise
 from steplens.analysis.steps.times import step_times
 from steplens.readers.kineto.kineto_accelerators import accelerator_name, device_label
 from steplens.trace.building.devices import device_kind, device_names

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from steplens.advice.advise import Advice
+from steplens.advice.advice import Advice
 from steplens.advice.finding import Finding
 from steplens.advice.rules.next_steps import NEXT_STEPS
 from steplens.analysis.operators.common_calls import are_unlike, common_share

@@ -6,7 +6,7 @@ import os
 
 import polars as pl
 
-from steplens.advice.advise import advise
+from steplens.advice.advice import advise
 from steplens.advice.finding import Finding
 from steplens.advice.words import Words
 from steplens.run import Run, open_run

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from steplens import __version__
-from steplens.cli import advise, analyse, doctor, export, open_, report, sql, table, view
-from steplens.cli.line.commands import Command, Commands, LookingCommand
+from steplens.cli.line.commands import COMMAND_SPELLINGS, Commands
 from steplens.cli.line.problems import problem_sentence
-from steplens.cli.recording import run, script, status, trigger
-from steplens.cli.summary import summary
+from steplens.cli.recording import script
 from steplens.cli.text.text import clean
 from steplens.collect.common import log
 from steplens.common.errors import SteplensError
@@ -31,31 +30,39 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # typer vendors click in newer versions and imports it in older ones; this is "a wrong command line" in both
 _COMMAND_LINE_ERROR: Any = typer.BadParameter.__mro__[2]
 
-app = typer.Typer(
-    name="steplens",
-    cls=Commands,
-    help="Profile deep-learning training, step by step, and see where each step's time went.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 _RECORD, _LOOK, _FILES = "Record", "Look", "Files for other tools"
-app.command("run", cls=run.RunCommand, context_settings={"allow_interspersed_args": False}, rich_help_panel=_RECORD)(
-    run.make_command()
-)
-app.command("trigger", cls=Command, rich_help_panel=_RECORD)(trigger.make_command())
-app.command("status", cls=Command, rich_help_panel=_RECORD)(status.status)
-app.command("doctor", cls=Command, rich_help_panel=_RECORD)(doctor.doctor)
-app.command("view", cls=Command, rich_help_panel=_LOOK)(view.view)
-app.command("summary", cls=LookingCommand, rich_help_panel=_LOOK)(summary.summary)
-app.command("advise", cls=LookingCommand, rich_help_panel=_LOOK)(advise.advise)
-app.command("table", cls=LookingCommand, rich_help_panel=_LOOK)(table.table)
-app.command("sql", cls=LookingCommand, rich_help_panel=_LOOK)(sql.answer_sql)
-app.command("open", cls=LookingCommand, rich_help_panel=_LOOK)(open_.open_)
-app.command("report", cls=LookingCommand, rich_help_panel=_FILES)(report.report)
-app.command("analyse", cls=Command, rich_help_panel=_FILES)(analyse.analyse)
-app.command("export", cls=LookingCommand, rich_help_panel=_FILES)(export.export)
+_LOOKING = "line.commands:LookingCommand"
+
+
+class _Entry(NamedTuple):
+    """A command, of which nothing is imported before it is asked for.
+
+    Attributes:
+        called: module of this package, and the function there that is the command; ``make_command`` gives it.
+        panel: where the help lists it.
+        kind: module and class, where it has one of its own.
+    """
+
+    called: str
+    panel: str
+    kind: str = "line.commands:Command"
+
+
+_COMMANDS = {
+    "run": _Entry("recording.run:make_command", _RECORD, kind="recording.run:RunCommand"),
+    "trigger": _Entry("recording.trigger:make_command", _RECORD),
+    "status": _Entry("recording.status:status", _RECORD),
+    "doctor": _Entry("doctor:doctor", _RECORD),
+    "view": _Entry("view:view", _LOOK),
+    "summary": _Entry("summary.summary:summary", _LOOK, _LOOKING),
+    "advise": _Entry("advise:advise", _LOOK, _LOOKING),
+    "table": _Entry("table:table", _LOOK, _LOOKING),
+    "sql": _Entry("sql:answer_sql", _LOOK, _LOOKING),
+    "open": _Entry("open_:open_", _LOOK, _LOOKING),
+    "report": _Entry("report:report", _FILES, _LOOKING),
+    "analyse": _Entry("analyse:analyse", _FILES),
+    "export": _Entry("export:export", _FILES, _LOOKING),
+}
 
 
 def _print_version(asked: bool) -> None:
@@ -64,13 +71,50 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _global_options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
+
+
+def make_app(names: Collection[str] = _COMMANDS) -> typer.Typer:
+    """The command line.
+
+    Args:
+        names: the commands that it has.
+    """
+    app = typer.Typer(
+        name="steplens",
+        cls=Commands,
+        help="Profile deep-learning training, step by step, and see where each step's time went.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_global_options)
+    for name in names:
+        entry = _COMMANDS[name]
+        called = _attribute(entry.called)
+        if entry.called.endswith(":make_command"):
+            called = called()
+        app.command(name, cls=_attribute(entry.kind), rich_help_panel=entry.panel)(called)
+    return app
+
+
+def _attribute(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"steplens.cli.{module}"), name)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # whoever asks for it, rather than to run one command line, gets all commands
+    globals()[name] = app = make_app()
+    return app
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,7 +132,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     process = os.getpid()
     try:
-        code = app(args=None if arguments is None else list(arguments), prog_name="steplens", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        asked = COMMAND_SPELLINGS.get(given[0], given[0]) if given else ""
+        # what is no command may be close to one
+        app = make_app((asked,) if asked in _COMMANDS else _COMMANDS)
+        code = app(args=given, prog_name="steplens", standalone_mode=False)
         sys.stdout.flush()
     except SteplensError as error:
         return _report_failure(str(error), error.exit_code)

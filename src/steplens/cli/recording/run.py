@@ -52,6 +52,9 @@ class _StepOn(str, enum.Enum):
 class RunCommand(Command):
     """Everything after ``-m MODULE`` belongs to the module, as with ``python -m``."""
 
+    #: behind what is to be run, options are its own
+    allow_interspersed_args = False
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Arguments as click parses them, without those of the module."""
         return super().parse_args(ctx, self._end_options_after_module(args))

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from rich.console import Console
 from rich.text import Text
 
-from steplens.advice.advise import Advice
+from steplens.advice.advice import Advice
 from steplens.advice.compare import Change
 from steplens.advice.finding import HIGH, MEDIUM, Evidence, Finding, Saving
 from steplens.advice.texts import CHINESE
