@@ -138,14 +138,15 @@ def test_the_truth_lies_inside_the_bar(ranks: int, seed: int) -> None:
     assert placed.filter(pl.col("rank") > 0)["error_ns"].median() < 400_000
 
 
-def traces_of(parts: pl.DataFrame, hosts: dict[int, str] | None = None) -> list[Trace]:
+def traces_of(parts: pl.DataFrame, hosts: dict[int, str] | None = None, *, with_steps: bool = True) -> list[Trace]:
     """Traces with these messages as their collectives, each in a step of its own."""
     ranks = parts["rank"].unique().sort().to_list()
     sizes = dict(parts.group_by("group").agg(pl.col("rank").n_unique()).iter_rows())
     rows: dict[int, list[dict[str, object]]] = {rank: [] for rank in ranks}
     for row in parts.iter_rows(named=True):
         rows[row["rank"]].append(
-            {"name": "all", "operation": "allreduce", "kind": "collective", "group": row["group"], "step": row["message"],
+            {"name": "all", "operation": "allreduce", "kind": "collective", "group": row["group"],
+             "step": row["message"] if with_steps else None,
              "start_ns": row["arrival_ns"], "end_ns": row["leave_ns"], "ranks": sizes[row["group"]]}
         )  # fmt: skip
     host = hosts or {}
@@ -153,6 +154,38 @@ def traces_of(parts: pl.DataFrame, hosts: dict[int, str] | None = None) -> list[
         build(meta={"rank": rank, "world_size": len(ranks), "host_name": host.get(rank, "")}, communication=rows[rank])
         for rank in ranks
     ]
+
+
+def test_ranks_without_steps_are_compared_by_all_that_they_exchanged() -> None:
+    numbers = np.random.default_rng(8)
+    parts = simulated([[0, 1, 2, 3]], 60, numbers)
+    truth = Truth.drawn(4, numbers, 10 * S)
+    traces = traces_of(truth.moved(parts), with_steps=False)
+    sides = message_sides(traces)
+    assert sides.height == parts.height and sides["step"].null_count() == sides.height
+    found = rank_clocks(traces)
+    assert found["rank"].to_list() == [0, 1, 2, 3]
+    for row in found.iter_rows(named=True):
+        # what has to be added at the first message of the rank
+        since = row["first_message_ns"] - truth.offset_ns[row["rank"]] - BASE_NS
+        true = sum(sign * (truth.offset_ns[rank] + truth.drift[rank] * since) for rank, sign in ((0, 1), (row["rank"], -1)))
+        assert abs(row["offset_ns"] - true) <= row["error_ns"] + 1_000 and row["error_ns"] < MS
+    assert {one.check for one in find_clock_trouble(traces)} == {"rank_clock_offset"}
+
+
+@pytest.mark.parametrize("later", [1, 2])
+def test_ranks_without_steps_that_began_at_different_messages_are_not_compared(later: int) -> None:
+    """Equally many messages, but the first of rank 1 is the second or third of rank 0."""
+    parts = simulated([[0, 1]], 60, np.random.default_rng(9))
+    of_first = (pl.col("rank") == 0) & (pl.col("message") < 60 - later)
+    traces = traces_of(parts.filter(of_first | ((pl.col("rank") == 1) & (pl.col("message") >= later))), with_steps=False)
+    assert message_sides(traces).is_empty() and rank_clocks(traces).is_empty()
+
+
+def test_messages_outside_the_steps_of_a_rank_are_left_out() -> None:
+    parts = simulated([[0, 1]], 30, np.random.default_rng(9))
+    with_steps, without = traces_of(parts), traces_of(parts, with_steps=False)
+    assert message_sides([with_steps[0], without[1]]).is_empty()
 
 
 @pytest.mark.parametrize("by_ns", [-1.5 * S, 0.4 * S])

@@ -53,7 +53,8 @@ def arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
     0. Where ranks of a group are missing nobody knows whom the others waited for: its collectives are left out. How many it
        has is what the source says (``ranks``); of a group of unknown size all ranks of the job have to be there.
     1. Collectives of one group, operation and step are numbered by their start; where all ranks have equally many, equal
-       numbers are one collective. Collectives outside steps, and those of which a rank has more or fewer, are left out.
+       numbers are one collective. Collectives outside steps, and those of which a rank has more or fewer, are left out. Where no
+       rank recorded a step, ``step`` is null and they are numbered in all that was recorded (``messages.message_sides``).
     2. The clocks of the ranks are brought together as far as their messages contradict them (``job_clocks``). Where nobody can
        tell how they lie to each other, a collective is left out.
     3. With L the last start of a collective: ``wait_ns`` = L - start, at most the whole length, ``transfer_ns`` the rest.

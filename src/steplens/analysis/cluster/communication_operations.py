@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from steplens.analysis.cluster.arrivals import arrivals
+from steplens.analysis.cluster.clocks.messages import has_recorded_steps
 from steplens.analysis.cluster.measured_communication import communication_times, is_measured
 from steplens.analysis.steps.device_work import computing_tasks
 from steplens.analysis.tools.once import once_if_small, once_per_run
@@ -45,7 +46,8 @@ _CALL = ["rank", "step", "group", "operation", "number"]
 def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     """Every operation of every rank, in order of rank and start; columns as in ``OPERATIONS``.
 
-    * ``number`` counts collectives of one step, group and operation from 0 in order of start; null outside steps.
+    * ``number`` counts collectives of one step, group and operation from 0 in order of start; null outside steps. Of a trace
+      without any step it counts those of the whole recording.
     * ``wait_ns``, ``transfer_ns``: until the last rank of the group had come to this collective / the rest
       (``measured_by`` "arrival", see ``analysis.cluster.arrivals``); else what the library measured as wait and as transit
       ("library"),
@@ -76,10 +78,11 @@ def named_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     arrived = arrivals(traces)
     last = arrived.sort("place").unique(["step", "group", "operation", "number"], keep="last")
     last = last.select("step", "group", "operation", "number", last_rank="rank")
-    arrived = arrived.join(last, on=["step", "group", "operation", "number"]).select(
+    # without steps, step is null everywhere
+    arrived = arrived.join(last, on=["step", "group", "operation", "number"], nulls_equal=True).select(
         *_CALL, "wait_ns", "transfer_ns", "last_rank"
     )
-    rows = rows.join(arrived, on=_CALL, how="left", maintain_order="left")
+    rows = rows.join(arrived, on=_CALL, how="left", nulls_equal=True, maintain_order="left")
     is_measured = pl.col("wait_ns").is_not_null()
     rows = rows.with_columns(
         measured_by=pl.when(is_measured)
@@ -125,7 +128,8 @@ def _of_trace(trace: Trace) -> pl.DataFrame:
     overlapped = length_inside(computing, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
     # as the arrivals count them
     number = pl.int_range(pl.len()).over("step", "group", "operation", "kind")
-    counted = pl.col("step").is_not_null() & (pl.col("kind") == COLLECTIVE)
+    is_outside = pl.col("step").is_null() & (pl.col("step").is_not_null().any() | has_recorded_steps(trace))
+    counted = ~is_outside & (pl.col("kind") == COLLECTIVE)
     rows = rows.with_columns(
         rank=pl.lit(trace.rank, dtype=pl.Int64),
         number=pl.when(counted).then(number),

@@ -205,7 +205,7 @@ def _waits_for_ranks(traces: Sequence[Trace]) -> pl.DataFrame:
     met = arrivals(traces)
     each = ["step", "group", "operation", "number"]
     last = met.sort("place").unique(each, keep="last").select(*each, last_rank="rank")
-    return waits_by_step(met.join(last, on=each), "last_rank")
+    return waits_by_step(met.join(last, on=each, nulls_equal=True), "last_rank")
 
 
 def rank_operations(traces: Sequence[Trace], rank: int, step: int | None = None) -> pl.DataFrame:

@@ -13,8 +13,8 @@ from steplens.common.listings import entry_names, list_folder
 if TYPE_CHECKING:
     from steplens.trace.health import HealthLog
 
-#: names that make a closer look worth its time; most folders of a disk have none. The description of a recording, which the Ascend
-#: PyTorch Profiler leaves under the same name, says nothing alone
+#: names that make a closer look worth its time; most folders of a disk have none. The description of a recording, which the
+#: Ascend PyTorch Profiler leaves under the same name, says nothing alone
 _PROMISING = re.compile(
     r"^(?:PROF_\d|FRAMEWORK$|data$|container$|host_info$|training_trace\.|hwts\.|ts_track\.|Framework\.host|DATA_PREPROCESS\.)"
     r"|^(?!profiler_info_).*_\d{1,9}(?:_detail_time|_detail|_type)?\.(?:csv|json|txt|pb)$|^step_trace_point_info\.json$"

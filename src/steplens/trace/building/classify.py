@@ -269,11 +269,15 @@ _Matcher = Callable[[str], str | None]
 
 def _compile_matcher(patterns: list[tuple[str, str]]) -> _Matcher:
     """Category of the first pattern that is found in a text; None where none is, and for an empty text."""
-    compiled = [(category, re.compile(pattern, re.IGNORECASE)) for category, pattern in patterns]
+
+    @lru_cache(maxsize=1)
+    def compile_patterns() -> list[tuple[str, re.Pattern[str]]]:
+        # not before there is a name: of many ranks only results were kept, which have none
+        return [(category, re.compile(pattern, re.IGNORECASE)) for category, pattern in patterns]
 
     @lru_cache(maxsize=1 << 14)
     def match_category(text: str) -> str | None:
-        return next((category for category, pattern in compiled if pattern.search(text)), None) if text else None
+        return next((category for category, pattern in compile_patterns() if pattern.search(text)), None) if text else None
 
     return match_category
 

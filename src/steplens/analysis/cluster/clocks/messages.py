@@ -1,7 +1,7 @@
 """The messages of a job: which collectives and which sends and receives of several ranks are the same one.
 
-Two ranks number what they exchange in the same order, so that equal numbers are one message. Nothing is compared by time: the
-clocks of the ranks may differ.
+Two ranks number what they exchange in the same order, so that equal numbers are one message. No times of two ranks are compared:
+their clocks may differ.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from steplens.analysis.cluster.clocks.first_messages import without_shifted
 from steplens.analysis.tools.message_size import is_one_part
 from steplens.analysis.tools.once import once_per_run, once_per_trace
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -17,9 +18,9 @@ from steplens.trace.building.checks.ranks import ends_together, is_size_told, re
 from steplens.trace.schema import COLLECTIVE, RECEIVE, SEND
 from steplens.trace.trace import Trace
 
-#: one side of a message, on its rank's clock. ``number``: from 0 within step, group and operation; ``members``: ranks of the
-#: group that were recorded, of ``size`` that it has; ``peer``: the root of a one-sided collective, null where it has none or
-#: nobody says which; ``is_part``: what bytes are, see ``message_size.is_one_part``
+#: one side of a message, on its rank's clock. ``number``: from 0 within step (null: in all that was recorded), group and
+#: operation; ``members``: ranks of the group that were recorded, of ``size`` that it has; ``peer``: the root of a one-sided
+#: collective, null where it has none or nobody says which; ``is_part``: what bytes are, see ``message_size.is_one_part``
 SIDES = table_schema(
     "message, step, group: String, operation: String, number, rank, bytes, is_part: Boolean, members, size, start_ns, end_ns, "
     "peer, kind: String"
@@ -36,6 +37,8 @@ def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
 
     * Collectives of one group, operation and step are numbered by their start; where all recorded ranks of the group have equally
       many, equal numbers are one message. Those outside steps are left out, and those of which a rank has more or fewer.
+    * Where no rank recorded a step, they are numbered in all that was recorded. Ranks that began to record at different
+      collectives are not compared, as far as the times between these tell it (``first_messages.without_shifted``).
     * A send and a receive are one message when they are the equally numbered ones of their source, destination and step, and both
       ranks have equally many. ``group`` names both ranks, ``operation`` is "send/receive".
     * How many ranks a group has is what the source says; of a group of unknown size all ranks of the job have to be there. Where
@@ -48,6 +51,9 @@ def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
         Sorted by message and rank; ``message`` counts from 0, in the order of the program within a group and operation.
     """
     rows = pl.concat([pl.DataFrame(schema=_ROWS), *map(communication_rows, traces)])
+    has_steps = rows["step"].null_count() < rows.height or any(map(has_recorded_steps, traces))
+    if has_steps:
+        rows = rows.drop_nulls("step")
     if rows["rank"].n_unique() < 2:
         return pl.DataFrame(schema=SIDES)
     ranks, job = recorded_ranks(traces)
@@ -60,6 +66,8 @@ def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = rows.join(of_group, on="group")
     is_common = (pl.col("calls").n_unique().over(KEY) == 1) & (pl.col("rank").n_unique().over(KEY) == pl.col("members"))
     rows = rows.filter(is_common & (pl.col("members") > 1)).sort("group", "operation", "step", "number", "rank")
+    if not has_steps:
+        rows = without_shifted(rows)
     message = pl.struct("group", "operation", "step", "number").rle_id().cast(pl.Int64)
     return rows.with_columns(message=message).select(cast_columns(SIDES))
 
@@ -99,7 +107,10 @@ _ROWS = table_schema(
 
 @once_per_trace
 def communication_rows(trace: Trace) -> pl.DataFrame:
-    """The sides of a trace's collectives, sends and receives in its steps, one row each, whether or not others were recorded."""
+    """The sides of a trace's collectives, sends and receives, one row each, whether or not others were recorded.
+
+    Of a trace with steps those in its steps.
+    """
     if "communication" not in trace or trace.rank < 0:
         return pl.DataFrame(schema=_ROWS)
     columns = {
@@ -110,7 +121,13 @@ def communication_rows(trace: Trace) -> pl.DataFrame:
         "is_part": is_one_part(),
     }
     rows = trace.required("communication").select("step", "bytes", "ranks", "start_ns", "end_ns", "peer", **columns)
-    return rows.drop_nulls(["step", "end_ns"]).collect().select(cast_columns(_ROWS))
+    needed = ["step", "end_ns"] if has_recorded_steps(trace) else ["end_ns"]
+    return rows.drop_nulls(needed).collect().select(cast_columns(_ROWS))
+
+
+def has_recorded_steps(trace: Trace) -> bool:
+    """Whether a trace has any step."""
+    return trace.steps is not None and trace.steps.height > 0
 
 
 def _point_to_point(rows: pl.DataFrame) -> pl.DataFrame:
