@@ -234,8 +234,10 @@ def _explain_disagreement(pairs: Pairs, disagree: Choice, units: Numbers) -> Cho
 def _choose_lines(
     system: ClockSystem, moments: Floats, low: Floats, high: Floats, within: Choice, life: tuple[Floats, Floats]
 ) -> Lines:
-    """Lines of the slope that the middles of the intervals have, as high as makes collectives end together, within the
-    intervals.
+    """Lines of the slope that the middles of the intervals have, as high as makes collectives end together.
+
+    Where that lies outside the intervals, the ends tell of something else than the clocks, and the lines are those in the middle,
+    which are off the least at most. Where a level line keeps within the intervals, there is no reason to claim a drift.
     """
     with np.errstate(invalid="ignore"):
         middle, half = (high + low) / 2, (high - low) / 2
@@ -247,15 +249,35 @@ def _choose_lines(
     ends = mutual.select("message", "clock").with_columns(end=pl.Series(at + lines.offset_at(clock, at / 1e9)))
     later = compare_ends(ends, system.clocks.height)
     clocks = np.arange(system.clocks.height)
-    line_values = np.stack([lines.offset_at(clocks, np.full(len(clocks), moment)) for moment in moments], axis=1) - later[:, None]
-    up = np.where(is_bounded, low - line_values, -np.inf).max(axis=1)
-    down = np.where(is_bounded, line_values - high, -np.inf).max(axis=1)
-    # where both sides are left, the line is better in the middle
-    shift = np.where((up > 0) & (down > 0), later, np.where(up > 0, up, np.where(down > 0, -down, 0.0)))
-    begin, end = lines.begin - later + shift, lines.end - later + shift
-    # the rough offsets are the medians of the ends: where these fit without a drift, there is no reason to claim one
-    is_level = (~is_bounded | ((low <= 0) & (high >= 0))).all(axis=1)
-    return Lines(lines.first, lines.last, np.where(is_level, 0.0, begin), np.where(is_level, 0.0, end))
+    line_values = np.stack([lines.offset_at(clocks, np.full(len(clocks), moment)) for moment in moments], axis=1)
+    shift, _ = _raise_lines(line_values, low, high, is_bounded, -later)
+    # the rough offsets are the medians of the ends
+    height, is_level = _raise_lines(np.zeros_like(line_values), low, high, is_bounded, np.zeros_like(later))
+    begin, end = (np.where(is_level, height, side + shift) for side in (lines.begin, lines.end))
+    return Lines(lines.first, lines.last, begin, end)
+
+
+def _raise_lines(line_values: Floats, low: Floats, high: Floats, is_bounded: Choice, wanted: Floats) -> tuple[Floats, Choice]:
+    """By how much lines are to be raised, and which then keep within the intervals.
+
+    Args:
+        line_values: of each clock at each moment, ns, shape (clocks, moments).
+        low: of the intervals there.
+        high: see ``low``.
+        is_bounded: which of them count.
+        wanted: by how much each line is raised where that keeps within them, shape (clocks,); the others come to the middle.
+
+    Returns:
+        Arrays of shape (clocks,).
+    """
+    with np.errstate(invalid="ignore"):
+        above, below = high - line_values, line_values - low
+        middle = (np.where(is_bounded, above, -np.inf).max(axis=1) - np.where(is_bounded, below, -np.inf).max(axis=1)) / 2
+    most, least = np.where(is_bounded, above, np.inf).min(axis=1), -np.where(is_bounded, below, np.inf).min(axis=1)
+    fits = least <= most
+    is_inside = (wanted >= least) & (wanted <= most)
+    shift = np.where(fits, np.minimum(np.maximum(middle, least), most), middle)
+    return np.where(is_inside | ~is_bounded.any(axis=1), wanted, shift), fits
 
 
 def _keep_messages(system: ClockSystem, lines: Lines, bounds: PairBounds, is_fixed: Choice, denied: Numbers) -> tuple[Lines, int]:
