@@ -202,6 +202,16 @@ def test_a_clock_that_was_set_is_found_and_said(by_ns: float) -> None:
     assert rank_clocks(traces)["rank"].to_list() == [0, 1, 2, 2, 3]
 
 
+def test_ends_that_contradict_messages_move_no_clock() -> None:
+    """Rank 1 is told of most ends late. Where it was told at once, messages leave little, and the bar is half of that."""
+    parts = simulated([[0, 1]], 120, np.random.default_rng(10)).sort("message", "rank")
+    is_late = (pl.col("rank") == 1) & (pl.col("message") % 8 > 0)
+    parts = parts.with_columns(leave_ns=pl.col("leave_ns") + pl.when(is_late).then(2 * MS).otherwise(0))
+    truth = Truth(np.array([0, 3.0 * S]), np.zeros(2), np.full(2, np.inf), np.zeros(2))
+    (piece,) = find_clocks(truth.moved(parts)).pieces.filter(rank=1).rows(named=True)
+    assert abs(piece["offset_ns"] + 3 * S) <= piece["error_ns"] < 250_000
+
+
 def test_groups_that_share_no_rank_are_not_compared() -> None:
     truth = Truth.drawn(4, np.random.default_rng(0), 10 * S)
     found = find_clocks(truth.moved(simulated([[0, 1], [2, 3]], 50, np.random.default_rng(1))))
@@ -340,10 +350,12 @@ import os, random, sys, torch, torch.distributed as dist, steplens
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
-numbers = random.Random(dist.get_rank())
+rank = dist.get_rank()
+numbers = random.Random(rank)
 model = torch.nn.Linear(64, 64)
 with steplens.profile(
     schedule=steplens.schedule(wait=0, warmup=2, active=30, repeat=1),
+    record_shapes=True,
     on_trace_ready=steplens.tensorboard_trace_handler(sys.argv[1], analyse_flag=False),
 ) as prof:
     for _ in range(33):
@@ -351,6 +363,9 @@ with steplens.profile(
             for _ in range(numbers.randrange(3)):
                 model(torch.randn(64, 64)).sum().backward()
             dist.all_reduce(torch.ones(16))
+        for other in (rank ^ 1, (rank + 1 if rank % 2 else rank - 1) % dist.get_world_size()):
+            for passing in (dist.send, dist.recv) if rank < other else (dist.recv, dist.send):
+                passing(torch.ones(1), other)
         prof.step()
 dist.barrier()
 dist.destroy_process_group()
@@ -369,7 +384,8 @@ def test_real_jobs_whose_clocks_are_moved(tmp_path: Path, ranks: int) -> None:
     run = steplens.open(tmp_path / "out")
     assert run.rank_clocks().select("offset_ns", "error_ns").max().row(0) == (0, 1_000)
     parts = clock_bounds(message_sides(run.traces))
-    assert parts.height == 120 * ranks
+    between_two = pl.col("group").str.contains("send/receive")
+    assert parts.filter(~between_two).height == 120 * ranks and parts.filter(between_two).height == 30 * 4 * ranks
     begin, end = parts["arrival_ns"].min(), parts["leave_ns"].max()
     parts = parts.with_columns(pl.col("arrival_ns", "leave_ns") - begin + BASE_NS)
     inside = total = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,35 @@ def test_without_calls_there_are_no_tasks() -> None:
     ops = run([call("aten::mm", 0, 1)]).required("ops").collect().clear()
     tasks = cpu_tasks(ops, tasks_of_calls(ops))
     assert tasks.is_empty() and one_after_the_other(tasks).is_empty()
+
+
+def _exchange(peer: str) -> list[dict[str, Any]]:
+    """A send and a receive: their events begin inside the calls that ask for them and end behind them."""
+    arguments = {"arguments": f'["", "", "{peer}", "0"]', "scope": SCOPE_FUNCTION}
+    return [
+        call("c10d::send", 0, 30, **arguments),
+        call("gloo:send", 25, 40),
+        call("c10d::recv_", 50, 70, **arguments),
+        call("gloo:recv", 60, 200),
+        call("gloo:all_reduce", 300, 400, tid=GLOO),
+    ]
+
+
+def test_sends_and_receives_have_the_rank_that_their_call_names() -> None:
+    """A send begins with its call: when its event begins, the message may have arrived already."""
+    rows = run(_exchange("3")).required("communication").select("kind", "peer", "start_ns", "end_ns").collect().rows()
+    assert rows == [("send", 3, 0, 40), ("receive", 3, 60, 200), ("collective", None, 300, 400)]
+    assert run(_exchange("-1")).required("communication").collect()["peer"].to_list() == [None] * 3
+
+
+def test_a_number_in_one_of_several_groups_is_no_rank() -> None:
+    groups = {"pg_config": [{"pg_name": "0", "pg_size": 4}, {"pg_name": "1", "pg_size": 2}]}
+    job = pl.DataFrame({"key": ["distributedInfo"], "value": [json.dumps(groups)]})
+    trace = run(_exchange("1"), meta=job)
+    assert trace.required("communication").collect()["peer"].to_list() == [None] * 3
+
+
+def test_arguments_that_are_damaged_name_no_rank() -> None:
+    for arguments in ("", "[", '["", ""]', '{"2": 1}', '["", "", null, "0"]', '["", "", "1e99", "0"]', '["", "", "99999999999"]'):
+        calls = [{**each, "arguments": arguments} if "arguments" in each else each for each in _exchange("3")]
+        assert run(calls).required("communication").collect()["peer"].to_list() == [None] * 3, arguments

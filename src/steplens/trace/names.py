@@ -8,7 +8,7 @@ cannot fill is absent. ``SCHEMA_VERSION`` changes with every change here, which 
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 
 #: the unit of a column of Unix times in ns; lengths of time have "ns"
 MOMENT = "moment"
@@ -29,7 +29,8 @@ TABLES: dict[str, dict[str, str]] = {
     # id = row number; parent = id of the enclosing call on the same thread.
     # counted_as = id of the call whose statistics it joins: its own, or, for the only child of a parent with the same
     # name (an operator calling its own out= variant), the parent's, as in PyTorch's tables.
-    # arguments = JSON list of the values of a convolution's arguments ("[1, 1]"; "" for a tensor): its output's size follows.
+    # arguments = JSON list of the values of a convolution's arguments ("[1, 1]"; "" for a tensor): its output's size follows; of
+    # calls that send to or receive from one rank: which.
     # device_self_ns / device_total_ns: device time of the call itself / of it and everything below it (kernels.self_ns).
     "ops": _table_columns(
         "id:Int32 name:Name start_ns end_ns pid tid parent:Int32 depth:Int16 self_ns counted_as:Int32 step scope:UInt8 sequence",

@@ -22,6 +22,7 @@ from steplens.readers.kineto.kineto_structs import (
     TaskArgs,
 )
 from steplens.readers.kineto.kineto_times import time_column, time_columns
+from steplens.trace.building.communication_marks import CALLS_TO_PEERS
 from steplens.trace.schema import NAME
 
 #: where, in Kineto's order, the ``args`` of a kernel begin that depend on nothing but how it is launched
@@ -34,7 +35,7 @@ _OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"', b'"core"')
 _BETWEEN = b"\0"
 
 #: in the names of calls whose arguments are kept
-_CONVOLUTION = "conv"
+_WITH_ARGUMENTS = ("conv", *CALLS_TO_PEERS)
 
 _OPERATOR_ARGS = ArgsDecoder(OperatorArgs)
 _COLLECTIVE_ARGS = ArgsDecoder(CollectiveArgs)
@@ -64,9 +65,9 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
         if raws.count(NO_TEXT) != count:
             columns.append(_json_texts(name, raws))
     # of all other calls the shapes say enough
-    convolutions = [_CONVOLUTION in event.name for event in events]
-    if any(convolutions):
-        raws = [item.arguments if is_wanted else NO_TEXT for item, is_wanted in zip(args, convolutions, strict=True)]
+    are_wanted = [any(name in event.name for name in _WITH_ARGUMENTS) for event in events]
+    if any(are_wanted):
+        raws = [item.arguments if is_wanted else NO_TEXT for item, is_wanted in zip(args, are_wanted, strict=True)]
         if raws.count(NO_TEXT) != count:
             columns.append(_json_texts("arguments", raws))
     stacks = [item.stack for item in args]

@@ -23,6 +23,10 @@ OPERATION_NAME = r"(?i)^hcom_"
 #: the beginnings of names of the kernels of all collective libraries: on a GPU every version of a trace tells the name alone
 LIBRARY_KERNEL = r"(?i)^(void )?(nccl|rccl|mscclpp|msccl|oneccl|xccl|hcom_|hccl|cncl|mccl|eccl)"
 
+#: calls of PyTorch that send to or receive from one rank, and which of their arguments says which: its number in the group
+CALLS_TO_PEERS = ("c10d::send", "c10d::recv_")
+PEER_ARGUMENT = 2
+
 
 def is_part(core: pl.Expr, name: pl.Expr) -> pl.Expr:
     """Whether a task is a part of a collective, by its core and its name (texts)."""

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from steplens.common import json_text
-from steplens.trace.building.communication_marks import communication_kind
+from steplens.trace.building.communication_marks import CALLS_TO_PEERS, PEER_ARGUMENT, communication_kind
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, NAME, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION
 
@@ -152,6 +152,8 @@ def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl
         dtype=pl.col("types").str.split(";").list.unique().list.join(";"),
     )
     calls = calls.join(sizes, on=["shapes", "types"], how="left", nulls_equal=True, maintain_order="left")
+    # a number in the group is the rank where the group is that of all
+    calls = _with_peers(calls, ops) if group == DEFAULT_GROUP else calls.with_columns(peer=None)
     return calls.select(
         name="name",
         kind=communication_kind(pl.col("operation")).cast(NAME),
@@ -167,7 +169,45 @@ def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl
         stream="tid",
         op="id",
         step="step",
+        peer="peer",
     )
+
+
+def _with_peers(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Sends and receives with the other rank (``peer``), as the call that asked for each says where arguments were recorded.
+
+    A send begins with that call then: its event begins when the message was handed over already, and may do so after it arrived.
+    """
+    if "arguments" not in ops.columns:
+        return calls.with_columns(peer=None)
+    asked = ops.filter(pl.col("name").cast(pl.String).is_in(CALLS_TO_PEERS))
+    arguments = asked["arguments"].cast(pl.String)
+    peer_of = {text: _peer_in(text) for text in arguments.unique() if text}
+    asked = asked.select(
+        "tid",
+        asked_ns="start_ns",
+        asked_end_ns="end_ns",
+        is_send=pl.col("name").cast(pl.String) == CALLS_TO_PEERS[0],
+        peer=arguments.replace_strict(peer_of, default=None, return_dtype=pl.Int32),
+    ).sort("asked_ns")
+    # the event outlives the call, so that it is not inside it
+    found = calls.with_row_index("_order").sort("start_ns")
+    found = found.join_asof(asked, left_on="start_ns", right_on="asked_ns", by="tid", check_sortedness=False).sort("_order")
+    is_send, is_receive = pl.col("operation") == "send", pl.col("operation") == "receive"
+    is_asked = (pl.col("asked_end_ns") >= pl.col("start_ns")) & pl.col("peer").is_not_null()
+    is_asked &= (is_send & pl.col("is_send")) | (is_receive & ~pl.col("is_send"))
+    return found.with_columns(
+        peer=pl.when(is_asked).then("peer"),
+        start_ns=pl.when(is_asked & is_send).then("asked_ns").otherwise("start_ns"),
+    ).select(*calls.columns, "peer")
+
+
+def _peer_in(arguments: str) -> int | None:
+    try:
+        peer = json_text.loads_stored(arguments)[PEER_ARGUMENT]
+        return number if (number := int(peer)) >= 0 and number < 1 << 31 else None
+    except (ValueError, IndexError, TypeError, KeyError):
+        return None
 
 
 #: element sizes by the C++ names that PyTorch records
