@@ -21,5 +21,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # what only reads kept answers has no use for all that judges them
-    globals()[name] = found = getattr(importlib.import_module(_MODULES.get(name, "steplens.advice.advice")), name)
-    return found
+    globals()[name] = public = getattr(importlib.import_module(_MODULES.get(name, "steplens.advice.advice")), name)
+    return public

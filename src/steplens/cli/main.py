@@ -97,14 +97,14 @@ def make_app(names: Collection[str] = _COMMANDS) -> typer.Typer:
     app.callback()(_global_options)
     for name in names:
         entry = _COMMANDS[name]
-        called = _attribute(entry.called)
+        called = _load_attribute(entry.called)
         if entry.called.endswith(":make_command"):
             called = called()
-        app.command(name, cls=_attribute(entry.kind), rich_help_panel=entry.panel)(called)
+        app.command(name, cls=_load_attribute(entry.kind), rich_help_panel=entry.panel)(called)
     return app
 
 
-def _attribute(place: str) -> Any:
+def _load_attribute(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(f"steplens.cli.{module}"), name)
 
@@ -132,11 +132,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     process = os.getpid()
     try:
-        given = sys.argv[1:] if arguments is None else list(arguments)
-        asked = COMMAND_SPELLINGS.get(given[0], given[0]) if given else ""
+        command_line = sys.argv[1:] if arguments is None else list(arguments)
+        command = COMMAND_SPELLINGS.get(command_line[0], command_line[0]) if command_line else ""
         # what is no command may be close to one
-        app = make_app((asked,) if asked in _COMMANDS else _COMMANDS)
-        code = app(args=given, prog_name="steplens", standalone_mode=False)
+        app = make_app((command,) if command in _COMMANDS else _COMMANDS)
+        code = app(args=command_line, prog_name="steplens", standalone_mode=False)
         sys.stdout.flush()
     except SteplensError as error:
         return _report_failure(str(error), error.exit_code)

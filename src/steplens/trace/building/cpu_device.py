@@ -180,10 +180,10 @@ def _with_peers(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """
     if "arguments" not in ops.columns:
         return calls.with_columns(peer=None)
-    asked = ops.filter(pl.col("name").cast(pl.String).is_in(CALLS_TO_PEERS))
-    arguments = asked["arguments"].cast(pl.String)
+    asking = ops.filter(pl.col("name").cast(pl.String).is_in(CALLS_TO_PEERS))
+    arguments = asking["arguments"].cast(pl.String)
     peer_of = {text: _peer_in(text) for text in arguments.unique() if text}
-    asked = asked.select(
+    asking = asking.select(
         "tid",
         asked_ns="start_ns",
         asked_end_ns="end_ns",
@@ -191,12 +191,12 @@ def _with_peers(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
         peer=arguments.replace_strict(peer_of, default=None, return_dtype=pl.Int32),
     ).sort("asked_ns")
     # the event outlives the call, so that it is not inside it
-    found = calls.with_row_index("_order").sort("start_ns")
-    found = found.join_asof(asked, left_on="start_ns", right_on="asked_ns", by="tid", check_sortedness=False).sort("_order")
+    matched = calls.with_row_index("_order").sort("start_ns")
+    matched = matched.join_asof(asking, left_on="start_ns", right_on="asked_ns", by="tid", check_sortedness=False).sort("_order")
     is_send, is_receive = pl.col("operation") == "send", pl.col("operation") == "receive"
     is_asked = (pl.col("asked_end_ns") >= pl.col("start_ns")) & pl.col("peer").is_not_null()
     is_asked &= (is_send & pl.col("is_send")) | (is_receive & ~pl.col("is_send"))
-    return found.with_columns(
+    return matched.with_columns(
         peer=pl.when(is_asked).then("peer"),
         start_ns=pl.when(is_asked & is_send).then("asked_ns").otherwise("start_ns"),
     ).select(*calls.columns, "peer")

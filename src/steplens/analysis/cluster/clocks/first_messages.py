@@ -42,10 +42,12 @@ def without_shifted(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _is_shifted(between: npt.NDArray[np.int64]) -> bool:
     """Whether times between messages, shape (ranks, messages - 1), agree better with those of the first rank when shifted."""
-    first, others = between[0], between[1:]
-    apart = np.median(np.abs(others - first), axis=1)
+    first, of_ranks = between[0], between[1:]
+    apart = np.median(np.abs(of_ranks - first), axis=1)
     for shift in _SHIFTS:
-        of_first, of_others = (first[shift:], others[:, :-shift]) if shift > 0 else (first[:shift], others[:, -shift:])
-        if bool((np.median(np.abs(of_others - of_first), axis=1) * _BETTER < apart).any()):
+        shifted_first, shifted_ranks = (
+            (first[shift:], of_ranks[:, :-shift]) if shift > 0 else (first[:shift], of_ranks[:, -shift:])
+        )
+        if bool((np.median(np.abs(shifted_ranks - shifted_first), axis=1) * _BETTER < apart).any()):
             return True
     return False

@@ -271,9 +271,11 @@ def _raise_lines(line_values: Floats, low: Floats, high: Floats, is_bounded: Cho
         Arrays of shape (clocks,).
     """
     with np.errstate(invalid="ignore"):
-        above, below = high - line_values, line_values - low
-        middle = (np.where(is_bounded, above, -np.inf).max(axis=1) - np.where(is_bounded, below, -np.inf).max(axis=1)) / 2
-    most, least = np.where(is_bounded, above, np.inf).min(axis=1), -np.where(is_bounded, below, np.inf).min(axis=1)
+        room_above, room_below = high - line_values, line_values - low
+        middle = (
+            np.where(is_bounded, room_above, -np.inf).max(axis=1) - np.where(is_bounded, room_below, -np.inf).max(axis=1)
+        ) / 2
+    most, least = np.where(is_bounded, room_above, np.inf).min(axis=1), -np.where(is_bounded, room_below, np.inf).min(axis=1)
     fits = least <= most
     is_inside = (wanted >= least) & (wanted <= most)
     shift = np.where(fits, np.minimum(np.maximum(middle, least), most), middle)
