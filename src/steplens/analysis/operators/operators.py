@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -90,6 +92,15 @@ def operators(
 
 def operators_by_name(trace: Trace) -> pl.DataFrame:
     """``operators`` by name, of all calls."""
+    return _no_operators() if "ops" not in trace else _operators_by_name(trace)
+
+
+@functools.cache
+def _no_operators() -> pl.DataFrame:
+    return _operators_by_name(Trace(Path(), {}))
+
+
+def _operators_by_name(trace: Trace) -> pl.DataFrame:
     return _with_percentages(_group_calls(trace, "name", pl.lit(True), annotations=False))
 
 

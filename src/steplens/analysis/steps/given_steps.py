@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.steps.ascend_step_times import COLUMNS
+from steplens.analysis.tools.once import once_per_trace
 from steplens.formats.ascend_database import STEP_TABLE
 from steplens.formats.ascend_results import STEP, STEP_COLUMNS, STEP_PARTS, STEP_TRACE_TABLE
 from steplens.trace.trace import Trace
@@ -13,6 +14,7 @@ _STEP = (STEP, STEP_COLUMNS[STEP])
 _TABLES = (STEP_TRACE_TABLE, STEP_TABLE)
 
 
+@once_per_trace
 def given_steps(trace: Trace) -> pl.DataFrame:
     """The steps of ``step_trace_time.csv`` or of ``StepTraceTime`` in ``analysis.db``, columns as in ``ascend_step_times``, ns.
 

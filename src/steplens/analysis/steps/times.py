@@ -109,7 +109,9 @@ def runs_behind(trace: Trace) -> bool:
 
 
 def times_of_steps(trace: Trace) -> pl.DataFrame:
-    """``step_times`` of a trace with steps."""
+    """``step_times`` of the steps that were recorded."""
+    if not trace.once(_has_steps):
+        return pl.DataFrame(schema=COLUMNS)
     host = host_phases(trace)
     device = device_periods(trace).select("step", *DEVICE_FIGURES, **_OF_PERIOD)
     step_numbers = chosen_steps(trace).steps
