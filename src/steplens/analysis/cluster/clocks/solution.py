@@ -97,12 +97,19 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
     low, high = graph.find_intervals(np.unique(reference))
 
     recorded = (system.rough - system.rough[reference]).astype(np.float64)
-    lines = _choose_lines(system, moments, low, high, within, (first, last))
-    lines = Lines(lines.first, lines.last, np.where(is_off, lines.begin, recorded), np.where(is_off, lines.end, recorded))
     of_hosts = [graph.same.bounds_at(at) for at in (first, last)]
-    lines, still_broken = _keep_messages(
-        system, lines, PairBounds.join_all([system.bounds_to_keep(pairs), *of_hosts]), ~is_off, denied
-    )
+    bounds = PairBounds.join_all([system.bounds_to_keep(pairs), *of_hosts])
+
+    def lines_that_keep(*, to_middle: bool) -> tuple[Lines, int]:
+        lines = _choose_lines(system, moments, (low, high), within, (first, last), to_middle=to_middle)
+        lines = Lines(lines.first, lines.last, np.where(is_off, lines.begin, recorded), np.where(is_off, lines.end, recorded))
+        return _keep_messages(system, lines, bounds, ~is_off, denied)
+
+    lines, still_broken = lines_that_keep(to_middle=True)
+    if still_broken:
+        # lines that were moved less are nearer to those of their neighbours
+        moved_less = lines_that_keep(to_middle=False)
+        lines, still_broken = min((lines, still_broken), moved_less, key=lambda chosen: chosen[1])
     clocks = np.arange(count)
     line_values = np.stack([lines.offset_at(clocks, np.full(count, moment)) for moment in moments], axis=1)
     error = np.where(within, np.maximum(high - line_values, line_values - low), 0.0).max(axis=1)
@@ -232,13 +239,21 @@ def _explain_disagreement(pairs: Pairs, disagree: Choice, units: Numbers) -> Cho
 
 
 def _choose_lines(
-    system: ClockSystem, moments: Floats, low: Floats, high: Floats, within: Choice, life: tuple[Floats, Floats]
+    system: ClockSystem,
+    moments: Floats,
+    interval: tuple[Floats, Floats],
+    within: Choice,
+    life: tuple[Floats, Floats],
+    *,
+    to_middle: bool,
 ) -> Lines:
     """Lines of the slope that the middles of the intervals have, as high as makes collectives end together.
 
-    Where that lies outside the intervals, the ends tell of something else than the clocks, and the lines are those in the middle,
-    which are off the least at most. Where a level line keeps within the intervals, there is no reason to claim a drift.
+    Where that lies outside the intervals, the ends tell of something else than the clocks, and the lines are those in the middle
+    (``to_middle``), which are off the least at most, or else the nearest ones. Where a level line keeps within the intervals,
+    there is no reason to claim a drift.
     """
+    low, high = interval
     with np.errstate(invalid="ignore"):
         middle, half = (high + low) / 2, (high - low) / 2
     is_bounded = within & np.isfinite(half)
@@ -250,35 +265,37 @@ def _choose_lines(
     later = compare_ends(ends, system.clocks.height)
     clocks = np.arange(system.clocks.height)
     line_values = np.stack([lines.offset_at(clocks, np.full(len(clocks), moment)) for moment in moments], axis=1)
-    shift, _ = _raise_lines(line_values, low, high, is_bounded, -later)
+    shift, _ = _raise_lines(line_values, interval, is_bounded, -later, to_middle=to_middle)
     # the rough offsets are the medians of the ends
-    height, is_level = _raise_lines(np.zeros_like(line_values), low, high, is_bounded, np.zeros_like(later))
+    height, is_level = _raise_lines(np.zeros_like(line_values), interval, is_bounded, np.zeros_like(later), to_middle=to_middle)
     begin, end = (np.where(is_level, height, side + shift) for side in (lines.begin, lines.end))
     return Lines(lines.first, lines.last, begin, end)
 
 
-def _raise_lines(line_values: Floats, low: Floats, high: Floats, is_bounded: Choice, wanted: Floats) -> tuple[Floats, Choice]:
+def _raise_lines(
+    line_values: Floats, interval: tuple[Floats, Floats], is_bounded: Choice, wanted: Floats, *, to_middle: bool
+) -> tuple[Floats, Choice]:
     """By how much lines are to be raised, and which then keep within the intervals.
 
     Args:
         line_values: of each clock at each moment, ns, shape (clocks, moments).
-        low: of the intervals there.
-        high: see ``low``.
+        interval: low and high ends of the intervals there.
         is_bounded: which of them count.
-        wanted: by how much each line is raised where that keeps within them, shape (clocks,); the others come to the middle.
+        wanted: by how much each line is raised where that keeps within them, shape (clocks,).
+        to_middle: whether the others come to the middle, rather than as near as may be.
 
     Returns:
         Arrays of shape (clocks,).
     """
+    low, high = interval
     with np.errstate(invalid="ignore"):
         room_above, room_below = high - line_values, line_values - low
-        middle = (
-            np.where(is_bounded, room_above, -np.inf).max(axis=1) - np.where(is_bounded, room_below, -np.inf).max(axis=1)
-        ) / 2
+        highest, lowest = (np.where(is_bounded, room, -np.inf).max(axis=1) for room in (room_above, room_below))
+        middle = (highest - lowest) / 2
     most, least = np.where(is_bounded, room_above, np.inf).min(axis=1), -np.where(is_bounded, room_below, np.inf).min(axis=1)
     fits = least <= most
     is_inside = (wanted >= least) & (wanted <= most)
-    shift = np.where(fits, np.minimum(np.maximum(middle, least), most), middle)
+    shift = np.where(fits, np.minimum(np.maximum(middle if to_middle else wanted, least), most), middle)
     return np.where(is_inside | ~is_bounded.any(axis=1), wanted, shift), fits
 
 
