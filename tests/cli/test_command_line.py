@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -72,3 +73,25 @@ def test_warnings_and_what_libraries_write_are_seen(cli: Any, monkeypatch: pytes
     assert "UserWarning: of the user" in done.stderr and done.stderr.endswith("LookupError: out of luck\n")
     assert done.stdout == "by its descriptor\n"
     assert entry.main is not main
+
+
+def test_a_command_imports_what_it_needs_itself() -> None:
+    """Of other commands nothing, and of the advice not what judges, where only its kept answers are read."""
+    for program, unused in (
+        (
+            "from steplens.cli.main import main; main(['table'])",
+            ("steplens.cli.advise", "steplens.cli.doctor", "steplens.cli.view"),
+        ),
+        ("import steplens.advice.prepare", ("steplens.advice.advice", "steplens.advice.judging.order")),
+    ):
+        found = f"print([name for name in {unused} if name in sys.modules], file=sys.stderr)"
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; {program}; {found}"], capture_output=True, text=True, check=True
+        )
+        assert done.stderr.strip() == "[]"
+
+
+def test_every_command_is_there_for_whoever_asks_for_all() -> None:
+    assert {"run", "view", "summary", "table", "export"} <= {command.name for command in entry.app.registered_commands}
+    with pytest.raises(AttributeError, match="nothing"):
+        entry.nothing  # noqa: B018

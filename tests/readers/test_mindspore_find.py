@@ -20,6 +20,7 @@ from steplens.offline.mindspore.ranks import analyse_all_ranks, analyse_source
 from steplens.offline.mindspore.settings import Options
 from steplens.offline.mindspore.sources import is_complete
 from steplens.readers import detect
+from steplens.readers.mindspore.folders import is_promising
 from steplens.readers.mindspore.mindspore_find import FLAT, FORMATS, LEGACY, PROF, WINDOWS, find_sources
 from steplens.readers.mindspore.windows import mindspore_windows
 
@@ -173,6 +174,14 @@ def window(folder: Path, number: int, state: dict[str, object], launches: str = 
 
 BASE = 1_795_000_000_000_000_000
 STATE = {"state": "collected", "pid": 7, "tid": 9, "begin_ns": BASE, "end_ns": BASE + 10_000}
+
+
+def test_the_description_of_a_recording_alone_is_no_reason_for_a_closer_look(tmp_path: Path) -> None:
+    """The Ascend PyTorch Profiler calls it the same."""
+    (tmp_path / "profiler_info_0.json").write_text("{}")
+    assert not is_promising(tmp_path)
+    (tmp_path / "minddata_pipeline_0.json").write_text("{}")
+    assert is_promising(tmp_path)
 
 
 def test_windows_become_one_trace(tmp_path: Path) -> None:
