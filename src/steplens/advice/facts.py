@@ -306,7 +306,8 @@ class Facts:
 
         Nor do tables that the capture brought along contradict its events there (``analysis.stored_figures``).
         """
-        tables = (self.trace.health, frame_of(find_contradictions(self.trace)))
+        contradictions = find_contradictions(self.trace)
+        tables = (self.trace.health, frame_of(contradictions) if contradictions else None)
         return all(health is None or unsafe(health, conclusion, least=WARNING).is_empty() for health in tables)
 
     def make_finding(

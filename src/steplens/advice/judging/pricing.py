@@ -83,6 +83,10 @@ class Prices:
             shown_lengths = [ns for part in facts if (ns := shown_part(part.trace.once(_summary_of_trace), name)) is not None]
             return max(lengths, default=None), max(shown_lengths, default=None)
 
+        @functools.cache
+        def is_trusted(conclusion: str) -> bool:
+            return all(part.trusts(conclusion) for part in facts)
+
         for finding in findings:
             if finding.saving is None:
                 yield finding
@@ -92,7 +96,9 @@ class Prices:
                 continue
             bounds = [ns for ns in (part_ns, shown_ns) if ns is not None]
             bounds += [ns for ns in (finding.step_ns, longest_ns) if ns > 0]
-            yield _reduce_confidence(_limit_saving(finding, bounds), facts)
+            conclusion = _RESTS_ON.get(finding.part)
+            limited = _limit_saving(finding, bounds)
+            yield limited if conclusion is None or is_trusted(conclusion) else _reduce_confidence(limited)
 
     def settle_finding(self, finding: Finding, slow: Finding | None = None) -> Finding | None:
         """A finding of the run as it is given: with shares of the run's step, and no more than is shown of its ranks.
@@ -191,10 +197,7 @@ def _with_saving(finding: Finding, saving: Saving, evidence: Evidence, basis: st
     return dataclasses.replace(finding, saving=saving, evidence=(*finding.evidence, evidence), basis=basis)
 
 
-def _reduce_confidence(finding: Finding, facts: Sequence[Facts]) -> Finding:
-    """``finding`` with less confidence where the figures of its part are not to be trusted, and with the reason as evidence."""
-    conclusion = _RESTS_ON.get(finding.part)
-    if conclusion is None or all(part.trusts(conclusion) for part in facts):
-        return finding
+def _reduce_confidence(finding: Finding) -> Finding:
+    """``finding`` with less confidence, since the figures of its part are not to be trusted, and with the reason as evidence."""
     evidence = (*finding.evidence, Evidence("doubted_part", 0, "", per_step=False))
     return dataclasses.replace(finding, confidence=min(finding.confidence, _DOUBTED), evidence=evidence)
