@@ -32,9 +32,9 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Nothing is read before this is set."""
     let = threading.Event()
 
-    def later(path: Path, *reports: Any) -> Run:
+    def later(path: Path, *reports: Any, **options: Any) -> Run:
         let.wait(DEADLINE_S)
-        return open_run(path, *reports)
+        return open_run(path, *reports, **options)
 
     monkeypatch.setattr(runs, "open_run", later)
     return let

@@ -182,14 +182,14 @@ def test_questions_are_answered_while_a_run_is_opened(
     """Until it is open, every address about it says so at once, and the progress names what is read."""
     asked = threading.Event()
 
-    def opened_once_asked(path: Path, progress: Any, *reports: Any) -> Run:
+    def opened_once_asked(path: Path, progress: Any, *reports: Any, **options: Any) -> Run:
         """Reading begins when somebody has looked: on a busy machine it may be over before."""
 
         def told(number: int, total: int, what: Path) -> None:
             progress(number, total, what)
             asked.wait(DEADLINE_S)
 
-        return open_run(path, told, *reports)
+        return open_run(path, told, *reports, **options)
 
     monkeypatch.setattr(runs, "open_run", opened_once_asked)
     events = [event(f"aten::op{place % 50}", 1000.0 + 3 * place, 2) for place in range(100_000)]

@@ -19,8 +19,11 @@ from steplens.advice.registry import built_in_rules
 from steplens.advice.rules.optimizers import backward_spans, gradients_of_steps
 from steplens.analysis.cluster.clocks.messages import communication_rows
 from steplens.analysis.cluster.groups.kinds import forward_reductions
+from steplens.analysis.cluster.side_by_side.contents import rank_contents
 from steplens.analysis.data_loading.data_wait import data_wait
+from steplens.analysis.device.breakdown import overlap_of_devices
 from steplens.analysis.device.idle import idle_causes
+from steplens.analysis.device.step_work import mean_work
 from steplens.analysis.operators.operators import operators_by_name
 from steplens.analysis.steps.device_work import exposed_communication
 from steplens.analysis.steps.phases import host_phase_names
@@ -35,6 +38,7 @@ from steplens.trace.building.checks.ranks import recorded_span, step_bounds
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import encode_answer
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, unpack_answers, write_answers
+from steplens.trace.not_recorded import recorded_details
 from steplens.trace.trace import Trace
 
 #: so many take longer than a process takes to start, however small they are
@@ -55,6 +59,10 @@ _QUESTIONS: tuple[Callable[[Trace], Any], ...] = (
     gradients_of_steps,
     is_small,
     forward_reductions,
+    rank_contents,
+    mean_work,
+    overlap_of_devices,
+    recorded_details,
 )
 #: a larger answer is worked out again rather than kept
 _MOST_BYTES = 512 << 10
@@ -69,25 +77,36 @@ _PROCESS_BYTES, _TIMES_KEPT = 300 << 20, 12
 _PART_OF_MEMORY = 2
 
 
-def prepare_answers(run: Run) -> None:
+def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None) -> int:
     """Have what summary and advice ask of each trace of a run: as it was kept, or worked out in several processes.
 
     Args:
         run: as it was opened; of one that is only a part of another, or whose tables are not kept, nothing is worked out.
+        progress: told now and then of how many traces answers are there, and how many traces there are.
+
+    Returns:
+        Of how many traces something was worked out.
     """
     if len(run.traces) < 2 or run.traces[0].once(_is_prepared):
-        return
+        return 0
     left = use_kept_answers(run)
     run.traces[0].replace(_is_prepared, True)
-    context = _context_of(run)
+    context = answer_context(run)
     if context is None or not left:
-        return
+        return 0
+    count = len(left)
+
+    def report_done(done: int) -> None:
+        if progress is not None:
+            progress(len(run.traces) - len(left) + done, len(run.traces))
+
     if run.executor is not None:
         work_out_there = partial(_answer_number, public_address(run.path), context)
         done = set()
         for number, (packed, is_kept) in map_ranks(run.executor, work_out_there, left):
             _accept_packed(run, number, packed, is_kept=is_kept)
             done.add(number)
+            report_done(len(done))
         left = [number for number in left if number not in done]
     request = {"path": private_address(run.path), "context": context, "numbers": left}
     are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
@@ -96,10 +115,12 @@ def prepare_answers(run: Run) -> None:
     )
 
     def work_out_here(place: int) -> None:
+        report_done(tasks.done)
         _accept_packed(run, left[place], *_work_out(run.traces[left[place]], context))
 
     for place, (packed, is_kept) in tasks.run(work_out_here).items():
         _accept_packed(run, left[place], packed, is_kept=is_kept)
+    return count
 
 
 def use_kept_answers(run: Run) -> list[int]:
@@ -108,7 +129,7 @@ def use_kept_answers(run: Run) -> list[int]:
     Returns:
         The numbers of the traces of which nothing was kept.
     """
-    context = _context_of(run) if len(run.traces) > 1 else None
+    context = answer_context(run) if len(run.traces) > 1 else None
     if context is None:
         return [*range(len(run.traces))]
     return [number for number in range(len(run.traces)) if not _accept_kept(run, number, context)]
@@ -116,7 +137,7 @@ def use_kept_answers(run: Run) -> list[int]:
 
 def keep_answers(run: Run) -> None:
     """Keep what is known of each trace of a run by now beside its tables, for whoever asks about the run the next time."""
-    context = _context_of(run) if len(run.traces) > 1 and run.traces[0].once(_is_prepared) else None
+    context = answer_context(run) if len(run.traces) > 1 and run.traces[0].once(_is_prepared) else None
     if context is None or is_worker():
         return
     for trace in run.traces:
@@ -128,8 +149,8 @@ def keep_answers(run: Run) -> None:
             write_answers(trace.kept, context, pack_answers({**({} if accepted is None else accepted.encode_all()), **fresh}))
 
 
-def _context_of(run: Run) -> str | None:
-    """What answers about a trace depend on besides it: the others, with which it is decided which steps figures are of.
+def answer_context(run: Run) -> str | None:
+    """What kept answers about a trace depend on besides it: the others, with which it is decided which steps figures are of.
 
     None where nothing is kept, or the traces are a part of a run.
     """
@@ -256,7 +277,7 @@ def _answer_number(path: str, context: str, number: int) -> tuple[bytes, bool]:
 @lru_cache(maxsize=1)
 def _run_of_context(path: str, context: str) -> Run:
     run = open_run(path)
-    if _context_of(run) != context:
+    if answer_context(run) != context:
         raise ValueError("it has changed meanwhile")
     return run
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steplens.cli.line.arguments import InputPath, Json
+from steplens.cli.line.arguments import InputPath, Json, Scheduler
 from steplens.cli.line.ending import next_commands, say_next
 from steplens.cli.text.text import console, plain, print_json
 from steplens.common import rundir
@@ -51,6 +51,7 @@ def analyse(
             help="Folder for the results, in place of the runs' own; ./recomputed where one is needed.",
         ),
     ] = None,
+    scheduler: Scheduler = "",
     json: Json = False,
 ) -> None:
     """Write the result files of every recorded run in PATH; what is complete already is left alone.
@@ -62,9 +63,13 @@ def analyse(
     """
     refuse_hopeless(path)
     from steplens import offline
+    from steplens.common.executors import named_executor
 
+    executor = named_executor(scheduler) if scheduler else None
     exports = [kind.value for kind in export_type] if export_type else None
-    results = offline.analyse(path, max_process_number, exports, force=force, recompute=recompute, output=output)
+    results = offline.analyse(
+        path, max_process_number, exports, force=force, recompute=recompute, output=output, executor=executor
+    )
     code = offline.exit_code(results)
     if json:
         print_json({"path": str(path), "exit_code": code, "runs": [dataclasses.asdict(result) for result in results]})

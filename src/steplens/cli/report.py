@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from steplens.cli.advise import Language
+from steplens.cli.line.arguments import Scheduler
 from steplens.cli.shown_runs import Paths, needing_the_extra
 from steplens.cli.text.text import console, plain, size
 from steplens.common.errors import InputError, SteplensError
@@ -30,6 +31,7 @@ def report(
         Language | None,
         typer.Option(metavar="LANGUAGE", help="Language in which it opens, en or zh; that of the browser by default."),
     ] = None,
+    scheduler: Scheduler = "",
 ) -> None:
     """Write runs as one HTML file: the pages of steplens view with their data, which needs neither steplens nor a network.
 
@@ -45,14 +47,16 @@ def report(
     if not output.absolute().parent.is_dir():
         raise InputError(output.absolute().parent, "is not a folder that is there", "Make it first")
     with needing_the_extra("a report"):
+        from steplens.common.executors import named_executor
         from steplens.report.window import parse_window
         from steplens.report.write import Options, write_report
 
+    executor = named_executor(scheduler) if scheduler else None
     out = console()
     span_ns = parse_window(window) if window is not None else None
     options = Options(step, span_ns, rows, limit << 20, redact, language.value if language is not None else None)
     with out.status("") as status:
-        written = write_report(paths, output, options, lambda what: status.update(plain(what)))
+        written = write_report(paths, output, options, lambda what: status.update(plain(what)), executor=executor)
     out.print(plain(f"{output}: {size(written.size_bytes)}", "bold"), soft_wrap=True)
     for path, shown in zip(paths, written.windows, strict=True):
         which = "" if shown.step is None else f"step {shown.step}" + (" (of median length)" if shown.median else "") + ", "

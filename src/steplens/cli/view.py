@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from steplens.cli.line.arguments import Scheduler
 from steplens.cli.shown_runs import Paths, needing_the_extra
 from steplens.cli.text.text import console, plain
 from steplens.cli.view_captures import Trainings
@@ -21,6 +22,7 @@ def view(
         str, typer.Option(metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 lets other machines connect.")
     ] = "127.0.0.1",
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the link and open no browser.")] = False,
+    scheduler: Scheduler = "",
 ) -> None:
     """Show runs in the browser: overview, steps, operators, timeline, memory, data pipeline, ranks and advice.
 
@@ -31,10 +33,12 @@ def view(
         list_remote(path)
         (check_readable if path.is_dir() else refuse_hopeless)(path)
     with needing_the_extra("the web UI"):
+        from steplens.common.executors import named_executor
         from steplens.server.http.address import is_local, open_listening_socket
         from steplens.server.http.built_pages import STATIC, check_built
         from steplens.server.runs import RunLibrary
 
+    executor = named_executor(scheduler) if scheduler else None
     # said here, and not by the browser
     check_built(STATIC)
     out = console()
@@ -48,7 +52,7 @@ def view(
         out.file.flush()
 
     bound = open_listening_socket(host, port)
-    library = RunLibrary(paths)
+    library = RunLibrary(paths, executor)
     # the runs are read while most of the server is still being loaded
     library.start()
     from steplens.server.serve import serve_runs

@@ -15,6 +15,7 @@ from pathlib import Path
 from steplens.collect.common import log, paths
 from steplens.common import rundir
 from steplens.common.errors import InputError, check_readable
+from steplens.common.executors import TaskExecutor
 from steplens.common.storage.files import is_remote, list_remote, locate_path
 from steplens.offline.mindspore.ranks import analyse_rank
 from steplens.offline.one_run import RECOMPUTED, analyse_run, in_place, source_of
@@ -36,6 +37,7 @@ def analyse(
     force: bool = False,
     recompute: bool = False,
     output: str | os.PathLike[str] | None = None,
+    executor: TaskExecutor | None = None,
 ) -> list[RunResult]:
     """Write the result files of everything in ``profiler_path``.
 
@@ -55,6 +57,8 @@ def analyse(
         recompute: like ``force``, and compute again what holds results only.
         output: folder for the results, one run directory each, in place of the runs' own; "recomputed" in the current
             directory where one is needed and none is given.
+        executor: where runs are analysed: a ``concurrent.futures.Executor``, or what has its ``submit``. Its processes have to
+            see the paths under the same names. None is this machine.
 
     Returns:
         one entry per run, in order of path.
@@ -69,9 +73,14 @@ def analyse(
     folder = None if output is None else Path(output)
     if is_remote(top) and folder is None:
         raise InputError(top, "lies where no results can be written", "Say where they go: --out FOLDER")
+    if is_remote(top):
+        executor = None
+    elif executor is not None:
+        # its processes work in other folders
+        top, folder = top.absolute(), None if folder is None else folder.absolute()
     exports = _export_types(export_type)
     jobs = _list_jobs(top, exports, force=force or recompute, recompute=recompute, output=folder)
-    # processes that are started by others do not know what the paths of another place stand for
+    # processes that are started by others, and those of an executor, do not know what the paths of another place stand for
     workers = 1 if is_remote(top) else process_number(max_process_number)
     with progress_bar(len(jobs)) as advance:
 
@@ -79,7 +88,7 @@ def analyse(
             advance()
             log_failures(result)
 
-        return analyse_all(jobs, workers, report_finished_run)
+        return analyse_all(jobs, workers, report_finished_run, executor)
 
 
 def _list_jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: bool, output: Path | None) -> list[Job]:
@@ -88,7 +97,7 @@ def _list_jobs(top: Path, exports: list[str] | None, *, force: bool, recompute: 
         raise InputError(top, "is a trace file, whose results need a folder of their own", "Say where: --out FOLDER")
     ranks: list[Job] = []
     runs: list[Job] = []
-    folder = output or Path(RECOMPUTED)
+    folder = output or (Path(RECOMPUTED).absolute() if top.is_absolute() else Path(RECOMPUTED))
     for capture in map(source_of, detect.find_traces(top)):
         if isinstance(capture.where, MindSporeSource):
             ranks.append(Job(capture.path, partial(analyse_rank, capture.where, exports, force, recompute, output)))

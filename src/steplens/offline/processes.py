@@ -11,8 +11,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steplens.collect.common import log
+from steplens.common.executors import Task, TaskExecutor, map_ranks
 from steplens.offline.outcome import RunResult
 from steplens.trace.health import ERROR, INFO
 from steplens.writers.result import FAILED
@@ -43,14 +45,27 @@ class Job:
     analyse: Callable[[], RunResult]
 
 
-def analyse_all(jobs: Sequence[Job], workers: int, report: Callable[[RunResult], None]) -> list[RunResult]:
-    """Do jobs, at most ``workers`` at a time, and report each as soon as it is done; gives their results in order of the jobs."""
+def analyse_all(
+    jobs: Sequence[Job], workers: int, report: Callable[[RunResult], None], executor: TaskExecutor | None = None
+) -> list[RunResult]:
+    """Do jobs, at most ``workers`` at a time, and report each as soon as it is done; gives their results in order of the jobs.
+
+    With an executor its processes do them; what they lose is done here.
+    """
     results: dict[int, RunResult] = {}
 
     def add_result(number: int, result: RunResult) -> None:
         results[number] = result
         report(result)
 
+    if executor is not None:
+        for number, result in map_ranks(_JobsOf(executor, jobs), _never_called, range(len(jobs))):
+            add_result(number, result)
+        left = [number for number in range(len(jobs)) if number not in results]
+        if left:
+            done_here = analyse_all([jobs[number] for number in left], workers, report)
+            results.update(zip(left, done_here, strict=True))
+        return [results[number] for number in range(len(jobs))]
     # A daemon process, such as a data loading worker, may not have children.
     in_pool = min(workers, len(jobs)) > 1 and not multiprocessing.current_process().daemon
     if in_pool:
@@ -72,6 +87,21 @@ def analyse_all(jobs: Sequence[Job], workers: int, report: Callable[[RunResult],
         elif not started:
             add_result(number, job.analyse())
     return [results[number] for number in range(len(jobs))]
+
+
+class _JobsOf:
+    """An executor that is given numbers of jobs and is sent the jobs, each alone."""
+
+    def __init__(self, executor: TaskExecutor, jobs: Sequence[Job]) -> None:
+        self._executor = executor
+        self._jobs = jobs
+
+    def submit(self, _: Callable[..., Any], /, *arguments: Any) -> Task:
+        return self._executor.submit(self._jobs[arguments[0]].analyse)
+
+
+def _never_called(_: int) -> None:
+    """Stands for the jobs, which take no number."""
 
 
 def log_failures(result: RunResult) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from steplens.report.ask import Answer, InProcessClient
 from steplens.report.parts import Parts
+from steplens.server.many.page_store import MANY_TRACES
 from steplens.server.runs import OpenedRun
 
 RUN = "/api/runs/{run}"
@@ -149,6 +150,8 @@ _VALUES: dict[str, Callable[[Values, int], Sequence[Any]]] = {
     "step": lambda values, trace: [row["step"] for row in values.rows("steps", trace, "steps") if row["step"] is not None][
         :_MOST_STEPS
     ],
+    # the picture of very many ranks has a choice of them; pages of few have no such picture
+    "metric": lambda values, _: values.rows("cluster/rank-steps", member="metrics") if values.traces >= MANY_TRACES else (),
     "op": lambda values, trace: [row["id"] for row in values.rows("pipeline", trace, "operations")],
     "graph": lambda values, trace: [row["graph"] for row in values.rows("memory/graphs", trace)],
     "time_ns": Values.moments,

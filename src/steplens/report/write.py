@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from steplens.advice.prepare import prepare_answers
+from steplens.advice.prepare import keep_answers, prepare_answers
 from steplens.common import rundir
 from steplens.common.errors import InputError
+from steplens.common.executors import TaskExecutor
 from steplens.report import page, window
 from steplens.report.ask import InProcessClient
 from steplens.report.collecting import Collector, Job, collect_report
@@ -56,7 +57,12 @@ class Written:
 
 
 def write_report(
-    paths: Sequence[Path], output: Path, options: Options, say: Callable[[str], None], static: Path = STATIC
+    paths: Sequence[Path],
+    output: Path,
+    options: Options,
+    say: Callable[[str], None],
+    static: Path = STATIC,
+    executor: TaskExecutor | None = None,
 ) -> Written:
     """Write the report of some runs.
 
@@ -66,13 +72,14 @@ def write_report(
         options: see ``Options``.
         say: told what is being done.
         static: folder of the built front end.
+        executor: where traces are read, and what is asked of each of them is worked out; None is this machine.
 
     Raises:
         InputError: a run cannot be read, has no such step, the pages are not built, or ``output`` cannot be written.
         SteplensError: the report does not fit into its limit.
     """
     built = page.front_end(static)
-    library = RunLibrary(paths)
+    library = RunLibrary(paths, executor)
     for shown in library.runs:
         say(f"reading {shown.path}")
         shown.open()
@@ -97,6 +104,8 @@ def write_report(
                 say(sentence)
 
         collect_report(Collector(library, asker, windows, options.rows), parts, say_what_begins)
+    for shown in library.runs:
+        keep_answers(shown.run)
     document = {
         "version": session.VERSION,
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -11,11 +11,12 @@ from pydantic import BaseModel
 
 from steplens.advice import Advice, Finding, advise
 from steplens.advice.finding import Evidence, Stretch
+from steplens.advice.prepare import keep_answers
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.run import Run
 from steplens.server.http import documented
-from steplens.server.http.routing import create_router
+from steplens.server.many.kept_route import kept_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
@@ -23,7 +24,7 @@ from steplens.timeline.event_names import has_event
 from steplens.trace import health_words
 from steplens.trace.trace import Trace
 
-router = create_router("/api/runs/{run}", "advice")
+router = kept_router("/api/runs/{run}", "advice")
 
 #: of many ranks these many are searched for an event
 _SEARCHED = 8
@@ -150,13 +151,20 @@ class AdviceShown(BaseModel):
 
 def advise_on_run(shown: OpenedRun) -> Advice:
     """The advice about a run, worked out once."""
-    return shown.answer(("advice",), lambda: advise(shown.run))
+    return shown.answer(("advice",), lambda: _advise_and_keep(shown))
 
 
 def advise_on_run_within(shown: OpenedRun, seconds: float) -> Advice | None:
     """The advice about a run if it is there within some seconds; None otherwise, and it goes on being worked out."""
-    all_advice: Advice | None = shown.soon(("advice",), lambda: advise(shown.run), seconds)
+    all_advice: Advice | None = shown.soon(("advice",), lambda: _advise_and_keep(shown), seconds)
     return all_advice
+
+
+def _advise_and_keep(shown: OpenedRun) -> Advice:
+    judgement = advise(shown.run)
+    # for the next time that somebody opens the run
+    keep_answers(shown.run)
+    return judgement
 
 
 def _advise_on_trace(shown: OpenedRun, number: int) -> Advice:

@@ -13,12 +13,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from steplens.server import advice, captures, compare, download, overview, search, session, step_trace, trends
-from steplens.server.cluster import cluster, communication, links, marey, strategy
+from steplens.server.cluster import cluster, communication, links, marey, side_by_side, strategy
 from steplens.server.http import error_answers, pages, tickets
 from steplens.server.http.built_pages import STATIC as STATIC
 from steplens.server.http.built_pages import how_to_build
 from steplens.server.http.errors import Refusal
 from steplens.server.http.security import Guard
+from steplens.server.many import first_answers
 from steplens.server.memory import memory, memory_plans
 from steplens.server.operators import flops, shapes, user_ranges
 from steplens.server.pipeline import pipeline, pipeline_batches, processors
@@ -29,8 +30,8 @@ from steplens.server.timeline import routes as timeline_routes
 #: what answers, in the order in which addresses are documented
 AREAS = (
     session, captures, overview, step_trace, trends, advice, table_routes, timeline_routes, memory, memory_plans, user_ranges,
-    flops, shapes, pipeline, pipeline_batches, processors, communication, links, cluster, marey, strategy, search, compare,
-    download, tickets,
+    flops, shapes, pipeline, pipeline_batches, processors, communication, links, cluster, side_by_side, marey, strategy, search,
+    compare, download, tickets,
 )  # fmt: skip
 _TITLE = "steplens view"
 
@@ -62,6 +63,7 @@ def create_api(library: RunLibrary) -> FastAPI:
     )
     app.state.library = library
     app.state.tickets = tickets.Tickets()
+    library.answer_ahead = functools.partial(first_answers.answer_ahead, app)
     error_answers.register(app)
     for router in ROUTERS:
         # not include_router, which makes the models of every address anew for each application

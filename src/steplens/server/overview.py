@@ -7,40 +7,36 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import polars as pl
-from fastapi import Query
+from fastapi import Query, Request
 from pydantic import BaseModel, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
-from steplens.analysis.data_loading.data_pipeline import operations
-from steplens.analysis.data_loading.data_wait import loads_in_loop, waiting_steps
-from steplens.analysis.data_loading.loaders import LOOP, verdicts
-from steplens.analysis.data_loading.pipeline_verdict import held_up_by
+from steplens.analysis.cluster.side_by_side.contents import rank_contents
 from steplens.analysis.device.idle import idle_of_step
 from steplens.analysis.device.step_work import step_work
 from steplens.analysis.steps.step_distribution import step_distribution
-from steplens.analysis.steps.summary import StepSummary, summarize_steps
+from steplens.analysis.steps.summary import StepSummary
 from steplens.analysis.verdict import whole_of_shares
 from steplens.analysis.verdict_words import Verdict, collective_name
 from steplens.server import advice
 from steplens.server.advice import FindingShown, Together
 from steplens.server.http import documented
 from steplens.server.http.errors import path_text
-from steplens.server.http.routing import create_router
+from steplens.server.many.kept_route import kept_router, leave_unkept
 from steplens.server.requests import Chosen, json_response
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 from steplens.trace import health_words
 from steplens.trace.building.checks.ranks import recorded_ranks
-from steplens.trace.building.devices import device_kind, device_names
 from steplens.trace.building.framework import framework_version, trace_framework, trace_recorder
 from steplens.trace.health import group_of_finding
 from steplens.trace.health_words import translate_message
 from steplens.trace.schema import KIND_COMMUNICATION
 from steplens.trace.trace import Trace
 
-router = create_router("/api/runs/{run}", "overview")
+router = kept_router("/api/runs/{run}", "overview")
 
 _TOP = 8
 #: calls per step of two means that differ by no more are the same
@@ -308,9 +304,11 @@ class HealthFinding(BaseModel):
 
 
 @router.get("/overview")
-def overview(chosen: Chosen) -> Overview:
+def overview(chosen: Chosen, request: Request) -> Overview:
     """The first page: ranks, where a step goes, what takes the most, and what to do first."""
     judged = advice.advise_on_run_within(chosen, _PATIENCE_S)
+    if judged is None:
+        leave_unkept(request)
     findings = judged.findings if judged is not None else ()
     health = tables.table_frame(chosen, "health")
     verdict = chosen.answer(("verdict",), chosen.run.verdict)
@@ -418,9 +416,8 @@ def step_figures(summary: StepSummary) -> StepFigures:
 
 def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
     trace, source = chosen.trace(number), chosen.run.sources[number]
-    summary = chosen.answer(("figures", number), lambda: summarize_steps([trace]))
-    peak = tables.table_frame(chosen, "memory", number)["peak_allocated"].max()
-    streams = trace.required("kernels").select(pl.struct("device", "stream").n_unique())
+    contents = rank_contents(trace)
+    summary, waiting = contents.summary, contents.waiting
     return Rank(
         trace=number,
         rank=trace.rank if trace.rank >= 0 else None,
@@ -429,17 +426,17 @@ def _describe_rank(chosen: OpenedRun, number: int) -> Rank:
         framework=" ".join(filter(None, (trace_framework(trace), framework_version(trace)))),
         recorder=trace_recorder(trace, source.format),
         origin_ns=str(chosen.origins[number]),
-        device_kind=device_kind(trace),
-        devices=device_names(trace),
-        tables={name: trace.required(name).select(pl.len()).collect().item() for name in trace},
-        streams=chosen.answer(("streams", number), lambda: streams.collect().item()),
+        device_kind=contents.device_kind,
+        devices=list(contents.devices),
+        tables=contents.rows,
+        streams=contents.streams,
         steps=summary.steps,
         step_ns=summary.step_time_ns,
         parts=step_parts(summary),
         figures=step_figures(summary),
-        peak_bytes=peak if isinstance(peak, int) else None,
-        loads_itself=bool(summary.host.get("data_wait_ns")) and loads_in_loop(trace),
-        waiting=WaitingStepsShown(**vars(waiting)) if (waiting := waiting_steps(trace)) is not None else None,
+        peak_bytes=contents.peak_bytes,
+        loads_itself=contents.loads_itself,
+        waiting=WaitingStepsShown(**vars(waiting)) if waiting is not None else None,
     )
 
 
@@ -454,18 +451,7 @@ def _to_work_shown(row: dict[str, Any]) -> WorkShown:
 
 
 def _pipeline_bottlenecks(chosen: OpenedRun, number: int) -> list[dict[str, Any]]:
-    trace = chosen.trace(number)
-    if trace.lazy("pipeline_loaders") is not None:
-        # of a loader the stages were measured, and its one queue tells less
-        slow_loaders = [verdict for verdict in verdicts(trace) if verdict.stage != LOOP]
-        names = [f"{verdict.stage} of DataLoader({verdict.dataset}, id={verdict.loader})" for verdict in slow_loaders]
-        return [
-            {"trace": number, "id": verdict.loader, "name": name, "usage": None}
-            for verdict, name in zip(slow_loaders, names, strict=True)
-        ]
-    table = operations(trace)
-    slow = table.filter(pl.col("id").is_in(held_up_by(trace))).select("id", "usage", name="operation")
-    return [{"trace": number, **row} for row in columns.json_records(slow)]
+    return [{"trace": number, **vars(bottleneck)} for bottleneck in rank_contents(chosen.trace(number)).bottlenecks]
 
 
 def _work_of_verdict(chosen: OpenedRun, rank: int | None) -> tuple[pl.DataFrame, int | None]:

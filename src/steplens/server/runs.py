@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -14,12 +15,15 @@ from typing import Any, Literal, TypeVar
 
 import polars as pl
 
+from steplens.advice.prepare import keep_answers, prepare_answers, use_kept_answers
 from steplens.analysis.cluster.strategy import stage_ranks
 from steplens.common import rundir
 from steplens.common.errors import DefectError, SteplensError
+from steplens.common.executors import TaskExecutor
 from steplens.run import Run, open_draft, open_run
 from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
+from steplens.server.many.page_store import is_many, read_pages
 from steplens.server.memo import AnswerCache
 from steplens.timeline import timeline_file
 from steplens.timeline.layout import build_timeline
@@ -35,10 +39,14 @@ T = TypeVar("T")
 
 Files = Mapping[str, tuple[int, int]]
 State = Literal["waiting", "opening", "ready", "failed"]
+Doing = Literal["reading", "analysing", "comparing"]
 
 #: memory for answers, and for timelines; one of ten million events takes 0.4 GB until it is in its file
 ANSWER_BYTES = 512 << 20
 TIMELINE_BYTES = 2 << 30
+
+#: among the names of answers
+_PAGE = "page"
 
 #: of an answer that is a few objects
 _SMALL_ANSWER_BYTES = 1 << 16
@@ -56,7 +64,8 @@ class Opening:
 
     Attributes:
         state: "waiting" (for the run before it), "opening", "ready" or "failed".
-        done: traces that have been read.
+        doing: "reading" its traces; of many of them "analysing" each, once all were read, and then "comparing" them.
+        done: traces that have been read, or analysed.
         total: traces to read; 0 while they are looked for.
         what: the file or folder that is being read; empty when none is.
         bytes: its size, where it is a file.
@@ -68,6 +77,7 @@ class Opening:
     """
 
     state: State = "waiting"
+    doing: Doing = "reading"
     done: int = 0
     total: int = 0
     what: str = ""
@@ -119,6 +129,8 @@ class OpenedRun:
         one_of: this is a draft, which has one of so many events, about; 1 where it has all.
         seen: somebody was told what is to be painted of it.
         answers, timelines: what was worked out about it; a server has the same of all of its runs.
+        executor: where its traces are read and analysed; None is this machine.
+        looked: when somebody last looked for files that came since (``time.monotonic``), and whether there were any.
     """
 
     id: int
@@ -130,6 +142,8 @@ class OpenedRun:
     seen: threading.Event = field(default_factory=threading.Event)
     answers: AnswerCache = field(default_factory=partial(AnswerCache, ANSWER_BYTES), repr=False)
     timelines: AnswerCache = field(default_factory=partial(AnswerCache, TIMELINE_BYTES), repr=False)
+    executor: TaskExecutor | None = field(default=None, repr=False)
+    looked: tuple[float, bool] = (0.0, False)
     _openings: int = 0
 
     @property
@@ -253,11 +267,25 @@ class OpenedRun:
         def report_bytes(path: Path, done: int, total: int) -> None:
             opening.part = min(done / total, 1.0) if total else 0.0
 
+        def report_analysed(number: int, total: int) -> None:
+            opening.done, opening.total = number, total
+
         try:
             files = file_states(self.path)
-            run = open_run(self.path, report_progress, report_bytes)
+            run = open_run(self.path, report_progress, report_bytes, executor=self.executor)
+            if is_many(run):
+                # pages speak of all of them: without this the first one would read the tables of each
+                opening.what, opening.doing = "", "analysing"
+                if prepare_answers(run, report_analysed):
+                    keep_answers(run)
+            else:
+                use_kept_answers(run)
             self._openings += 1
-            self.opened = Opened(run, trace_origins(run.traces), self._openings, files)
+            opened = Opened(run, trace_origins(run.traces), self._openings, files)
+            if is_many(run):
+                opening.doing = "comparing"
+                self._compare_ranks(opened)
+            self.opened, self.looked = opened, (time.monotonic(), False)
             opening.what, opening.bytes, opening.part = "", 0, 0.0
             opening.state, opening.done, opening.total = "ready", len(run.traces), len(run.sources)
         except SteplensError as error:
@@ -272,6 +300,26 @@ class OpenedRun:
         if opening.state == "failed":
             self.opened = None
         opening.seconds = time.monotonic() - opening.started
+
+    def _compare_ranks(self, opened: Opened) -> None:
+        """Have what the first page says of all ranks together: as it was kept, or worked out while the opening says so."""
+        pages = read_pages(opened.run)
+        for name, packed in pages.items():
+            self.add_page(name, opened.generation, packed)
+        # what the list of runs says of it
+        _ = opened.has_strategy, opened.not_recorded
+        if not pages:
+            with contextlib.suppress(Exception):  # whoever asks for it is told
+                opened.run.verdict()
+
+    def kept_page(self, name: str) -> bytes | None:
+        """A whole answer that is kept, packed (``many.page_store``), by what was asked; None where it is not known."""
+        packed: bytes | None = self.answers.known((self.id, self.generation, _PAGE, name))
+        return packed
+
+    def add_page(self, name: str, generation: int, packed: bytes) -> None:
+        """Let an answer of a generation of the run be known."""
+        self.answers.get((self.id, generation, _PAGE, name), lambda: packed, len)
 
 
 def file_states(path: Path) -> Files:
@@ -305,12 +353,17 @@ class RunLibrary:
 
     Args:
         paths: what to show.
+        executor: where traces are read and analysed; None is this machine.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], executor: TaskExecutor | None = None) -> None:
         answers, timelines = AnswerCache(ANSWER_BYTES), AnswerCache(TIMELINE_BYTES)
-        self.runs = [OpenedRun(number, path, answers=answers, timelines=timelines) for number, path in enumerate(paths)]
+        self.runs = [
+            OpenedRun(number, path, answers=answers, timelines=timelines, executor=executor) for number, path in enumerate(paths)
+        ]
         self._opening = threading.Lock()
+        #: answers what the pages of a run of many ranks ask first; told by the application over these runs
+        self.answer_ahead: Callable[[OpenedRun], None] | None = None
 
     def start(self) -> None:
         """Open all runs in the background."""
@@ -341,7 +394,10 @@ class RunLibrary:
         """Lay out the timelines as far as memory for them goes, before somebody asks."""
         if shown.opening.state != "ready":
             return
-        for number in range(len(shown.run.traces)):
+        if is_many(shown.run) and self.answer_ahead is not None:
+            self.answer_ahead(shown)
+        # of very many ranks a few are looked at
+        for number in range(1 if is_many(shown.run) else len(shown.run.traces)):
             if shown.timelines.size_bytes > TIMELINE_BYTES // 2:
                 return
             try:

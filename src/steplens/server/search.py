@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from steplens.analysis.device.api import FRAMEWORK
 from steplens.analysis.device.kernels import kernel_statistics
+from steplens.analysis.tools.parallel import layout
 from steplens.server import advice
 from steplens.server.http.routing import create_router
+from steplens.server.many.page_store import is_many
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import tables
@@ -27,6 +29,8 @@ _SEARCHED = {
     "kernels": ("count", "total_ns"),
     "api_calls": ("count", "total_ns"),
 }
+#: of a job of many ranks names are those of one rank of so many stages
+_MOST_STAGES = 16
 #: hits of one kind that are listed
 PER_KIND = 20
 
@@ -40,8 +44,8 @@ class Hit(BaseModel):
         kind: "operators", "operators_by_module", "kernels", "api_calls" (names of tables), "finding" or "table".
         name: of it; of a finding its id, of a table its address.
         title: what to show.
-        count: how often it occurs; 0 for findings and tables.
-        total_ns: time that it takes; 0 for findings and tables.
+        count: how often it occurs; 0 for findings and tables, and of many ranks, of which some are looked through.
+        total_ns: time that it takes; 0 where ``count`` is.
     """
 
     kind: str
@@ -109,12 +113,21 @@ def searchable_entries(chosen: OpenedRun) -> dict[str, list[Entry]]:
 def _rows_counted_once(chosen: OpenedRun, kind: str) -> pl.LazyFrame:
     """Rows of a table without those that tell of operator calls a second time: the CPU's tasks, the framework's own layer."""
     table = tables.find_table(kind)
-    if kind == "kernels" and any(cpu_is_device(trace) for trace in chosen.run.traces):
+    if kind == "kernels" and not is_many(chosen.run) and any(cpu_is_device(trace) for trace in chosen.run.traces):
         with_device = [number for number, trace in enumerate(chosen.run.traces) if not cpu_is_device(trace)]
         empty = kernel_statistics(Trace(chosen.run.traces[0].source, {})).lazy()
         return pl.concat([empty, *(tables.table_rows(chosen, table, number) for number in with_device)], how="diagonal_relaxed")
-    rows = tables.table_rows(chosen, table, None)
+    rows = tables.table_rows(chosen, table, None) if not is_many(chosen.run) else _rows_of_some(chosen, table)
     return rows.filter(pl.col("layer").ne_missing(FRAMEWORK)) if kind == "api_calls" else rows
+
+
+def _rows_of_some(chosen: OpenedRun, table: tables.Table) -> pl.LazyFrame:
+    """The rows of the first rank of each stage, none counted: ranks of a stage run one program, and nobody reads a thousand."""
+    job = layout(chosen.run.traces)
+    first = {job.stage_of(trace.rank): number for number, trace in reversed(list(enumerate(chosen.run.traces)))}
+    frames = [tables.table_rows(chosen, table, number) for number in sorted(first.values())[:_MOST_STAGES]]
+    count, total = _SEARCHED[table.name]
+    return pl.concat(frames, how="diagonal_relaxed").with_columns(pl.col(count, total) * 0)
 
 
 def _size_of_entries(found: dict[str, list[Entry]]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 
 from fastapi import Request
@@ -13,10 +14,13 @@ from steplens.server.captures import is_watched
 from steplens.server.http.errors import Problem, path_text
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Living, Runs
-from steplens.server.runs import OpenedRun, State, file_states
+from steplens.server.runs import Doing, Opened, OpenedRun, State, file_states
 
 #: not imported: the package has names of the collector, which the server must not know
 VERSION: str = sys.modules["steplens"].__version__
+
+#: so many files are looked at once in so many seconds, however often somebody asks
+_MANY_FILES, _LOOK_EVERY_S = 1000, 10.0
 
 router = create_router("/api", "session")
 
@@ -26,7 +30,8 @@ class Progress(BaseModel):
 
     Attributes:
         state: "waiting", "opening", "ready" or "failed".
-        done: traces that have been read.
+        doing: "reading" traces; of many of them "analysing" each, once all were read, and then "comparing" them.
+        done: traces that have been read, or analysed.
         total: traces to read; 0 while they are looked for.
         what: what is being read.
         bytes: its size, where it is a file; 0 otherwise.
@@ -37,6 +42,7 @@ class Progress(BaseModel):
     """
 
     state: State
+    doing: Doing
     done: int
     total: int
     what: str
@@ -185,7 +191,22 @@ def state_of_run(chosen: OpenedRun, request: Request) -> RunState:
 def _has_more_files(chosen: OpenedRun) -> bool:
     """Whether files were added or written since a run was read; while it is being read nobody can tell."""
     opened = chosen.opened
-    return opened is not None and chosen.opening.state == "ready" and file_states(chosen.path) != opened.files
+    if opened is None or chosen.opening.state != "ready":
+        return False
+    if len(opened.files) < _MANY_FILES:
+        return file_states(chosen.path) != opened.files
+    # looking at the files of a thousand ranks takes longer than everything else that a page begins with: nobody waits for it
+    looked, is_changed = chosen.looked
+    if time.monotonic() - looked > _LOOK_EVERY_S:
+        chosen.looked = time.monotonic(), is_changed
+        threading.Thread(target=_look_for_files, args=(chosen, opened), name="steplens-files", daemon=True).start()
+    return is_changed
+
+
+def _look_for_files(chosen: OpenedRun, opened: Opened) -> None:
+    is_changed = file_states(chosen.path) != opened.files
+    if chosen.opened is opened:
+        chosen.looked = time.monotonic(), is_changed
 
 
 def _draft_of_run(chosen: OpenedRun) -> Draft | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -45,13 +45,9 @@ PARTS = (
 def parts_not_recorded(traces: Sequence[Trace]) -> tuple[str, ...]:
     """The parts of ``PARTS`` that no trace of a run has; "ranks" where it has one rank only."""
     tables = {name for trace in traces for name in trace}
-    stored = {name for trace in traces for name in _stored_names(trace)}
+    stored = {name for trace in traces for name in trace.once(_stored_names)}
     missing = {part for part, (typed, untyped) in _TABLES.items() if not (typed & tables or untyped & stored)}
-    missing |= {
-        part
-        for part, places in _DETAILS.items()
-        if not any(_has_values(trace, table, column) for trace in traces for table, column in places)
-    }
+    missing |= _DETAILS.keys() - {part for trace in traces for part in recorded_details(trace)}
     if stored & _STORED_SHAPES:
         missing.discard("shapes")
     # traces whose rank nobody can tell may be of different ones
@@ -60,10 +56,20 @@ def parts_not_recorded(traces: Sequence[Trace]) -> tuple[str, ...]:
     return tuple(part for part in PARTS if part in missing)
 
 
-def _stored_names(trace: Trace) -> Iterable[str]:
+def _stored_names(trace: Trace) -> tuple[str, ...]:
     if "source_tables" not in trace:
         return ()
-    return trace.required("source_tables").select(pl.col("table").cast(pl.String).unique()).collect()["table"].to_list()
+    tables = trace.required("source_tables").select(pl.col("table").cast(pl.String).unique()).collect()["table"]
+    return tuple(sorted(tables.to_list()))
+
+
+def recorded_details(trace: Trace) -> tuple[str, ...]:
+    """Which details of calls and tasks a trace has: "shapes", "stacks", "modules"."""
+    return trace.once(_recorded_details)
+
+
+def _recorded_details(trace: Trace) -> tuple[str, ...]:
+    return tuple(part for part, places in _DETAILS.items() if any(_has_values(trace, table, column) for table, column in places))
 
 
 def _has_values(trace: Trace, table: str, column: str) -> bool:

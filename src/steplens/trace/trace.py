@@ -165,7 +165,8 @@ class Trace:
         """What was worked out once so far and has a name, by it; nothing of a trace that was made of another one."""
         if self._instead:
             return {}
-        named = {answer_name(make): answer for make, answer in self._made.items()}
+        # other threads may ask meanwhile
+        named = {answer_name(make): answer for make, answer in list(self._made.items())}
         return {name: answer for name, answer in named.items() if name is not None}
 
     def release_tables(self) -> None:

@@ -97,6 +97,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/cluster/rank-steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["steps_of_ranks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/cluster/side-by-side": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["side_by_side"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/cluster/steps": {
         parameters: {
             query?: never;
@@ -1283,6 +1315,10 @@ export interface components {
             next: components["schemas"]["Brief"] | null;
             total: number;
         };
+        GroupShown: {
+            name: string;
+            ranks: number[];
+        };
         HealthFinding: {
             check: string;
             count: number;
@@ -1679,6 +1715,8 @@ export interface components {
         };
         Progress: {
             bytes: number;
+            /** @enum {string} */
+            doing: "reading" | "analysing" | "comparing";
             done: number;
             part: number;
             problem: components["schemas"]["Problem"] | null;
@@ -1734,6 +1772,7 @@ export interface components {
         };
         RankDifferences: {
             matching: number;
+            of_stage: boolean;
             rank: number;
             rows: {
                 calls: number;
@@ -1839,6 +1878,18 @@ export interface components {
             run: number;
             step_ns: number | null;
             steps: number;
+        };
+        SideBySide: {
+            figures: {
+                [key: string]: (number | null)[];
+            };
+            groups: components["schemas"]["GroupShown"][];
+            host: string[];
+            rank: number[];
+            stage: (number | null)[];
+            stages: number;
+            steps: number[];
+            trace: number[];
         };
         SilencedShown: {
             conclusion: string;
@@ -1967,6 +2018,17 @@ export interface components {
             end_ns: number;
             start_ns: number;
             step: number;
+        };
+        StepsOfRanks: {
+            last_steps: number[];
+            metric: string;
+            metrics: string[];
+            quantiles: number[];
+            rank: number[];
+            spread: (number | null)[][];
+            steps: number[];
+            trace: number[];
+            values: (number | null)[][];
         };
         StepTrace: {
             backward_names: string[];
@@ -2226,6 +2288,7 @@ export type Flame = components['schemas']['Flame'];
 export type FlameNode = components['schemas']['FlameNode'];
 export type Flops = components['schemas']['Flops'];
 export type Found = components['schemas']['Found'];
+export type GroupShown = components['schemas']['GroupShown'];
 export type HealthFinding = components['schemas']['HealthFinding'];
 export type Heat = components['schemas']['Heat'];
 export type Hit = components['schemas']['Hit'];
@@ -2279,6 +2342,7 @@ export type Selection = components['schemas']['Selection'];
 export type SeriesShown = components['schemas']['SeriesShown'];
 export type Session = components['schemas']['Session'];
 export type Side = components['schemas']['Side'];
+export type SideBySide = components['schemas']['SideBySide'];
 export type SilencedShown = components['schemas']['SilencedShown'];
 export type SlowRank = components['schemas']['SlowRank'];
 export type Spread = components['schemas']['Spread'];
@@ -2290,6 +2354,7 @@ export type StepLength = components['schemas']['StepLength'];
 export type StepPoints = components['schemas']['StepPoints'];
 export type Steps = components['schemas']['Steps'];
 export type StepShown = components['schemas']['StepShown'];
+export type StepsOfRanks = components['schemas']['StepsOfRanks'];
 export type StepTrace = components['schemas']['StepTrace'];
 export type StrategyGraph = components['schemas']['StrategyGraph'];
 export type StrategyHit = components['schemas']['StrategyHit'];
@@ -2469,6 +2534,50 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Heat"][];
+                };
+            };
+        };
+    };
+    steps_of_ranks: {
+        parameters: {
+            query?: {
+                metric?: string;
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StepsOfRanks"];
+                };
+            };
+        };
+    };
+    side_by_side: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SideBySide"];
                 };
             };
         };

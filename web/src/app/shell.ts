@@ -1,11 +1,13 @@
 /** What surrounds every page: the name of the run, the menu, the search box, language and colours. */
 
 import { RunApi } from "../api/client";
-import type { Hit, Session } from "../api/types";
+import type { Hit, Session, TraceState } from "../api/types";
 import { formatRoute } from "../browser/route";
 import { keep, kept } from "../browser/storage";
 import { THEMES, type Theme, chosenTheme, setTheme } from "../browser/theme";
 import { GROUPS, type Group } from "../pages";
+import { placeText } from "../ui/rank_picker";
+import { findRows, isMany } from "../ui/rank_places";
 import { report } from "../report/embedded";
 import { h, replace } from "../ui/dom";
 import { missingParts } from "../ui/not_recorded";
@@ -16,6 +18,8 @@ import { LANGUAGES, type Language, current, named, setLanguage, t } from "../wor
 import { adviceCount, damageMark } from "./run_mark";
 
 const TYPING_MS = 200;
+/** ranks that a search lists */
+const RANKS_FOUND = 6;
 
 export class Shell {
   readonly main = h("main", { id: "main" });
@@ -59,7 +63,7 @@ export class Shell {
       this.runs(session, run, page),
       reportBadge(run),
       this.damage.element,
-      searchBox(run),
+      searchBox(run, session.runs[run]?.traces ?? []),
       this.picker(t("language"), LANGUAGES, current(), (value) => {
         setLanguage(value as Language);
         this.again();
@@ -144,7 +148,7 @@ const isOffered = (page: Page, session: Session, run: number): boolean =>
 const keyOf = (session: Session, run: number): string => `${run}/${session.runs[run]?.generation ?? 0}/${current()}`;
 
 /** One box that finds operators, modules, tasks, findings and tables. */
-function searchBox(run: number): HTMLElement {
+function searchBox(run: number, traces: readonly TraceState[]): HTMLElement {
   const input = h("input", { type: "search", placeholder: t("search"), "aria-label": t("search"), autocomplete: "off" });
   const list = h("div", { class: "hits", "aria-label": t("search.found") });
   list.hidden = true;
@@ -160,12 +164,20 @@ function searchBox(run: number): HTMLElement {
     if (!text) return hide();
     try {
       const { signal } = asking;
+      const ranks = isMany(traces) ? await rankHits(run, text, signal, hide) : null;
+      if (signal.aborted) return;
+      if (ranks) {
+        // what is known here is there before the server has looked through all names
+        replace(list, ranks);
+        list.hidden = false;
+      }
       const found = await new RunApi(run, signal).get("search", { text });
       if (signal.aborted) return;
       const kinds = [...new Set(found.hits.map((one) => one.kind))];
       replace(
         list,
-        kinds.length ? null : h("p", null, t("search.nothing")),
+        ranks,
+        kinds.length || ranks ? null : h("p", null, t("search.nothing")),
         kinds.map((kind) => {
           const hits = found.hits.filter((one) => one.kind === kind);
           return h(
@@ -213,6 +225,32 @@ function searchBox(run: number): HTMLElement {
     if (!box.contains(event.relatedTarget as Node | null)) hide();
   });
   return box;
+}
+
+/** The ranks of a large job that a text means, by number, host or stage; nothing where it means none, or says nothing of them. */
+async function rankHits(run: number, text: string, signal: AbortSignal, hide: () => void): Promise<HTMLElement | null> {
+  if (!/\d/.test(text)) return null;
+  const found = await new RunApi(run, signal).get("cluster/side-by-side").catch(() => null);
+  const rows = found ? findRows(found, text) : [];
+  if (!found || !rows.length) return null;
+  return h(
+    "section",
+    null,
+    h("h3", null, `${t("ranks")} (${format.count(rows.length)})`),
+    h(
+      "ul",
+      null,
+      rows
+        .slice(0, RANKS_FOUND)
+        .map((row) =>
+          h(
+            "li",
+            null,
+            h("a", { href: formatRoute(run, "steps", { rank: found.trace[row]! }), onclick: hide }, placeText(found, row)),
+          ),
+        ),
+    ),
+  );
 }
 
 const kindName = (kind: string): string =>

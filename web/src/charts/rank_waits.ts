@@ -1,11 +1,15 @@
 /** Which rank the others wait for, with the proof of it, and how long each waits. */
 
 import type { Communication } from "../api/types";
+import { isMany } from "../ui/rank_places";
 import { h, type Child } from "../ui/dom";
 import type { Context } from "../ui/page";
 import * as format from "../words/format";
 import { named, t } from "../words/i18n";
 import { chart, nameAxis, tip, valueAxis } from "./chart";
+
+/** of very many ranks so many that wait the longest are shown, and as many that wait the shortest */
+const ENDS = 12;
 
 /** The rank that holds up the others; nothing where none stands out. */
 export function slowRank(context: Context, found: Communication): Child {
@@ -35,7 +39,11 @@ export function waitsChart(context: Context, found: Communication): HTMLElement 
       ? [["unexplained_ns", named("column", "unexplained_ns")] as const]
       : []),
   ] as const;
-  return chart(
+  const waiting = (row: Communication["waits"][number]): number => Number(row["wait_ns"]);
+  // of very many ranks those that wait the longest and the shortest: whom the others wait for waits least
+  const sorted = [...found.waits].sort((one, other) => waiting(other) - waiting(one));
+  const rows = isMany(found.waits) ? [...sorted.slice(0, ENDS), ...sorted.slice(-ENDS)] : found.waits;
+  const shown = chart(
     {
       label: t("communication.waits"),
       height: 240,
@@ -44,7 +52,7 @@ export function waitsChart(context: Context, found: Communication): HTMLElement 
         legend: { top: 0, textStyle: { color: colours.text } },
         xAxis: nameAxis(
           colours,
-          found.waits.map((row) => t("rank.n", { number: String(row["rank"]) })),
+          rows.map((row) => t("rank.n", { number: String(row["rank"]) })),
         ),
         yAxis: valueAxis(colours, format.time),
         tooltip: {
@@ -62,10 +70,14 @@ export function waitsChart(context: Context, found: Communication): HTMLElement 
           name,
           barMaxWidth: 48,
           color: colours.series[place],
-          data: found.waits.map((row) => Number(row[column])),
+          data: rows.map((row) => Number(row[column])),
         })),
       }),
     },
     context.signal,
   );
+  if (rows.length === found.waits.length) return shown;
+  const half = sorted[Math.floor(sorted.length / 2)]!;
+  const values = { count: ENDS, of: format.count(found.waits.length), median: format.time(waiting(half)) };
+  return h("div", null, h("p", { class: "note" }, t("communication.waits.ends", values)), shown);
 }

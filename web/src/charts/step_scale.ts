@@ -89,7 +89,8 @@ export function stepScale(bars: readonly ScaleBar[], whole_ns: number, signal: A
 
 function drawn(bars: readonly ScaleBar[], whole_ns: number, width: number): SVGElement {
   const scale = textScale();
-  const names = NAMES * scale;
+  // the names of ranks of a large job have more digits
+  const names = Math.max(NAMES * scale, ...bars.map((bar) => widthOf(bar.name) * BOLD + GAP));
   const perNs = (width - names) / Math.max(whole_ns, 1);
   const height = (bars.length * ROW + AXIS) * scale;
   const marks = roundTicks(0, whole_ns, width - names).at;

@@ -1,6 +1,8 @@
 /** Boxes above the timeline: which ranks, lanes and curves are shown; the address keeps all of them. */
 
 import type { TraceState } from "../api/types";
+import { rankPicker } from "../ui/rank_picker";
+import { isMany } from "../ui/rank_places";
 import { type Child, h } from "../ui/dom";
 import type { Context } from "../ui/page";
 import { rankName } from "../ui/ui";
@@ -48,7 +50,8 @@ export function rankBoxes(context: Context, ranks: readonly TraceState[], traces
     h(
       "div",
       { class: "drop-list" },
-      ranks.map((one) => {
+      isMany(ranks) ? addRank(context, ranks, traces) : null,
+      listedOnes(ranks, traces).map((one) => {
         const box = h("input", {
           type: "checkbox",
           checked: traces.includes(one.trace),
@@ -62,6 +65,18 @@ export function rankBoxes(context: Context, ranks: readonly TraceState[], traces
       h("p", { class: "note" }, t("timeline.most_ranks", { count: MOST_RANKS })),
     ),
   );
+}
+
+/** The ranks with a box each: all, or of very many those that are shown. */
+const listedOnes = (ranks: readonly TraceState[], traces: readonly number[]): readonly TraceState[] =>
+  isMany(ranks) ? ranks.filter((one) => traces.includes(one.trace)) : ranks;
+
+function addRank(context: Context, ranks: readonly TraceState[], traces: readonly number[]): Child {
+  return rankPicker(context, ranks, "", false, (trace) => {
+    if (trace === null || traces.includes(trace)) return;
+    const next = [...traces, trace].slice(-MOST_RANKS);
+    context.visit({ rank: next.sort((left, right) => left - right).join(","), event: null });
+  });
 }
 
 /** A list of the address: sources of lanes that are hidden, curves that are shown. */

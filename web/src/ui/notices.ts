@@ -45,12 +45,22 @@ export function failedBox(run: RunState, again: () => void): Child {
 
 export function progressBox(run: RunState): Child {
   const { progress } = run;
-  const of = progress.total ? t("opening.of", { done: progress.done, total: progress.total }) : t("opening.looking");
+  const values = { done: format.count(progress.done), total: format.count(progress.total) };
+  const of =
+    progress.doing === "comparing"
+      ? t("opening.comparing", values)
+      : progress.doing === "analysing"
+        ? t("opening.analysing", values)
+        : progress.total
+          ? t("opening.of", { done: progress.done, total: progress.total })
+          : t("opening.looking");
+  // nobody can tell how far that is
+  const isCounted = progress.total > 0 && progress.doing !== "comparing";
   return [
     h("h1", null, t("opening", { name: run.name })),
     h(
       "progress",
-      progress.total ? { max: progress.total, value: progress.done + progress.part, "aria-label": of } : { "aria-label": of },
+      isCounted ? { max: progress.total, value: progress.done + progress.part, "aria-label": of } : { "aria-label": of },
     ),
     h("p", null, of, progress.part ? ` · ${Math.floor(progress.part * 100)} %` : "", ` · ${format.time(progress.seconds * 1e9)}`),
     progress.what

@@ -3,6 +3,8 @@
 import type { Advice, Finding, Rank, TraceState } from "../api/types";
 import { numberOf } from "../browser/route";
 import { PARTS } from "../browser/theme";
+import { rankPicker } from "./rank_picker";
+import { isMany } from "./rank_places";
 import * as format from "../words/format";
 import { type Key, named, t } from "../words/i18n";
 import { inLanguage } from "../words/i18n";
@@ -98,18 +100,40 @@ export function choice(
 /** What a rank is called. */
 export function rankName(rank: TraceState, ranks: readonly TraceState[]): string {
   const told = rank.rank === null ? t("trace.n", { number: rank.trace }) : t("rank.n", { number: rank.rank });
-  const same = ranks.filter((one) => one.rank === rank.rank);
-  return same.length > 1 && rank.rank !== null ? `${told} (${t("trace.n", { number: rank.trace })})` : told;
+  return rank.rank !== null && tracesOf(ranks, rank.rank) > 1 ? `${told} (${t("trace.n", { number: rank.trace })})` : told;
+}
+
+/** how many traces each rank of a list has: asked of every one of them */
+const counted = new WeakMap<readonly TraceState[], Map<number | null, number>>();
+
+function tracesOf(ranks: readonly TraceState[], rank: number): number {
+  let counts = counted.get(ranks);
+  if (!counts) {
+    counts = new Map();
+    for (const one of ranks) counts.set(one.rank, (counts.get(one.rank) ?? 0) + 1);
+    counted.set(ranks, counts);
+  }
+  return counts.get(rank) ?? 0;
 }
 
 /** A list of the ranks; nothing for a run with one. */
 export function rankChoice(context: Context, ranks: readonly TraceState[], everyone: boolean): HTMLElement | null {
   if (ranks.length < 2) return null;
+  if (isMany(ranks)) return manyRanksChoice(context, ranks, everyone);
   const items: [string, string][] = ranks.map((one) => [String(one.trace), rankName(one, ranks)]);
   if (everyone) items.unshift(["", t("ranks.all")]);
   const chosen = numberOf(context.params, "rank");
   return choice(t("rank"), items, chosen === null ? (everyone ? "" : "0") : String(chosen), (value) =>
     context.visit({ rank: value === "" ? null : value, step: null }),
+  );
+}
+
+/** The same of so many ranks that a list of them would be of no use. */
+function manyRanksChoice(context: Context, ranks: readonly TraceState[], everyone: boolean): HTMLElement {
+  const chosen = numberOf(context.params, "rank");
+  const shown = ranks.find((one) => one.trace === (chosen ?? (everyone ? null : 0)));
+  return rankPicker(context, ranks, shown ? rankName(shown, ranks) : t("ranks.all"), everyone, (trace) =>
+    context.visit({ rank: trace, step: null }),
   );
 }
 

@@ -7,6 +7,7 @@ import itertools
 import polars as pl
 
 from steplens.analysis.steps.given_steps import given_steps
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import Intervals, intersect, merged, subtract
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY
@@ -83,6 +84,16 @@ def communication_overlap(trace: Trace, *, per_device: bool = False) -> pl.DataF
         trace: one rank.
         per_device: one row per device; else one row for all devices of the process together (``device`` null).
     """
+    return overlap_of_devices(trace) if per_device else _overlap_of(trace, per_device=False)
+
+
+@once_per_trace
+def overlap_of_devices(trace: Trace) -> pl.DataFrame:
+    """``communication_overlap`` of each device."""
+    return _overlap_of(trace, per_device=True)
+
+
+def _overlap_of(trace: Trace, *, per_device: bool) -> pl.DataFrame:
     rows = []
     for device, tasks in _tasks_by_device(_read_busy_work(trace), per_device):
         communication = _merge_kind(tasks, KIND_COMMUNICATION)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import polars as pl
 
 from steplens.analysis.steps.basis import step_basis
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, SCOPE_BACKWARD, SCOPE_FUNCTION
@@ -50,13 +52,11 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
         calls_least and calls_most (in one step of one trace, whole numbers; 0 where a step has none of the name),
         ratio (of all such work of a step, 0 to 1) and steps (of how many steps of all traces the figures are).
     """
-    works = [_work_pieces(trace) for trace in traces]
-    means = [_mean_work(work, _steps_of(trace)) for work, trace in zip(works, traces, strict=True)]
-    counted = [(frame, steps, total_ns) for frame, steps, total_ns in means if total_ns > 0]
+    counted = [mean for trace in traces if (mean := mean_work(trace)).total_ns > 0]
+    steps_counted = sum(mean.steps for mean in counted)
     if counted:
-        steps_counted = sum(steps for _, steps, _ in counted)
         rows = (
-            pl.concat(frame for frame, _, _ in counted)
+            pl.concat(mean.rows for mean in counted)
             .group_by(_KEYS)
             .agg(
                 pl.col("step_ns", "calls").sum() / len(counted),
@@ -65,15 +65,15 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
                 calls_most=pl.col("calls_most").max(),
             )
         )
-        whole_ns = sum(total_ns for _, _, total_ns in counted) / len(counted)
+        whole_ns = sum(mean.total_ns for mean in counted) / len(counted)
     else:
-        sums = pl.concat(_sum_work(work) for work in works) if works else pl.DataFrame(schema=COLUMNS)
+        sums = pl.concat(_sum_work(_work_pieces(trace)) for trace in traces) if traces else pl.DataFrame(schema=COLUMNS)
         rows = sums.group_by(_KEYS).agg(pl.col("step_ns", "calls").sum())
         rows = rows.with_columns(calls_least="calls", calls_most="calls")
         whole_ns = float(sums["step_ns"].sum())
     return (
         rows.filter(pl.col("step_ns") > 0)
-        .with_columns(ratio=pl.col("step_ns") / whole_ns, steps=pl.lit(sum(steps for _, steps, _ in counted)))
+        .with_columns(ratio=pl.col("step_ns") / whole_ns, steps=pl.lit(steps_counted))
         .sort("step_ns", *_KEYS, descending=[True, False, False])
         .select(cast_columns(COLUMNS))
     )
@@ -137,12 +137,26 @@ def _sum_work(work: pl.LazyFrame) -> pl.DataFrame:
     return sums.agg(step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.col("counted").sum().cast(pl.Float64)).collect()
 
 
-def _mean_work(work: pl.LazyFrame, steps: tuple[int, ...]) -> tuple[pl.DataFrame, int, float]:
-    """Of each name the mean time and calls of a step, the fewest and most calls of the steps that have any, and how many have.
+class MeanWork(NamedTuple):
+    """The work of a step of one trace.
 
-    Then how many steps these are, and how long all work of a step takes.
+    Attributes:
+        rows: of each name the mean time and calls of a step, the fewest and most calls of the steps that have any, and how many
+            have.
+        steps: of how many steps they are means.
+        total_ns: how long all work of a step takes.
     """
-    in_steps = work.filter(pl.col("step").is_in(list(steps))).drop_nulls("length").group_by(*_KEYS, "step")
+
+    rows: pl.DataFrame
+    steps: int
+    total_ns: float
+
+
+@once_per_trace
+def mean_work(trace: Trace) -> MeanWork:
+    """The work of a step of one trace, over its chosen steps."""
+    steps = _steps_of(trace)
+    in_steps = _work_pieces(trace).filter(pl.col("step").is_in(list(steps))).drop_nulls("length").group_by(*_KEYS, "step")
     by_step = in_steps.agg(
         step_ns=pl.col("length").sum().cast(pl.Float64), calls=pl.col("counted").sum().cast(pl.Float64)
     ).collect()
@@ -152,4 +166,5 @@ def _mean_work(work: pl.LazyFrame, steps: tuple[int, ...]) -> tuple[pl.DataFrame
         calls_most=pl.col("calls").max(),
         steps=pl.len(),
     )
-    return means, len(steps), float(means["step_ns"].sum())
+    means = means.sort(_KEYS)
+    return MeanWork(means, len(steps), float(means["step_ns"].sum()))

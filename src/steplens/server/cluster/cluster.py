@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import polars as pl
@@ -10,17 +11,20 @@ from pydantic import BaseModel, with_config
 from typing_extensions import TypedDict
 
 from steplens.analysis.cluster.cluster_steps import PARTS, cluster_steps, rank_means
+from steplens.analysis.cluster.late_work import with_peers
 from steplens.analysis.cluster.rank_differences import rank_differences
 from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
-from steplens.server.http.routing import create_router
+from steplens.server.many.kept_route import kept_router
+from steplens.server.many.page_store import is_many
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns
+from steplens.trace.trace import Trace
 
-router = create_router("/api/runs/{run}/cluster", "cluster")
+router = kept_router("/api/runs/{run}/cluster", "cluster")
 
 StepNumber = Annotated[int | None, Query(ge=0, le=1 << 62, description="number of the step; the mean over steps without it")]
 StageNumber = Annotated[int | None, Query(ge=1, le=1 << 31, description="only ranks of this pipeline stage, from 1")]
@@ -141,9 +145,16 @@ class RankDifference(TypedDict):
 
 
 class RankDifferences(BaseModel):
-    """What a rank spends more of a step on than the median of the others: rank, rows, the largest first, and how many match."""
+    """What a rank spends more of a step on than the median of the others.
+
+    Attributes:
+        rank: which.
+        of_stage: the others are those of its pipeline stage alone, as of many ranks; else all.
+        rows: the largest first; matching: how many there are.
+    """
 
     rank: int
+    of_stage: bool
     rows: Annotated[list[dict[str, Any]], documented.as_type(list[RankDifference])]
     matching: int
 
@@ -207,8 +218,14 @@ def cluster_differences(
 ) -> RankDifferences:
     """The operators of one rank that take more of a step there than on the other ranks."""
     trace_of_rank(chosen, rank)
-    rows = chosen.frame_of_run(rank_differences, rank)
-    return RankDifferences(rank=rank, rows=columns.json_records(rows.head(limit)), matching=rows.height)
+    of_stage = is_many(chosen.run) and layout(chosen.run.traces).stages > 1
+    rows = chosen.frame_of_run(_differences_of_stage if of_stage else rank_differences, rank)
+    return RankDifferences(rank=rank, of_stage=of_stage, rows=columns.json_records(rows.head(limit)), matching=rows.height)
+
+
+def _differences_of_stage(traces: Sequence[Trace], rank: int) -> pl.DataFrame:
+    """As advice compares a rank with its peers, and keeps of each of them; nobody reads the others for it."""
+    return rank_differences(with_peers(traces, rank), rank)
 
 
 def trace_of(chosen: OpenedRun) -> pl.Expr:

@@ -18,14 +18,14 @@ from steplens.analysis.tools.overlap import merge_intervals
 from steplens.analysis.verdict_words import collective_name
 from steplens.server.cluster.cluster import trace_of
 from steplens.server.http import documented
-from steplens.server.http.routing import create_router
+from steplens.server.many.kept_route import kept_router
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns, tables
 from steplens.trace.building.checks.ranks import recorded_ranks
 from steplens.trace.schema import COLLECTIVE
 
-router = create_router("/api/runs/{run}", "communication")
+router = kept_router("/api/runs/{run}", "communication")
 
 #: of single collectives, how many the page has
 MOST_COLLECTIVES = 12

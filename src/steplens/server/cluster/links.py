@@ -13,11 +13,11 @@ from steplens.analysis.cluster.rank_communication import cost_steps, operation_l
 from steplens.server.cluster.cluster import Job, Limit, Offset, StageNumber, StepNumber, job_of, trace_of_rank
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
-from steplens.server.http.routing import create_router
+from steplens.server.many.kept_route import kept_router
 from steplens.server.requests import Chosen
 from steplens.server.tables import columns
 
-router = create_router("/api/runs/{run}/communication", "communication")
+router = kept_router("/api/runs/{run}/communication", "communication")
 
 RankNumber = Annotated[int, Query(ge=0, le=1 << 31)]
 _End = Annotated[int | None, Query(ge=0, le=1 << 31)]

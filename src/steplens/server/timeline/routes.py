@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from steplens.server.http.errors import Refusal
 from steplens.server.http.routing import create_router
+from steplens.server.many.kept_route import KeptRoute
 from steplens.server.memory import curves
 from steplens.server.requests import Chosen, Moment, Points, TraceNumber, json_response
 from steplens.server.runs import OpenedRun
@@ -66,12 +67,15 @@ def timeline(chosen: Chosen, trace: TraceNumber = 0) -> models.TimelineShown:
     )
 
 
-@router.get("/opening")
 def first_view(
     chosen: Chosen, trace: Annotated[int | None, Query(ge=0, le=1 << 31, description="of this trace only")] = None
 ) -> models.FirstView | None:
     """The complete step that is shown first, of the rank that the verdict names where it names one."""
     return chosen.answer(("first view", trace), lambda: opening.first_view(chosen, trace))
+
+
+# of many ranks the verdict takes longer than a timeline may wait for
+router.add_api_route("/opening", first_view, route_class_override=KeptRoute)
 
 
 @router.get("/phases")

@@ -3,6 +3,7 @@
 import type { Communication, Rank } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { slowRank, waitsChart } from "../../charts/rank_waits";
+import { isMany } from "../../ui/rank_places";
 import { table } from "../../tables/table";
 import { topicTables } from "../../tables/topic_tables";
 import { type Child, h } from "../../ui/dom";
@@ -73,7 +74,9 @@ export const communication: Page = {
       linkCards(context, ranks),
     ]);
     const trace = numberOf(context.params, "rank");
-    const recorded = has(ranks, "communication") ? await context.api.table("recorded_communication", { trace, limit: 1 }) : null;
+    // a table of every operation of very many ranks is of no use, and would have to be read from each
+    const isShown = has(ranks, "communication") && (trace !== null || !isMany(ranks));
+    const recorded = isShown ? await context.api.table("recorded_communication", { trace, limit: 1 }) : null;
     return [
       h("div", { class: "controls" }, rankChoice(context, ranks, true)),
       slowRank(context, found),
@@ -104,7 +107,10 @@ export const communication: Page = {
           [],
           () => t("communication.more.what"),
         ),
-        has(ranks, "communication")
+        has(ranks, "communication") && !isShown
+          ? card(named("table", "recorded_communication"), h("p", { class: "note" }, t("ranks.choose")), { wide: true })
+          : null,
+        isShown
           ? card(
               named("table", "recorded_communication"),
               table(context, {

@@ -2,6 +2,7 @@
 
 import type { CommunicationOperation, Cost, Costs, OperationLink, Rank, RankLink, RankLinks } from "../../api/types";
 import { numberOf } from "../../browser/route";
+import { isMany } from "../../ui/rank_places";
 import { clusterStage, clusterStep, openDialog, pager, sortedTable, tint, type SortedColumn } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -15,6 +16,8 @@ const PAGE = 20;
 const MOST = 1000;
 /** more ranks than these make squares that nobody can read */
 const MOST_IN_MATRIX = 40;
+/** of very many ranks those of the longest links */
+const MOST_OF_MANY = 16;
 const MEASURES = ["time_ns", "bytes", "bytes_per_s"] as const;
 type Measure = (typeof MEASURES)[number];
 const UNITS: Readonly<Record<Measure, string>> = { time_ns: "ns", bytes: "bytes", bytes_per_s: "B/s" };
@@ -140,7 +143,9 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
     },
   ];
   return [
-    sortedTable(t("costs"), columns, found.rows, { by: "", descending: false }, () => undefined),
+    isMany(found.rows)
+      ? pagedCosts(columns, found.rows)
+      : sortedTable(t("costs"), columns, found.rows, { by: "", descending: false }, () => undefined),
     found.no_data.length
       ? h(
           "p",
@@ -149,6 +154,44 @@ function costRows(context: Context, found: Costs, links: RankLinks): Child {
         )
       : null,
   ];
+}
+
+/** One page of very many ranks: those that have the most exposed communication, or that somebody looks for. */
+function pagedCosts(columns: readonly SortedColumn<Cost>[], rows: readonly Cost[]): Child {
+  const place = h("div");
+  const figure = (row: Cost): number => row.exposed_ns ?? row.communication_ns ?? 0;
+  const sorted = [...rows].sort((one, other) => figure(other) - figure(one));
+  let offset = 0;
+  const show = (): void => {
+    const wanted = search.value.trim();
+    const matching = wanted ? sorted.filter((row) => String(row.rank).startsWith(wanted)) : sorted;
+    // who looks for a rank wants that one first
+    if (wanted) matching.sort((one, other) => one.rank - other.rank);
+    const page = matching.slice(offset, offset + PAGE);
+    replace(
+      place,
+      page.length
+        ? sortedTable(t("costs"), columns, page, { by: "", descending: false }, () => undefined)
+        : h("p", { class: "note" }, t("search.nothing")),
+      pager(offset, page.length, matching.length, PAGE, (to) => {
+        offset = to;
+        show();
+      }),
+    );
+  };
+  const search = h("input", {
+    type: "search",
+    inputmode: "numeric",
+    autocomplete: "off",
+    placeholder: t("rank"),
+    "aria-label": `${t("costs")}: ${t("rank")}`,
+    oninput: () => {
+      offset = 0;
+      show();
+    },
+  });
+  show();
+  return [h("div", { class: "controls" }, search), place];
 }
 
 /** The operations of a rank; one of them shows the links that it used. */
@@ -227,6 +270,16 @@ const operationLinks = (rows: readonly OperationLink[]): HTMLElement =>
 /** Side of a square of the matrix, rem: as large as its card allows. */
 const cellOf = (ranks: number): number => Math.min(Math.max(26 / Math.max(ranks, 1), 1.9), 4.2);
 
+/** Of very many ranks the ends of the links that take the longest, in order. */
+function costliest(rows: readonly RankLink[]): number[] {
+  const ends = new Set<number>();
+  for (const one of [...rows].sort((left, right) => right.time_ns - left.time_ns)) {
+    if (ends.size + 2 > MOST_OF_MANY) break;
+    ends.add(one.source).add(one.destination);
+  }
+  return [...ends].sort((one, other) => one - other);
+}
+
 /** Source by destination, coloured by time, bytes or bandwidth. */
 function matrix(context: Context, found: RankLinks, onPick: (source: number, destination: number) => void): Child {
   const place = h("div");
@@ -237,7 +290,7 @@ function matrix(context: Context, found: RankLinks, onPick: (source: number, des
     bytes_per_s: t("links.bandwidth"),
   };
   const ranks = [...new Set([...found.sources, ...found.destinations])].sort((one, other) => one - other);
-  const shown = ranks.slice(0, MOST_IN_MATRIX);
+  const shown = isMany(ranks) ? costliest(found.rows) : ranks.slice(0, MOST_IN_MATRIX);
   const draw = (measure: Measure): void => {
     const value = new Map<string, number>();
     for (const one of found.rows) {
@@ -325,6 +378,19 @@ function matrix(context: Context, found: RankLinks, onPick: (source: number, des
   return place;
 }
 
+/** The number of a rank, where there are too many to list. */
+function rankBox(title: string, value: string, onGiven: (value: string | null) => void): HTMLElement {
+  const input = h("input", {
+    type: "search",
+    inputmode: "numeric",
+    size: 6,
+    value,
+    placeholder: t("links.any"),
+    onchange: () => onGiven(/^\d{1,9}$/.test(input.value.trim()) ? input.value.trim() : null),
+  });
+  return h("label", { class: "choice" }, h("span", null, title), input);
+}
+
 function links(context: Context, found: RankLinks, sorted: { by: string; descending: boolean }): Child {
   const { params } = context;
   const every = (values: readonly (string | number)[]): [string, string][] => [
@@ -336,9 +402,11 @@ function links(context: Context, found: RankLinks, sorted: { by: string; descend
     title: string,
     values: readonly (string | number)[],
   ): HTMLElement =>
-    choice(title, every(values), params[name] ?? "", (value) =>
-      context.visit({ [name]: value === "" ? null : value, offset: null }),
-    );
+    isMany(values)
+      ? rankBox(title, params[name] ?? "", (value) => context.visit({ [name]: value, offset: null }))
+      : choice(title, every(values), params[name] ?? "", (value) =>
+          context.visit({ [name]: value === "" ? null : value, offset: null }),
+        );
   const [source, destination, transport, time, bytes, bandwidth] = HEADS() as [string, string, string, string, string, string];
   // a wait has no type, moves nothing and is not measured in bytes
   const measured = found.kind !== "wait";

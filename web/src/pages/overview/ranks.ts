@@ -1,6 +1,7 @@
 /** The ranks beside each other: how long their steps are and how much of them they wait. */
 
 import type { Overview } from "../../api/types";
+import { isMany } from "../../ui/rank_places";
 import { type Child, h } from "../../ui/dom";
 import type { Context } from "../../ui/page";
 import { meanWord, medianWord } from "../../ui/step_means";
@@ -25,9 +26,12 @@ export function ranksCard(context: Context, found: Overview): Child {
   const partsOf = (one: Rank): number => names.reduce((sum, name) => sum + (partOf(one.parts, name) ?? 0), 0);
   const widest = Math.max(...timed.map((one) => Math.max(one.step_ns ?? 0, partsOf(one))));
   const longest = [...timed].sort((one, other) => (other.step_ns ?? 0) - (one.step_ns ?? 0));
+  // the steps of ranks that wait for each other are equally long: of very many those are named that do the most themselves
+  const own = (one: Rank): number => partsOf(one) - (waiting(one) ?? 0);
+  const first = isMany(timed) ? [...timed].sort((one, other) => own(other) - own(one)) : longest;
   const held = timed.find((one) => found.verdict.rank !== null && one.rank === found.verdict.rank);
-  const shown = [...(held ? [held] : []), ...longest.filter((one) => one !== held)].slice(0, MOST);
-  shown.sort((one, other) => one.trace - other.trace);
+  const shown = [...(held ? [held] : []), ...first.filter((one) => one !== held)].slice(0, MOST);
+  if (!isMany(timed)) shown.sort((one, other) => one.trace - other.trace);
   const untold = (one: Rank): boolean => names.every((name) => !partOf(one.parts, name));
   const used = names.filter((name) => shown.some((one) => (partOf(one.parts, name) ?? 0) > 0));
   return card(
@@ -73,6 +77,7 @@ export function ranksCard(context: Context, found: Overview): Child {
         used.map((name) => h("li", null, h("span", { class: `swatch part-${name.replaceAll("_", "-")}` }), named("part", name))),
         shown.some(untold) ? h("li", null, h("span", { class: "swatch part-untold" }), t("parts.not_recorded")) : null,
       ),
+      isMany(timed) ? h("p", { class: "note" }, t("overview.ranks.first")) : null,
       timed.length > MOST ? h("p", { class: "note" }, t("rest", { count: format.count(timed.length - MOST) })) : null,
     ],
     { more: context.to("ranks"), note: t("overview.ranks.what") },

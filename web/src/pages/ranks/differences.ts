@@ -61,7 +61,7 @@ export function differencesCard(context: Context, found: RankDifferences | null,
       phaseTable(found.rank, phases),
       found.rows.length ? [h("h3", null, t("page.operators")), operatorTable(context, found)] : null,
     ],
-    { wide: true, note: t("ranks.differences.what") },
+    { wide: true, note: t(found.of_stage ? "ranks.differences.stage" : "ranks.differences.what") },
   );
 }
 

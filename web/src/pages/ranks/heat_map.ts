@@ -1,6 +1,11 @@
 /** Heat maps: one square per rank, coloured by a figure as a share of what it could be at most. */
 
-import type { Heat, HeatRank } from "../../api/types";
+import type { Heat, HeatRank, SideBySide } from "../../api/types";
+import { groupName } from "./group_table";
+import { placeText } from "../../ui/rank_picker";
+import { groupRows } from "../../ui/rank_places";
+import { rankStrip } from "./rank_strip";
+import { layOut, rangeOf } from "./strip_layout";
 import { tint } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -63,6 +68,54 @@ export function heatMaps(context: Context, found: readonly Heat[]): Child {
     );
   show();
   return card(t("heat"), place, { wide: true });
+}
+
+/** The same of very many ranks: a strip with a column for each in place of squares. */
+export function heatStrips(context: Context, all: SideBySide, found: readonly Heat[]): Child {
+  if (!found.length) return null;
+  const rows = all.rank.map((_, row) => row);
+  const layout = layOut(
+    all.stages > 1
+      ? groupRows(all, "stage", rows).map((one) => ({ name: groupName(all, "stage", one), rows: one.rows }))
+      : [{ name: "", rows }],
+  );
+  const row_of = new Map(all.rank.map((rank, row) => [rank, row]));
+  return card(
+    t("heat"),
+    found.map((one) => {
+      const values: (number | null)[] = rows.map(() => null);
+      for (const rank of one.ranks) {
+        const row = row_of.get(rank.rank);
+        if (row !== undefined) values[row] = rank.value;
+      }
+      const name = named("value", `heat.${one.metric}`, one.metric);
+      const [least, most] = rangeOf(values);
+      return [
+        h("h3", null, name),
+        rankStrip(
+          {
+            label: name,
+            layout,
+            values: [values],
+            rowNames: [""],
+            range: [least, most],
+            say: (cell) => `${placeText(all, cell.rank)}: ${format.value(values[cell.rank] ?? null, one.unit)}`,
+            onPick: (cell) => (location.hash = context.to(pageOf(one.metric), { rank: all.trace[cell.rank]! })),
+            marks: [],
+          },
+          context.signal,
+        ),
+        h(
+          "p",
+          { class: "note" },
+          named("value", `heat.${one.metric}.what`),
+          " ",
+          t("ranks.map.range", { least: format.value(least, one.unit), most: format.value(most, one.unit) }),
+        ),
+      ];
+    }),
+    { wide: true },
+  );
 }
 
 function squares(context: Context, found: Heat, granularity: number): HTMLElement {

@@ -1,9 +1,10 @@
 /** The ranks beside each other: where each comes from, what it holds, and how its steps went. */
 
-import type { Communication, Rank, Stages } from "../../api/types";
+import type { Communication, Rank } from "../../api/types";
 import type { PARTS } from "../../browser/theme";
 import { chart, nameAxis, tip, valueAxis } from "../../charts/chart";
 import { slowRank, waitsChart } from "../../charts/rank_waits";
+import { isMany } from "../../ui/rank_places";
 import { topicTables } from "../../tables/topic_tables";
 import { type Child, h } from "../../ui/dom";
 import { parts } from "../../ui/later";
@@ -14,15 +15,17 @@ import * as format from "../../words/format";
 import { named, t } from "../../words/i18n";
 import { askForDifferences, differencesCard } from "./differences";
 import { heatMaps } from "./heat_map";
+import { manyRanks, strategyCard } from "./many_ranks";
 import { askForParts, rankParts } from "./rank_parts";
 
-const MORE = ["ranks", "cluster_steps", "communication_costs", "work", "waits", "hold_ups"];
+const MORE = ["ranks", "cluster_steps", "communication_costs", "work", "waits", "hold_ups", "rank_clocks"];
 
 export const ranks: Page = {
   id: "ranks",
   title: "page.ranks",
   async show(context) {
     const { api } = context;
+    if (isMany(context.run.traces)) return manyRanks(context);
     const found = api.get("ranks");
     const waits = found.then((all) => (has(all, "communication") ? api.get("communication") : null));
     return grid(
@@ -65,18 +68,6 @@ function waitsCard(context: Context, found: Communication, all: readonly Rank[])
     note: t("communication.waits.what", { mean: meanOfEach(all) }),
     more: context.to("communication"),
   });
-}
-
-function strategyCard(context: Context, found: Stages): Child {
-  if (!found.stages.length) return null;
-  return card(
-    t("page.strategy"),
-    h(
-      "p",
-      null,
-      h("a", { href: context.to("strategy") }, t("strategy.go", { type: found.parallel_type, stages: found.stages.length })),
-    ),
-  );
 }
 
 /** The parts of the steps of every rank, and where each rank comes from. */
