@@ -21,6 +21,7 @@ from benchmarks.jobs.layout import Layout
 from benchmarks.jobs.program import Model
 
 import steplens
+from steplens import offline
 from steplens.advice.prepare import keep_answers, prepare_answers
 from steplens.common.errors import InputError
 from steplens.common.executors import map_ranks, named_executor
@@ -133,6 +134,28 @@ def test_dask(job: Path, here: dict[str, bytes], scheduler: tuple[str, Path], tm
     assert asked.returncode == 0, asked.stderr
     told = run_process("summary", job, folder=tmp_path)
     assert asked.stdout.replace(str(tmp_path / "again"), "JOB") == told.stdout.replace(str(job), "JOB")
+
+
+def test_runs_are_analysed_there_and_what_is_lost_here(job: Path, tmp_path: Path) -> None:
+    shutil.copytree(job, tmp_path / "job")
+    done = []
+
+    class Losing:
+        def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            if done:
+                future.set_exception(RuntimeError("lost"))
+            else:
+                done.append(function(*arguments))
+                future.set_result(done[0])
+            return future
+
+    for unwanted in sorted((tmp_path / "job").glob("*.json"))[2:]:
+        unwanted.unlink()
+    results = offline.analyse(tmp_path / "job", 1, "text", output=tmp_path / "results", executor=Losing())
+    assert [result.ok for result in results] == [True, True]
+    assert results[0] is done[0]
+    assert len(list((tmp_path / "results").rglob("step_trace_time.csv"))) == 2
 
 
 @pytest.mark.parametrize("name", ["nobody", "tcp://127.0.0.1:9"])

@@ -11,7 +11,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from steplens.collect.common import log
 from steplens.common.executors import Task, TaskExecutor, map_ranks
@@ -59,7 +60,7 @@ def analyse_all(
         report(result)
 
     if executor is not None:
-        for number, result in map_ranks(_JobsOf(executor, jobs), _never_called, range(len(jobs))):
+        for number, result in map_ranks(_executor_of_jobs(executor, jobs), _stand_for_job, range(len(jobs))):
             add_result(number, result)
         left = [number for number in range(len(jobs)) if number not in results]
         if left:
@@ -89,19 +90,17 @@ def analyse_all(
     return [results[number] for number in range(len(jobs))]
 
 
-class _JobsOf:
+def _executor_of_jobs(executor: TaskExecutor, jobs: Sequence[Job]) -> TaskExecutor:
     """An executor that is given numbers of jobs and is sent the jobs, each alone."""
 
-    def __init__(self, executor: TaskExecutor, jobs: Sequence[Job]) -> None:
-        self._executor = executor
-        self._jobs = jobs
+    def submit_job(_: Callable[..., Any], /, *arguments: Any) -> Task:
+        return executor.submit(jobs[arguments[0]].analyse)
 
-    def submit(self, _: Callable[..., Any], /, *arguments: Any) -> Task:
-        return self._executor.submit(self._jobs[arguments[0]].analyse)
+    return cast(TaskExecutor, SimpleNamespace(submit=submit_job))
 
 
-def _never_called(_: int) -> None:
-    """Stands for the jobs, which take no number."""
+def _stand_for_job(_: int) -> None:
+    """Takes the place of a function of a number; jobs take none."""
 
 
 def log_failures(result: RunResult) -> None:
