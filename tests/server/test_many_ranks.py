@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from steplens.analysis.cluster.stragglers.own_work import own_work
-from steplens.server.many.page_store import pack_page, read_pages, unpack_page
+from steplens.server.http.page_store import pack_page, read_pages, unpack_page
 from steplens.server.runs import OpenedRun
 
 from ..many_ranks import RANKS, SLOW, STAGES, STEPS, count_readings, many_ranks

@@ -63,19 +63,20 @@ def is_compressed(handle: IO[bytes]) -> bool:
     return start == _MAGIC
 
 
-def expand_bytes(content: bytes, most_bytes: int, *, dictionary: bytes = b"") -> bytes:
-    """The bytes that ``zlib.compress`` made small.
+def expand_bytes(content: bytes, most_bytes: int, *, dictionary: bytes = b"", is_gzip: bool = False) -> bytes:
+    """The bytes that ``zlib.compress`` made small, or ``gzip.compress``.
 
     Args:
         content: what it made of them.
         most_bytes: they are no more than this.
         dictionary: bytes that they were compressed against.
+        is_gzip: which of the two it was.
 
     Raises:
         ValueError: they are more, or the content is cut.
         zlib.error: it is damaged.
     """
-    bounded = zlib.decompressobj(zdict=dictionary)
+    bounded = zlib.decompressobj(wbits=31 if is_gzip else zlib.MAX_WBITS, zdict=dictionary)
     plain = bounded.decompress(content, most_bytes)
     if bounded.unconsumed_tail or not bounded.eof:
         raise ValueError("cut, or more than was asked for")

@@ -15,7 +15,7 @@ from typing import Any
 
 from steplens.report.ask import Answer, InProcessClient
 from steplens.report.parts import Parts
-from steplens.server.many.page_store import MANY_TRACES
+from steplens.server.http.page_store import MANY_TRACES
 from steplens.server.runs import OpenedRun
 
 RUN = "/api/runs/{run}"

@@ -23,7 +23,7 @@ from steplens.common.executors import TaskExecutor
 from steplens.run import Run, open_draft, open_run
 from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
-from steplens.server.many.page_store import is_many, read_pages
+from steplens.server.http.page_store import is_many, read_pages
 from steplens.server.memo import AnswerCache
 from steplens.timeline import timeline_file
 from steplens.timeline.layout import build_timeline

@@ -12,8 +12,8 @@ from steplens.analysis.device.api import FRAMEWORK
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.analysis.tools.parallel import layout
 from steplens.server import advice
+from steplens.server.http.page_store import is_many
 from steplens.server.http.routing import create_router
-from steplens.server.many.page_store import is_many
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import tables

@@ -17,8 +17,8 @@ from steplens.analysis.cluster.rank_heat import rank_heat
 from steplens.analysis.tools.parallel import DATA_PARALLEL, MODEL_PARALLEL, PIPELINE_PARALLEL, communication_rates, layout
 from steplens.server.http import documented
 from steplens.server.http.errors import Refusal
+from steplens.server.http.page_store import is_many
 from steplens.server.many.kept_route import kept_router
-from steplens.server.many.page_store import is_many
 from steplens.server.requests import Chosen
 from steplens.server.runs import OpenedRun
 from steplens.server.tables import columns

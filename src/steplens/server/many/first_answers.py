@@ -9,8 +9,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from steplens.server.http.page_store import write_pages
 from steplens.server.many.kept_route import page_name
-from steplens.server.many.page_store import write_pages
 from steplens.server.runs import OpenedRun
 
 _LOG = logging.getLogger("steplens.server")

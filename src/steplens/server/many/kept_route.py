@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from steplens.server.http.errors import Refusal
+from steplens.server.http.page_store import is_many, pack_page, unpack_page
 from steplens.server.http.routing import create_router
-from steplens.server.many.page_store import is_many, pack_page, unpack_page
 from steplens.server.runs import OpenedRun, RunLibrary
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping
 
 from steplens.advice.prepare import answer_context
+from steplens.common import expansion
 from steplens.run import Run
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, write_answers
 
@@ -31,11 +32,9 @@ def pack_page(body: bytes) -> bytes:
 def unpack_page(packed: bytes) -> bytes | None:
     """The same as it was; None where it is damaged, or larger than any answer."""
     try:
-        expander = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        body = expander.decompress(packed, _MOST_BYTES)
-    except zlib.error:
+        return expansion.expand_bytes(packed, _MOST_BYTES, is_gzip=True)
+    except (ValueError, zlib.error):
         return None
-    return body if expander.eof else None
 
 
 def read_pages(run: Run) -> dict[str, bytes]:
