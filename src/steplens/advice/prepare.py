@@ -68,7 +68,9 @@ _QUESTIONS: tuple[Callable[[Trace], Any], ...] = (
 _MOST_BYTES = 512 << 10
 #: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
-_NOT_KEPT = (*_OF_EVENTS, "_nothing_judged", "_shared_answers", "_kept_count", "_is_prepared")
+#: what is known of a trace beside answers
+_STATE = ("_nothing_judged", "_shared_answers", "_kept_count", "_is_prepared", "_answer_cache")
+_NOT_KEPT = (*_OF_EVENTS, *_STATE)
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -192,10 +194,9 @@ def _work_out(trace: Trace, context: str) -> tuple[bytes, bool]:
             with contextlib.suppress(Exception):  # the boundary of a rule
                 judge_once(rule, facts)
     trace.release_tables()
-    encoded = _encode_answers(trace)
-    packed = pack_answers(encoded)
+    packed = pack_answers(_encode_answers(trace))
     # a process works out thousands of them
-    trace.forget_answers({*encoded, *(name for name in trace.known_answers() if name.rpartition(":")[2] in _OF_EVENTS)})
+    trace.forget_answers(keep=_STATE)
     return packed, trace.kept is not None and write_answers(trace.kept, context, packed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
@@ -157,9 +157,18 @@ class Trace:
         self.accepted = answers
         self.forget_answers(answers)
 
-    def forget_answers(self, names: Container[str | None]) -> None:
-        """Let go of what was worked out here under some names (``answer_name``): it is worked out again when it is asked for."""
-        self._made = {make: answer for make, answer in self._made.items() if answer_name(make) not in names}
+    def forget_answers(self, names: Container[str | None] | None = None, *, keep: Collection[str] = ()) -> None:
+        """Let go of what was worked out here: it is worked out again when it is asked for.
+
+        Args:
+            names: under which names (``answer_name``); None is all.
+            keep: functions of which it stays all the same.
+        """
+        self._made = {
+            make: answer
+            for make, answer in self._made.items()
+            if (names is not None and answer_name(make) not in names) or getattr(make, "__name__", "") in keep
+        }
 
     def known_answers(self) -> dict[str, Any]:
         """What was worked out once so far and has a name, by it; nothing of a trace that was made of another one."""
@@ -172,6 +181,7 @@ class Trace:
     def release_tables(self) -> None:
         """Let go of tables that were read since the trace was loaded; they are read again when somebody asks for them."""
         self._tables = self._as_loaded.copy()
+        self._source_tables.clear()
 
     def _find_accepted(self, make: Callable[[Trace], Any]) -> tuple[Any] | None:
         """An answer that was kept, in a tuple."""

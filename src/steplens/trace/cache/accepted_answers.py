@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import zlib
 from array import array
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,7 +32,7 @@ class SharedAnswers:
 
     def __init__(self, most_decoded: int = _MOST_DECODED) -> None:
         self._most = most_decoded
-        self._decoded: dict[tuple[int, str], Any] = {}
+        self._decoded: OrderedDict[tuple[int, str], Any] = OrderedDict()
         self._lock = threading.Lock()  # traces are judged side by side
         self._first: dict[str, bytes] = {}
         self._layouts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
@@ -62,7 +63,7 @@ class SharedAnswers:
         with self._lock:
             self._decoded[owner, name] = answer
             while len(self._decoded) > self._most:
-                del self._decoded[next(iter(self._decoded))]
+                self._decoded.popitem(last=False)
 
 
 class AcceptedAnswers:

@@ -55,9 +55,10 @@ def pack_answers(answers: Mapping[str, bytes]) -> bytes:
     Args:
         answers: of ``answer_values.encode_answer``, by name.
     """
-    # several questions often have one answer
+    # several questions often have one answer; the small ones, which are alike, stand within what compression looks back
     numbers: dict[bytes, int] = {}
-    names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in sorted(answers.items())}
+    in_order = sorted(answers.items(), key=lambda row: (len(row[1]), row[0]))
+    names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in in_order}
     return zlib.compress(msgspec.msgpack.encode((names, [*numbers])), _LEVEL)
 
 
