@@ -12,6 +12,8 @@ from benchmarks.jobs.job import write_job
 from benchmarks.jobs.layout import Layout
 from benchmarks.jobs.program import Model
 
+import steplens
+from steplens.advice.prepare import keep_answers, prepare_answers
 from steplens.trace.trace import Trace
 
 from .once import once
@@ -23,12 +25,16 @@ OF_EVENTS = frozenset({"ops", "kernels", "communication", "api", "marks", "flows
 
 
 def many_ranks(factory: pytest.TempPathFactory) -> Path:
-    """The folder of the job; who opens it first leaves it read and analysed."""
+    """The folder of the job, read and analysed: two processes that open it first at once would undo each other's work."""
 
     def make(folder: Path) -> None:
         layout = Layout(RANKS // 4, STAGES, 2, PER_HOST)
         faults = parse_faults([f"slow_rank:rank={SLOW},factor=1.5,what=backward"], layout, STEPS, 1)
         write_job(folder / "job", layout, Model(layers=1, operators_per_layer=1), faults, steps=STEPS, seed=1)
+        run = steplens.open(folder / "job")
+        prepare_answers(run)
+        run.advise()
+        keep_answers(run)
 
     return once(factory, "many-ranks", make) / "job"
 

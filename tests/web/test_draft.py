@@ -31,9 +31,9 @@ def test_a_timeline_is_looked_at_while_it_is_read(
 ) -> None:
     let = threading.Event()
 
-    def later(path: Path, *reports: Any) -> Run:
+    def later(path: Path, *reports: Any, **options: Any) -> Run:
         let.wait(DEADLINE_S)
-        return open_run(path, *reports)
+        return open_run(path, *reports, **options)
 
     monkeypatch.setattr(runs, "open_run", later)
     monkeypatch.setattr(json_sample, "_LEAST_BYTES", 1 << 20)

@@ -434,8 +434,8 @@ PROSE = _word_set(
     detail details device devices did die differ difference differences different differs directly directories directory disk
     distributed distribution do does done doubtful driver due duration durations each early either else empty end ended ending
     ends engine engines enough epoch epochs equal error errors estimated event events every exact except exist exists expand
-    expected export exported exports exposed external failed fall falls far fast few field fields file files fill filled find
-    finish finished finite first fit fits fix folder folders follow followed follows for form format formats forward found
+    expected export exported exports exposed external failed fall falls far fast fetched few field fields file files fill filled
+    find finish finished finite first fit fits fix folder folders follow followed follows for form format formats forward found
     frame frames framework free frequency from full function functions further give given gives go goes graph graphs greater
     group groups grow grows guess guessed gzip had half hard hardware has have header held here hidden hides hold holds host
     hosts hour hours how idle if impossible in incomplete index information input inputs inside installation instance instead
