@@ -72,7 +72,7 @@ def unpack_answers(packed: bytes) -> dict[str, bytes]:
         content = expansion.expand_bytes(packed, _MOST_BYTES)
         names, contents = msgspec.msgpack.decode(content, type=tuple[dict[str, int], list[bytes]])
         return {name: contents[number] for name, number in names.items()}
-    except (zlib.error, ValueError, IndexError) as error:
+    except (zlib.error, msgspec.DecodeError, ValueError, IndexError) as error:
         raise ValueError(f"no answers that were kept: {error}") from error
 
 
