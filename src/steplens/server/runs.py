@@ -313,7 +313,7 @@ class OpenedRun:
                 opened.run.verdict()
 
     def kept_page(self, name: str) -> bytes | None:
-        """A whole answer that is kept, packed (``many.page_store``), by what was asked; None where it is not known."""
+        """A whole answer that is kept, packed (``http.page_store``), by what was asked; None where it is not known."""
         packed: bytes | None = self.answers.known((self.id, self.generation, _PAGE, name))
         return packed
 

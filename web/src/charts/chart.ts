@@ -4,7 +4,7 @@ import type { EChartsCoreOption, EChartsType } from "echarts/core";
 
 import { type Palette, onChange, palette } from "../browser/theme";
 import { h, replace, svg } from "../ui/dom";
-import { bytes, plain } from "../words/format";
+import { bytes, plain, time } from "../words/format";
 import { t } from "../words/i18n";
 import { visibleIn } from "../words/visible";
 import { chartTable } from "./chart_table";
@@ -212,4 +212,17 @@ export function tip(
       ),
     ),
   );
+}
+
+/** A tooltip with the times of all series at one place of an axis of names. */
+export function tipOfTimes(pointer: "line" | "shadow", heading = (name: string) => name): object {
+  return {
+    trigger: "axis",
+    axisPointer: { type: pointer },
+    formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
+      tip(
+        heading(hovered[0]?.name ?? ""),
+        hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: time(one.value) })),
+      ),
+  };
 }

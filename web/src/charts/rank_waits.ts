@@ -6,7 +6,7 @@ import { h, type Child } from "../ui/dom";
 import type { Context } from "../ui/page";
 import * as format from "../words/format";
 import { named, t } from "../words/i18n";
-import { chart, nameAxis, tip, valueAxis } from "./chart";
+import { chart, nameAxis, tipOfTimes, valueAxis } from "./chart";
 
 /** of very many ranks so many that wait the longest are shown, and as many that wait the shortest */
 const ENDS = 12;
@@ -55,15 +55,7 @@ export function waitsChart(context: Context, found: Communication): HTMLElement 
           rows.map((row) => t("rank.n", { number: String(row["rank"]) })),
         ),
         yAxis: valueAxis(colours, format.time),
-        tooltip: {
-          trigger: "axis",
-          axisPointer: { type: "shadow" },
-          formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
-            tip(
-              hovered[0]?.name ?? "",
-              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
-            ),
-        },
+        tooltip: tipOfTimes("shadow"),
         series: parts.map(([column, name], place) => ({
           type: "bar",
           stack: "all",

@@ -3,7 +3,7 @@
 import type { SideBySide } from "../../api/types";
 import { numberOf } from "../../browser/route";
 import { PARTS } from "../../browser/theme";
-import { chart, nameAxis, tip, valueAxis } from "../../charts/chart";
+import { chart, nameAxis, tipOfTimes, valueAxis } from "../../charts/chart";
 import { pager, sortedTable, type SortedColumn } from "../../ui/cluster_controls";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -252,15 +252,7 @@ function bars(context: Context, found: SideBySide, by: Grouping, page: readonly 
         legend: { type: "scroll", top: 0, textStyle: { color: colours.text } },
         xAxis: nameAxis(colours, titles),
         yAxis: valueAxis(colours, format.time),
-        tooltip: {
-          trigger: "axis",
-          axisPointer: { type: "shadow" },
-          formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
-            tip(
-              hovered[0]?.name ?? "",
-              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
-            ),
-        },
+        tooltip: tipOfTimes("shadow"),
         series: names.map((name) => ({
           type: "bar",
           stack: "all",

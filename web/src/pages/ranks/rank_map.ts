@@ -1,7 +1,7 @@
 /** Every step of every rank in one picture, and how the ranks spread in each step. */
 
 import type { SideBySide, StepsOfRanks } from "../../api/types";
-import { chart, nameAxis, tip, valueAxis } from "../../charts/chart";
+import { chart, nameAxis, tipOfTimes, valueAxis } from "../../charts/chart";
 import { h, replace, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
 import { card, choice } from "../../ui/ui";
@@ -150,14 +150,7 @@ function spread(context: Context, shown: StepsOfRanks): Child {
           legend: { top: 0 },
           xAxis: nameAxis(colours, shown.steps),
           yAxis: valueAxis(colours, format.time, { scale: true }),
-          tooltip: {
-            trigger: "axis",
-            formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
-              tip(
-                `${t("step")} ${hovered[0]?.name ?? ""}`,
-                hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
-              ),
-          },
+          tooltip: tipOfTimes("line", (name) => `${t("step")} ${name}`),
           series: shown.spread.map((values, place) => ({
             type: "line",
             name: names[place],

@@ -2,7 +2,7 @@
 
 import type { ClusterSteps, RankParts } from "../../api/types";
 import { numberOf } from "../../browser/route";
-import { chart, nameAxis, tip, valueAxis } from "../../charts/chart";
+import { chart, nameAxis, tipOfTimes, valueAxis } from "../../charts/chart";
 import { clusterStage, clusterStep, pager, sortedTable, type SortedColumn } from "../../ui/cluster_controls";
 import { h, type Child } from "../../ui/dom";
 import type { Context } from "../../ui/page";
@@ -83,15 +83,7 @@ function bar(context: Context, found: ClusterSteps): HTMLElement {
           found.rows.map((row) => t("rank.n", { number: row.rank })),
         ),
         yAxis: valueAxis(colours, format.time),
-        tooltip: {
-          trigger: "axis",
-          axisPointer: { type: "shadow" },
-          formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
-            tip(
-              hovered[0]?.name ?? "",
-              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
-            ),
-        },
+        tooltip: tipOfTimes("shadow"),
         series: used.map((part, place) => ({
           type: "bar",
           stack: "all",

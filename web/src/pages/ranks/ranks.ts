@@ -2,7 +2,7 @@
 
 import type { Communication, Rank } from "../../api/types";
 import type { PARTS } from "../../browser/theme";
-import { chart, nameAxis, tip, valueAxis } from "../../charts/chart";
+import { chart, nameAxis, tipOfTimes, valueAxis } from "../../charts/chart";
 import { slowRank, waitsChart } from "../../charts/rank_waits";
 import { isMany } from "../../ui/rank_places";
 import { topicTables } from "../../tables/topic_tables";
@@ -150,15 +150,7 @@ function partsChart(context: Context, found: readonly Rank[], used: readonly (ty
           found.map((one) => rankName(one, found)),
         ),
         yAxis: valueAxis(colours, format.time),
-        tooltip: {
-          trigger: "axis",
-          axisPointer: { type: "shadow" },
-          formatter: (hovered: { name: string; seriesName: string; color: string; value: number }[]) =>
-            tip(
-              hovered[0]?.name ?? "",
-              hovered.map((one) => ({ colour: one.color, name: one.seriesName, value: format.time(one.value) })),
-            ),
-        },
+        tooltip: tipOfTimes("shadow"),
         series: used.map((name) => ({
           type: "bar",
           stack: "all",
