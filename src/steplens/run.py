@@ -479,7 +479,7 @@ class Run:
 
         findings = []
         for source, trace in zip(self.sources, self.traces, strict=True):
-            findings.append((source.path, trace.once(_findings_of_source)))
+            findings.append((source.path, trace.once(findings_of_source)))
             computed = (*find_contradictions(trace), *find_recording_cost(trace))
             findings.append((source.path, frame_of(computed) if computed else None))
         for error in self.unreadable:
@@ -529,7 +529,7 @@ class Run:
             raise InputError(self.path, error.problem, error.remedy) from error
 
 
-def _findings_of_source(trace: Trace) -> pl.DataFrame | None:
+def findings_of_source(trace: Trace) -> pl.DataFrame | None:
     """The findings about a source that were made while it was read; they are asked of all traces together."""
     return trace.health
 

@@ -15,55 +15,20 @@ from typing import Any
 
 from steplens.advice.facts import Facts
 from steplens.advice.judging.asking import RuleKey, accept_findings, is_small, judge_once, judged_rules
+from steplens.advice.questions import ask_all
 from steplens.advice.registry import built_in_rules
-from steplens.advice.rules.optimizers import backward_spans, gradients_of_steps
-from steplens.analysis.cluster.clocks.messages import communication_rows
-from steplens.analysis.cluster.groups.kinds import forward_reductions
-from steplens.analysis.cluster.side_by_side.contents import rank_contents
-from steplens.analysis.data_loading.data_wait import data_wait
-from steplens.analysis.device.breakdown import overlap_of_devices
-from steplens.analysis.device.idle import idle_causes
-from steplens.analysis.device.step_work import mean_work
-from steplens.analysis.operators.operators import operators_by_name
-from steplens.analysis.steps.device_work import exposed_communication
-from steplens.analysis.steps.phases import host_phase_names
-from steplens.analysis.steps.times import times_of_steps
-from steplens.analysis.tools.pipeline import sends_and_receives
 from steplens.common.executors import map_ranks
 from steplens.common.step_points import named_points
 from steplens.common.storage.files import locate_path, private_address, public_address
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
-from steplens.trace.building.checks.ranks import recorded_span, step_bounds
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import encode_answer
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, unpack_answers, write_answers
-from steplens.trace.not_recorded import recorded_details
 from steplens.trace.trace import Trace
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64
-#: what is asked of every trace
-_QUESTIONS: tuple[Callable[[Trace], Any], ...] = (
-    times_of_steps,
-    host_phase_names,
-    operators_by_name,
-    idle_causes,
-    communication_rows,
-    exposed_communication,
-    sends_and_receives,
-    step_bounds,
-    recorded_span,
-    data_wait,
-    backward_spans,
-    gradients_of_steps,
-    is_small,
-    forward_reductions,
-    rank_contents,
-    mean_work,
-    overlap_of_devices,
-    recorded_details,
-)
 #: a larger answer is worked out again rather than kept
 _MOST_BYTES = 512 << 10
 #: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
@@ -185,9 +150,7 @@ def _work_out(trace: Trace, context: str) -> tuple[bytes, bool]:
     Returns:
         The answers, packed, and whether they are kept.
     """
-    for make in _QUESTIONS:
-        with contextlib.suppress(Exception):  # the boundary of a question, as of a trace without steps
-            make(trace)
+    ask_all(trace)
     facts = Facts(trace)
     for rule in built_in_rules():
         if rule.judge_run is None and rule.is_about(facts.device) and rule.applies([facts]):

@@ -14,6 +14,7 @@ from steplens.advice.rules.tools.ranks import job_of, rank_range_text
 from steplens.analysis.cluster.links import communication_costs
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
+from steplens.analysis.tools.once import once_per_trace
 from steplens.run import Run
 from steplens.trace.health import STEP_DEVICE_TIMES, STEP_PHASES
 from steplens.trace.trace import Trace
@@ -55,7 +56,7 @@ class Prices:
         """
         if not ranks:
             return shown_part(self._run.step_summary(), part)
-        summaries = [part.trace.once(_summary_of_trace) for part in self._facts if part.trace.rank in ranks]
+        summaries = [summary_of_trace(part.trace) for part in self._facts if part.trace.rank in ranks]
         lengths = [length for summary in summaries if (length := shown_part(summary, part)) is not None]
         return max(lengths, default=None)
 
@@ -80,7 +81,7 @@ class Prices:
         @functools.cache  # of thousands of ranks and findings
         def longest_of_part(name: str) -> tuple[float | None, float | None]:
             lengths = [part_ns for part in facts if (part_ns := part.most_ns(name)) is not None]
-            shown_lengths = [ns for part in facts if (ns := shown_part(part.trace.once(_summary_of_trace), name)) is not None]
+            shown_lengths = [ns for part in facts if (ns := shown_part(summary_of_trace(part.trace), name)) is not None]
             return max(lengths, default=None), max(shown_lengths, default=None)
 
         @functools.cache
@@ -183,7 +184,9 @@ def of_one_rank(finding: Finding) -> Finding:
     return dataclasses.replace(finding, ranks=(rank,)) if isinstance(rank, int) and not finding.ranks else finding
 
 
-def _summary_of_trace(trace: Trace) -> StepSummary:
+@once_per_trace
+def summary_of_trace(trace: Trace) -> StepSummary:
+    """The means over the steps of one trace, whatever other traces there are."""
     return summarize_steps([trace])
 
 

@@ -57,6 +57,12 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
 
 
 def _rank_steps(trace: Trace, job: Layout, rank: int) -> pl.DataFrame:
+    constants = {"rank": pl.lit(rank, pl.Int64), "stage": pl.lit(job.stage_of(rank), pl.Int64)}
+    return trace.once(parts_of_steps).with_columns(**constants).select(cast_columns(COLUMNS))
+
+
+def parts_of_steps(trace: Trace) -> pl.DataFrame:
+    """The steps of one rank with the parts that ``cluster_steps`` gives of each, in no order of columns."""
     points = trace.once(step_trace).select("step", *_MEANS)
     analysed = stored_parts(trace).filter(pl.col("step").is_not_null())
     if analysed.height:
@@ -70,9 +76,8 @@ def _rank_steps(trace: Trace, job: Layout, rank: int) -> pl.DataFrame:
             **{name: pl.lit(None, dtype=pl.Int64) for name in (*_MEANS, "receive_alone_ns", "collective_alone_ns")},
         )
     else:
-        steps = points.join(trace.once(_from_tasks), on="step", how="left")
-    constants = {"rank": pl.lit(rank, pl.Int64), "stage": pl.lit(job.stage_of(rank), pl.Int64)}
-    return steps.with_columns(**constants).select(cast_columns(COLUMNS))
+        steps = points.join(_from_tasks(trace), on="step", how="left")
+    return steps
 
 
 def stored_parts(trace: Trace) -> pl.DataFrame:

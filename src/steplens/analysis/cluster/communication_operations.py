@@ -71,7 +71,7 @@ def named_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     group) and ``in_step_ns`` (its start, from the start of its step on the host of its rank;
     null where it starts before).
     """
-    frames = [_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
+    frames = [operations_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
     if not frames:
         return pl.DataFrame(schema=_NAMED)
     rows = pl.concat(frames).sort("rank", "start_ns")
@@ -98,11 +98,11 @@ def named_operations(traces: Sequence[Trace]) -> pl.DataFrame:
 
 @functools.cache
 def _of_nothing() -> pl.DataFrame:
-    return _of_trace(Trace(Path(), {}))
+    return operations_of_trace(Trace(Path(), {}))
 
 
 @once_if_small
-def _of_trace(trace: Trace) -> pl.DataFrame:
+def operations_of_trace(trace: Trace) -> pl.DataFrame:
     """The operations of one trace, with what the library measured (``_LIBRARY``), no longer than the operation; else null."""
     kind = pl.col("kind").cast(pl.String)
     rows = (

@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens.analysis.steps.basis import divide_by_steps, step_basis, with_steps
 from steplens.analysis.tools.groups import first_rows, number_groups
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.outermost import is_outermost
 from steplens.analysis.tools.overlap import Int64Array
 from steplens.analysis.tools.source_lines import source_line
@@ -88,6 +89,14 @@ def operators(
     if by == "module":
         return _with_percentages(_group_modules(trace, counted))
     return _with_percentages(_group_calls(trace, by, counted, annotations=annotations))
+
+
+@once_per_trace
+def filled_columns(trace: Trace) -> tuple[str, ...]:
+    """The columns in which any call of a trace has something, of those that tell calls and their groups apart."""
+    columns = ("id", "module", "input_shapes", "stack")
+    filled = trace.required("ops").select(pl.col(column).is_not_null().any() for column in columns).collect()
+    return tuple(column for column in columns if filled[column][0])
 
 
 def operators_by_name(trace: Trace) -> pl.DataFrame:

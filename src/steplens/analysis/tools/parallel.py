@@ -75,7 +75,7 @@ def layout(traces: Sequence[Trace]) -> Layout:
     metas = [trace.meta_values() for trace in traces]
     sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]
     # groups of the whole job are known where its size is not
-    groups = [trace.once(_largest_group) for trace in traces if "communication" in trace]
+    groups = [trace.once(largest_group) for trace in traces if "communication" in trace]
     sizes += [count for count in groups if count is not None and 0 < count < 1 << 20]
     size = max([*sizes, recorded_ranks(traces)[1], max(ranks, default=-1) + 1], default=0)
     numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
@@ -99,20 +99,20 @@ def _mode_from_name(named: str, stages: int) -> str:
 _KINDS = ("kind", "operation")
 
 
-def _kinds_of_communication(trace: Trace) -> pl.DataFrame:
+def communication_kinds(trace: Trace) -> pl.DataFrame:
     """Kinds and operations of communication that a trace has."""
     plain = {name: pl.col(name).cast(pl.String) for name in _KINDS}
     return trace.required("communication").select(**plain).unique().sort(_KINDS).collect()
 
 
-def _largest_group(trace: Trace) -> int | None:
+def largest_group(trace: Trace) -> int | None:
     """How many ranks the largest group of a trace has; None where it says of none."""
     largest: int | None = trace.required("communication").select(pl.col("ranks").max()).collect().item()
     return largest
 
 
 def _mode_of(traces: Sequence[Trace]) -> str:
-    frames = [trace.once(_kinds_of_communication) for trace in traces if "communication" in trace]
+    frames = [trace.once(communication_kinds) for trace in traces if "communication" in trace]
     groups = pl.concat([pl.DataFrame(schema=dict.fromkeys(_KINDS, pl.String)), *frames])
     if groups["kind"].is_in([SEND, RECEIVE]).any():
         return PIPELINE_PARALLEL

@@ -277,16 +277,9 @@ def _advice_rows(run: Run) -> list[dict[str, str]]:
 
 
 def _is_recorded(run: Run, column: str) -> bool:
-    return any(column in trace.once(_filled_columns) for trace in run.traces)
+    from steplens.analysis.operators.operators import filled_columns
 
-
-def _filled_columns(trace: Trace) -> tuple[str, ...]:
-    """The columns in which any call of a trace has something, of those that operators are grouped by."""
-    import polars as pl
-
-    columns = ("id", *_GROUP_COLUMNS.values())
-    filled = trace.required("ops").select(pl.col(column).is_not_null().any() for column in columns).collect()
-    return tuple(column for column in columns if filled[column][0])
+    return any(column in filled_columns(trace) for trace in run.traces)
 
 
 def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:

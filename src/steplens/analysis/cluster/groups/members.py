@@ -72,7 +72,7 @@ def identified_groups(traces: Sequence[Trace]) -> dict[DescribedGroup, ProcessGr
             continue
         for group in described_groups(trace).values():
             sizes[group] = len(group.members)
-        for name, size in trace.once(_used_groups):
+        for name, size in used_groups(trace):
             group = group_of_name(trace, name)
             sizes[group] = sizes.get(group) or size
             users.setdefault(group, set()).add(trace.rank)
@@ -135,7 +135,8 @@ def _rank_numbers(value: Any) -> tuple[int, ...]:
     return tuple(sorted(set(value))) if is_list else ()
 
 
-def _used_groups(trace: Trace) -> list[tuple[str, int | None]]:
+@once_per_trace
+def used_groups(trace: Trace) -> list[tuple[str, int | None]]:
     """The groups that a rank communicates in, and how many ranks each has, as its operations say."""
     rows = communication_rows(trace)
     sizes = rows.group_by("group").agg(pl.col("ranks").max()).sort("group")
