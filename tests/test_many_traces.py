@@ -160,7 +160,7 @@ def test_choosing_steps_looks_at_each_trace_once(monkeypatch: pytest.MonkeyPatch
 
 def test_the_communication_of_every_rank_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     traces = ranks(6, collective=True)
-    worked_out = counted(monkeypatch, operations, "_of_trace")
+    worked_out = counted(monkeypatch, operations, "operations_of_trace")
     found = [rank_operations(traces, rank, step) for rank in range(6) for step in (None, 1)]
     assert all(rows["calls"].to_list() == [1] for rows in found)
     assert len(worked_out) == len(traces)
@@ -194,7 +194,7 @@ def with_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     answered: list[int] = []
     run = SharedTasks.run
 
-    def shared(tasks: SharedTasks, do: Callable[[int], None]) -> dict[int, Any]:
+    def shared(tasks: SharedTasks, do: Callable[[int], None], take: Callable[[int, Any], None] | None = None) -> dict[int, Any]:
         def slow(number: int) -> None:
             if number:
                 do(number)
@@ -207,8 +207,8 @@ def with_workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             do(number)
 
         tasks._at_once = tasks._count > 1
-        answers = run(tasks, slow)
-        answered.append(len(answers))
+        answers = run(tasks, slow, take)
+        answered.append(tasks.done - tasks._here)
         return answers
 
     monkeypatch.setattr(SharedTasks, "run", shared)

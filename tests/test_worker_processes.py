@@ -67,6 +67,25 @@ def test_every_task_is_done_once(modules: Path) -> None:
     assert str(os.getpid()).encode() not in {answer[1] for answer in answers.values()}  # type: ignore[index]
 
 
+def test_what_workers_answer_is_handed_over_as_it_comes(modules: Path) -> None:
+    (modules / "a_worker_of_tests.py").write_text(textwrap.dedent(WORKER).format(answer="return number + 1", start="pass"))
+    taken: dict[int, int] = {}
+    done: list[int] = []
+    most_waiting = 0
+
+    def do(number: int) -> None:
+        nonlocal most_waiting
+        done.append(number)
+        time.sleep(0.02)
+        most_waiting = max(most_waiting, tasks.done - len(taken) - len(done))
+
+    tasks = SharedTasks(300, "a_worker_of_tests", None, at_once=True)
+    assert tasks.run(do, take=taken.__setitem__) == {} and tasks.done == 300
+    assert sorted([*done, *taken]) == list(range(300)) and len(taken) > 20
+    assert all(answer == number + 1 for number, answer in taken.items())
+    assert most_waiting < len(taken)
+
+
 def test_what_a_worker_does_not_answer_is_done_here(modules: Path) -> None:
     done, answers = shared(modules, 200, answer="return 1 // (number % 3)")
     assert sorted([*done, *answers]) == list(range(200))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,17 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.jobs.faults import parse_faults
+from benchmarks.jobs.job import write_job
+from benchmarks.jobs.layout import Layout
+from benchmarks.jobs.program import Model
 
 import steplens
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.prepare import keep_answers, prepare_answers, use_kept_answers
+from steplens.advice.prepare import _NOT_KEPT, keep_answers, prepare_answers, use_kept_answers
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import times_of_steps
+from steplens.cli.summary.summary import collect_summary
 from steplens.common.step_points import FORWARD_POINT_VARIABLES
 from steplens.run import Run
 from steplens.trace.building.extents import Extent
@@ -114,7 +120,7 @@ def test_what_is_damaged_is_refused(content: bytes) -> None:
 def test_of_many_answers_the_last_ones_stay_decoded() -> None:
     frames = {f"q{number}": pl.DataFrame({"a": [number] * 100}) for number in range(6)}
     encoded = {name: content for name, frame in frames.items() if (content := encode_answer(frame)) is not None}
-    shared = SharedAnswers(most_decoded=4)
+    shared = SharedAnswers(decoded_bytes=4 * max(map(len, encoded.values())))
     first, second = AcceptedAnswers(encoded, shared, 0), AcceptedAnswers(encoded, shared, 1)
     assert first.encode_all() == encoded and len(second) == 6 and "q1" in first and first.find_answer("q7") is None
     found = first.find_answer("q0")
@@ -137,6 +143,16 @@ def test_kept_answers_are_those_that_were_worked_out(tmp_path: Path) -> None:
     for trace, other in zip(run.traces, before.traces, strict=True):
         assert trace.once(times_of_steps).equals(other.once(times_of_steps)) and chosen_steps(trace) == chosen_steps(other)
     assert run.advise().equals(before.advise()) and run.verdict().sentence() == before.verdict().sentence()
+
+
+def test_a_first_summary_asks_ranks_for_nothing_that_is_not_worked_out_beside_each_other(tmp_path: Path) -> None:
+    layout = Layout(2, 2, 2, 4)
+    write_job(tmp_path / "job", layout, Model(layers=1, operators_per_layer=1), parse_faults([], layout, 3, 1), steps=3, seed=1)
+    run = steplens.open(tmp_path / "job")
+    collect_summary(run, tmp_path / "job", "name", 10)
+    fresh = Counter(name for trace in run.traces for name in trace.known_answers() if name not in (trace.accepted or ()))
+    # of ranks that stand out more may be asked
+    assert {name for name, count in fresh.items() if count > 2 and name.rpartition(":")[2] not in _NOT_KEPT} == set()
 
 
 def forge(file: Path) -> None:

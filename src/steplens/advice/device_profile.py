@@ -68,11 +68,10 @@ def device_profile(trace: Trace) -> DeviceProfile:
     Cores and clock are what the driver said while recording: ``deviceProperties`` of CUDA and ROCm, the device's ``info.json``
     of CANN (``device_info`` in ``meta``).
     """
-    meta = trace.meta_values()
     names = product_names(trace)
     name = names[min(names)] if names else None
-    gpu = _first_object(meta.get("deviceProperties"))
-    npu = _first_object(meta.get("device_info"))
+    gpu = _first_object(trace.meta_value("deviceProperties"))
+    npu = _first_object(trace.meta_value("device_info"))
     is_nvidia = bool(re.search(r"(?i)nvidia|tesla|geforce|quadro|rtx", (name or "")[:200]))
     return DeviceProfile(
         name=name,

@@ -35,7 +35,9 @@ _MOST_BYTES = 512 << 10
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
 #: what is known of a trace beside answers
 _STATE = ("_nothing_judged", "_shared_answers", "_kept_count", "_is_prepared", "_answer_cache")
-_NOT_KEPT = (*_OF_EVENTS, *_STATE)
+#: others are made of it, too, and a rank may describe groups of thousands in it
+_OF_RECORDING = "_meta_values"
+_NOT_KEPT = (*_OF_EVENTS, *_STATE, _OF_RECORDING)
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -85,8 +87,7 @@ def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None
         report_done(tasks.done)
         _accept_packed(run, left[place], *_work_out(run.traces[left[place]], context))
 
-    for place, (packed, is_kept) in tasks.run(work_out_here).items():
-        _accept_packed(run, left[place], packed, is_kept=is_kept)
+    tasks.run(work_out_here, take=lambda place, answer: _accept_packed(run, left[place], answer[0], is_kept=answer[1]))
     return count
 
 

@@ -29,8 +29,9 @@ from steplens.analysis.steps.times import times_of_steps
 from steplens.analysis.stored_figures import find_contradictions
 from steplens.analysis.tools.parallel import communication_kinds, largest_group
 from steplens.analysis.tools.pipeline import sends_and_receives
+from steplens.analysis.verdict import communication_by_operation
 from steplens.run import findings_of_source
-from steplens.trace.building.checks.ranks import recorded_span, step_bounds
+from steplens.trace.building.checks.ranks import describe_recording, recorded_span, step_bounds
 from steplens.trace.building.framework import trace_framework
 from steplens.trace.not_recorded import recorded_details
 from steplens.trace.trace import Trace
@@ -42,9 +43,11 @@ _ONCE: tuple[Callable[[Trace], Any], ...] = (
     operators_by_name,
     operators_of_step,
     findings_of_source,
+    describe_recording,
     largest_group,
     communication_kinds,
     parts_of_steps,
+    communication_by_operation,
 )
 #: what keeps its answers itself
 _KEEPING: tuple[Callable[[Trace], Any], ...] = (

@@ -309,10 +309,10 @@ def whole_of_shares(summary: StepSummary) -> float:
 
 def _leading_collective(traces: Sequence[Trace]) -> tuple[str, float]:
     """The operation that most of the communication is, and its share; empty where none leads."""
-    return _largest_share(pl.concat([trace.once(_communication_by_operation) for trace in traces]), _LEADS)
+    return _largest_share(pl.concat([trace.once(communication_by_operation) for trace in traces]), _LEADS)
 
 
-def _communication_by_operation(trace: Trace) -> pl.DataFrame:
+def communication_by_operation(trace: Trace) -> pl.DataFrame:
     """How long each operation communicates in the chosen steps: name, length (ns)."""
     operation = pl.coalesce(pl.col("operation").cast(pl.String), pl.lit(""))
     rows = _in_chosen(trace, "communication").select(operation.alias("name"), length=_LENGTH)

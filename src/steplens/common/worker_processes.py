@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -26,6 +25,8 @@ from steplens.common import json_text, parent
 
 #: tells a process that it is a worker, which shares its tasks with nobody
 _WORKER = "STEPLENS_WORKER"
+#: tells it which core it has: a number, of which the remainder by their count is taken
+_CORE = "STEPLENS_WORKER_CORE"
 #: a worker has one core to itself; threads of its libraries would take turns with those of the others
 _ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 #: like ``python -m``, but nothing is imported from the current folder, which may be that of a capture of somebody else
@@ -41,7 +42,7 @@ _WORTH_S = 1.0
 #: how long tasks are done here alone, to learn how long one takes, seconds
 _ALONE_S = 0.2
 #: however many cores a machine has
-_MOST_WORKERS = 8
+_MOST_WORKERS = 31
 #: tasks that a worker gets at a time: a part of those that are left, at most so many
 _SHARE = 8
 _MOST_AT_ONCE = 16
@@ -55,13 +56,16 @@ def is_worker() -> bool:
     return os.environ.get(_WORKER) == "1"
 
 
-def start_worker(module: str, *arguments: str, pipes: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+def start_worker(
+    module: str, *arguments: str, pipes: int | None = subprocess.DEVNULL, number: int = 0
+) -> subprocess.Popen[bytes]:
     """Start a Python process that works for this one: it has one core, finds the same modules, and ends with this process.
 
     Args:
         module: what it runs as its main module.
         arguments: of the module.
         pipes: its standard input and output; nothing by default.
+        number: of the processes that this one starts together: each has another core as long as there are enough.
 
     Raises:
         OSError: there are no more processes, no memory for one, or nobody knows where Python is, as where it is embedded.
@@ -72,6 +76,7 @@ def start_worker(module: str, *arguments: str, pipes: int | None = subprocess.DE
         **os.environ,
         **_ONE_THREAD,
         _WORKER: "1",
+        _CORE: str(os.getpid() + number),
         parent.VARIABLE: str(os.getpid()),
         "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
     }
@@ -109,28 +114,30 @@ class SharedTasks:
         self._answers: dict[int, Any] = {}
         self._at_once = at_once
         self._here = 0
+        self._taken = 0
 
     @property
     def done(self) -> int:
         """How many tasks are done."""
-        return self._here + len(self._answers)
+        return self._here + self._taken + len(self._answers)
 
-    def run(self, do: Callable[[int], None]) -> dict[int, Any]:
+    def run(self, do: Callable[[int], None], take: Callable[[int, Any], None] | None = None) -> dict[int, Any]:
         """Do all tasks.
 
         Args:
             do: does one of them here; what it raises ends all.
+            take: is given what the workers answer, and to which task, in this thread: thousands of answers take memory.
 
         Returns:
-            What the workers answered to the others, by number of the task.
+            What the workers answered to the others, by number of the task; nothing where ``take`` was given it.
         """
         began = time.perf_counter()
         with contextlib.ExitStack() as workers:
             threads: list[threading.Thread] = []
 
             def start_workers(count: int) -> None:
-                for _ in range(min(count, self._room()) if count > 0 else 0):
-                    worker = workers.enter_context(_Worker(self._module, self._request))
+                for place in range(min(count, self._room()) if count > 0 else 0):
+                    worker = workers.enter_context(_Worker(self._module, self._request, place))
                     threads.append(threading.Thread(target=self._feed, args=(worker,), name="steplens-worker", daemon=True))
                     threads[-1].start()
 
@@ -140,13 +147,25 @@ class SharedTasks:
             while (number := self._next_or_unanswered(threads)) is not None:
                 do(number)
                 self._here += 1
+                self._hand_over(take)
                 seconds = time.perf_counter() - began
                 if not is_decided and seconds > _ALONE_S:
                     left_s = seconds / self._here * len(self._waiting)
                     # a task may take longer than those before it
                     is_decided = left_s > _WORTH_S or not self._waiting
                     start_workers(int(left_s / _WORTH_S))
+            self._hand_over(take)
             return self._answers
+
+    def _hand_over(self, take: Callable[[int, Any], None] | None) -> None:
+        """Give away what workers have answered by now."""
+        if take is None:
+            return
+        with self._lock:
+            answered, self._answers = self._answers, {}
+            self._taken += len(answered)
+        for number, answer in answered.items():
+            take(number, answer)
 
     def _room(self) -> int:
         """How many workers may be started."""
@@ -196,16 +215,18 @@ class _Worker:
     Args:
         module: what it runs.
         request: what it is given first.
+        number: of the workers that are started together.
     """
 
-    def __init__(self, module: str, request: Any) -> None:
+    def __init__(self, module: str, request: Any, number: int) -> None:
+        self._number = number
         self._module = module
         self._request = request
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> _Worker:
         with contextlib.suppress(OSError):  # no more processes or files: there is no such worker, and it answers nothing
-            self._process = start_worker(self._module, pipes=subprocess.PIPE)
+            self._process = start_worker(self._module, pipes=subprocess.PIPE, number=self._number)
             self._tell(self._request)
         return self
 
@@ -285,5 +306,6 @@ def serve_tasks(start: Callable[[Any], Callable[[int], Any]]) -> None:
 
 def _stay_on_one_core() -> None:
     """Run all threads of this process on one core: a query goes to polars' thread and back, a third faster than between two."""
-    with contextlib.suppress(AttributeError, OSError):  # not every system lets a process choose
-        os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system lets a process choose
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(os.environ.get(_CORE, "0")) % len(cores)]})

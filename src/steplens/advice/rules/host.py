@@ -103,7 +103,7 @@ def checkpoint_stalls(facts: Facts, *, least_share: float = 0.02) -> Iterator[Fi
         Evidence("saving_checkpoints", total, "ns", tuple(steps), ("torch.save",), of_mean=True),
         Evidence("one_checkpoint", each, "ns", per_step=False),
     ]
-    size, remaining = facts.trace.meta_values().get(CHECKPOINT_BYTES), _SAVING_REMAINS
+    size, remaining = facts.trace.meta_value(CHECKPOINT_BYTES), _SAVING_REMAINS
     if isinstance(size, int):
         evidence.append(Evidence("checkpoint_size", float(size), "bytes", per_step=False))
         remaining = min(size / _COPY_RATE * 1e9 / each, 1.0)

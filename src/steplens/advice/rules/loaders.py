@@ -77,7 +77,7 @@ def stage_mean_ns(facts: Facts, verdict: LoaderVerdict, stage: str) -> float:
 
 def processor_count(facts: Facts) -> int | None:
     """Processors that the process may use; None where the run does not say."""
-    processor = facts.trace.meta_values().get("processor")
+    processor = facts.trace.meta_value("processor")
     count = processor.get("count") if isinstance(processor, dict) else None
     return count if isinstance(count, int) and count > 0 else None
 

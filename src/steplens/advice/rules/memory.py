@@ -81,7 +81,7 @@ def large_blocks(facts: Facts, *, least_share: float = 0.1) -> Iterator[Finding]
 
 def _keeps_blocks(facts: Facts) -> bool:
     """Whether the program was told to keep large blocks, or runs with an allocator that does."""
-    allocator = facts.trace.meta_values().get("allocator")
+    allocator = facts.trace.meta_value("allocator")
     if not isinstance(allocator, dict):
         return False
     threshold = str(allocator.get("mmap_threshold", ""))

@@ -264,7 +264,7 @@ def float32_matmul(facts: Facts, *, least_share: float = 0.05) -> Iterator[Findi
     Needs recorded shapes and a recorded list of the CPU's instructions. Whether the training bears the lower precision is
     for its author to judge.
     """
-    processor = facts.trace.meta_values().get("processor")
+    processor = facts.trace.meta_value("processor")
     features = processor.get("features") if isinstance(processor, dict) else None
     feature = next((name for name in _FASTER if isinstance(features, list) and name in features), None)
     if feature is None or not facts.step_ns:

@@ -169,7 +169,7 @@ def _stored_means(trace: Trace, rank: int) -> tuple[int | float | None, ...]:
     """The means that a source keeps, ns; None for parts of which it keeps none."""
     part_times: dict[str, float] = {}
     # beside recorded tasks such a file completes them and may be of another recording
-    is_flat = trace.meta_values().get("source_format") == "mindspore_flat"
+    is_flat = trace.meta_value("source_format") == "mindspore_flat"
     table = trace.source_table("step_trace_average") if is_flat else None
     if table is not None and table.height:
         row = {name: _to_float(value) for name, value in table.row(0, named=True).items()}

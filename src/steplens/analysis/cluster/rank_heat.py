@@ -80,7 +80,7 @@ def memory_capacity(trace: Trace) -> int | None:
 
     Source: ``deviceProperties`` of ``meta`` (``totalGlobalMem``), which Kineto writes for CUDA and ROCm.
     """
-    properties = trace.meta_values().get("deviceProperties")
+    properties = trace.meta_value("deviceProperties")
     if not isinstance(properties, list):
         return None
     sizes = [entry.get("totalGlobalMem") for entry in properties if isinstance(entry, dict)]

@@ -33,7 +33,7 @@ _SEPARATOR = "/"
 
 def stage_ranks(traces: Sequence[Trace]) -> dict[int, list[int]]:
     """Stage, from 1 -> all its ranks: as the source names them, else dealt to the stages in order; none without a strategy."""
-    with_strategy = [trace for trace in traces if isinstance(trace.meta_values().get(SOURCE), dict)]
+    with_strategy = [trace for trace in traces if isinstance(trace.meta_value(SOURCE), dict)]
     if not with_strategy:
         return {}
     rank_groups = next((value for trace in with_strategy if (value := trace.meta_values()[SOURCE].get("stage_devices"))), None)

@@ -80,7 +80,7 @@ def pipeline_operation(trace: Trace, number: int) -> PipelineOperation:
         raise ValueError(f"the data pipeline has no operation {number}; it has {', '.join(map(str, sorted(rows))) or 'none'}")
     row = rows[number]
     parent_row = rows.get(row["parent"]) if row["parent"] is not None else None
-    interval = trace.meta_values().get("pipeline_sampling_interval_ms")
+    interval = trace.meta_value("pipeline_sampling_interval_ms")
     return PipelineOperation(
         number,
         row["type"],

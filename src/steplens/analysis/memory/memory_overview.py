@@ -60,7 +60,7 @@ def memory_overview(trace: Trace) -> pl.DataFrame:
 
 def _device_capacities(trace: Trace) -> pl.DataFrame:
     """device, capacity_bytes."""
-    properties = trace.meta_values().get("deviceProperties")
+    properties = trace.meta_value("deviceProperties")
     sizes = {
         device_properties["id"]: device_properties["totalGlobalMem"]
         for device_properties in (properties if isinstance(properties, list) else [])

@@ -75,8 +75,8 @@ class NamedPoints:
 
 def points_of(trace: Trace) -> NamedPoints:
     """The points that the environment of this process names, else those that were named when the trace was recorded."""
-    meta = trace.meta_values()
-    options: dict[str, Any] = next((meta[key] for key in ("config", "profiling_options") if isinstance(meta.get(key), dict)), {})
+    recorded_options = map(trace.meta_value, ("config", "profiling_options"))
+    options: dict[str, Any] = next((options for options in recorded_options if isinstance(options, dict)), {})
     candidates = [
         name or (value if isinstance(value := options.get(option), str) and value else None)
         for name, option in zip(named_points(os.environ), (FORWARD_POINT, BACKWARD_POINT), strict=True)

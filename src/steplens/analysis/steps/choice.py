@@ -130,7 +130,7 @@ def incomplete_steps(trace: Trace) -> set[int]:
         return set()
     tables = {name: frame for name in ("steps", "kernels", "meta") if (frame := trace.table(name)) is not None}
     parts = {part.step for part in parts_of_steps(tables)}
-    partial = trace.meta_values().get(PARTIAL_STEPS)
+    partial = trace.meta_value(PARTIAL_STEPS)
     parts |= {step for step in partial if type(step) is int} if isinstance(partial, list) else set()
     health = trace.table("health")
     if health is not None and STOPPED_INSIDE in health["check"].cast(pl.String).to_list():

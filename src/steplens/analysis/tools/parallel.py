@@ -72,18 +72,17 @@ def layout(traces: Sequence[Trace]) -> Layout:
     ``meta``, else what sends and receives tell (``find_pipeline``).
     """
     ranks = tuple(by_rank(traces))
-    metas = [trace.meta_values() for trace in traces]
-    sizes = [value for meta in metas if type(value := meta.get("world_size")) is int and 0 < value < 1 << 20]
+    sizes = [value for trace in traces if type(value := trace.meta_value("world_size")) is int and 0 < value < 1 << 20]
     # groups of the whole job are known where its size is not
     groups = [trace.once(largest_group) for trace in traces if "communication" in trace]
     sizes += [count for count in groups if count is not None and 0 < count < 1 << 20]
     size = max([*sizes, recorded_ranks(traces)[1], max(ranks, default=-1) + 1], default=0)
-    numbers = [value for meta in metas if type(value := meta.get("stage_num")) is int]
+    numbers = [value for trace in traces if type(value := trace.meta_value("stage_num")) is int]
     stages = max([number for number in numbers if 0 < number <= size], default=1)
     job_pipeline = find_pipeline(traces) if stages == 1 else None
     placed = job_pipeline.stage_of if job_pipeline is not None else {}
     stages = job_pipeline.stages if job_pipeline is not None else stages
-    parallel_mode = next((str(meta["parallel_mode"]) for meta in metas if meta.get("parallel_mode")), "")
+    parallel_mode = next((str(mode) for trace in traces if (mode := trace.meta_value("parallel_mode"))), "")
     return Layout(_mode_from_name(parallel_mode, stages) or _mode_of(traces), ranks, size, stages, placed)
 
 

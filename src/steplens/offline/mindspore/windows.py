@@ -45,7 +45,7 @@ def analyse(source: MindSporeSource, options: Options) -> dict[str, OutputStatus
     began = time.strftime(_TIME_FORMAT)
     rank, path = source.number, source.path
     trace = mindspore_windows.read_trace(path, rank, options.step_list)
-    config = trace.meta_values().get("config")
+    config = trace.meta_value("config")
     config = config if isinstance(config, dict) else {}
     flat = config.get("contract") in _FLAT
     outputs: dict[str, OutputStatus] = {}

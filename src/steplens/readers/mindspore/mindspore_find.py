@@ -237,7 +237,7 @@ def _with_unread_windows(results: Trace, error: InputError) -> Trace:
 
 def _with_python(flat: Trace, runs: list[Path]) -> Trace:
     """The results of a recording with stacks, with the calls of Python, which the timeline of its run directory keeps."""
-    options = flat.meta_values().get("profiling_options")
+    options = flat.meta_value("profiling_options")
     outputs = [run / rundir.OUTPUT_DIRECTORY for run in runs]
     if not (isinstance(options, dict) and options.get("with_stack") is True and outputs and text_files.detect(outputs[-1])):
         return flat

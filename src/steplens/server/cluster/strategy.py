@@ -154,7 +154,7 @@ class StrategyHits(BaseModel):
 def strategy_stages(chosen: Chosen) -> Stages:
     """The pipeline stages with what they consist of, and what they send to each other."""
     traces = chosen.run.traces
-    strategies = (trace.meta_values().get("parallel_strategy") for trace in traces)
+    strategies = (trace.meta_value("parallel_strategy") for trace in traces)
     kinds = (strategy.get("parallel_type") for strategy in strategies if isinstance(strategy, dict))
     return Stages(
         parallel_type=next((str(kind) for kind in kinds if kind), ""),

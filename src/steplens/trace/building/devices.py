@@ -18,7 +18,7 @@ def device_kind(trace: Trace) -> str:
     accelerator_cores = list({core for core, _ in trace.used_devices if core is not None and core != CORE_CPU})
     if not accelerator_cores:
         return CORE_CPU
-    named_accelerator = trace.meta_values().get(ACCELERATOR)
+    named_accelerator = trace.meta_value(ACCELERATOR)
     if isinstance(named_accelerator, str) and accelerator_cores == [named_accelerator]:
         return named_accelerator
     return next((kind for kind in (CORE_CUDA, CORE_ROCM) if kind in accelerator_cores), NPU)
@@ -43,14 +43,13 @@ def device_names(trace: Trace) -> list[str]:
 
 def product_names(trace: Trace) -> dict[int, str]:
     """Device number -> product name, where the source records it."""
-    meta = trace.meta_values()
-    properties = meta.get("deviceProperties")
+    properties = trace.meta_value("deviceProperties")
     names = {}
     if isinstance(properties, list):
         for entry in properties:
             if isinstance(entry, dict) and isinstance(entry.get("id"), int) and isinstance(entry.get("name"), str):
                 names[entry["id"]] = entry["name"]
-    chip, devices = meta.get("chip"), meta.get("device_ids")
+    chip, devices = trace.meta_value("chip"), trace.meta_value("device_ids")
     if isinstance(chip, str) and isinstance(devices, list):
         names.update({device: chip for device in devices if isinstance(device, int)})
     return names

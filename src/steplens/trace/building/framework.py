@@ -29,8 +29,7 @@ _KINETO = "Kineto trace"
 def framework_version(trace: Trace) -> str:
     """The version of the framework, where the recording says it; what was built for which device is no part of it."""
     framework = trace_framework(trace)
-    meta = trace.meta_values()
-    version = {PYTORCH: meta.get("torch_version"), MINDSPORE: meta.get("ms_version")}.get(framework)
+    version = {PYTORCH: trace.meta_value("torch_version"), MINDSPORE: trace.meta_value("ms_version")}.get(framework)
     return version.partition("+")[0] if isinstance(version, str) else ""
 
 

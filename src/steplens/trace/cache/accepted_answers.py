@@ -16,8 +16,8 @@ from typing import Any
 from steplens.common import expansion
 from steplens.trace.cache.answer_values import MOST_BYTES, decode_answer
 
-#: of all traces together: some KB each
-_MOST_DECODED = 1024
+#: bytes of answers of all traces together, as they are encoded, of which the objects stay: these take several times as much
+_DECODED_BYTES = 4 << 20
 _LEVEL = 3
 #: as far as compression looks back
 _WINDOW_BYTES = 32 << 10
@@ -27,12 +27,13 @@ class SharedAnswers:
     """What the accepted answers of all traces of a run share.
 
     Args:
-        most_decoded: of so many answers, of all traces together, the objects stay in memory.
+        decoded_bytes: of answers of so many bytes, of all traces together, the objects stay in memory.
     """
 
-    def __init__(self, most_decoded: int = _MOST_DECODED) -> None:
-        self._most = most_decoded
-        self._decoded: OrderedDict[tuple[int, str], Any] = OrderedDict()
+    def __init__(self, decoded_bytes: int = _DECODED_BYTES) -> None:
+        self._most_bytes = decoded_bytes
+        self._bytes = 0
+        self._decoded: OrderedDict[tuple[int, str], tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()  # traces are judged side by side
         self._first: dict[str, bytes] = {}
         self._layouts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
@@ -54,16 +55,18 @@ class SharedAnswers:
     def find_decoded(self, owner: int, name: str) -> tuple[Any] | None:
         """An answer of a trace, in a tuple; None where it is not there (any more)."""
         try:
-            return (self._decoded[owner, name],)
+            return (self._decoded[owner, name][0],)
         except KeyError:
             return None
 
-    def add_decoded(self, owner: int, name: str, answer: Any) -> None:
-        """Keep an answer, in place of the one that was added first where there are too many."""
+    def add_decoded(self, owner: int, name: str, answer: Any, encoded_bytes: int) -> None:
+        """Keep an answer, in place of those that were added first where there are too many."""
         with self._lock:
-            self._decoded[owner, name] = answer
-            while len(self._decoded) > self._most:
-                self._decoded.popitem(last=False)
+            replaced = self._decoded.pop((owner, name), None)
+            self._decoded[owner, name] = answer, encoded_bytes
+            self._bytes += encoded_bytes - (0 if replaced is None else replaced[1])
+            while self._bytes > self._most_bytes and len(self._decoded) > 1:
+                self._bytes -= self._decoded.popitem(last=False)[1][1]
 
 
 class AcceptedAnswers:
@@ -104,10 +107,11 @@ class AcceptedAnswers:
         answer = self._shared.find_decoded(self._owner, name)
         if answer is None:
             try:
-                answer = (decode_answer(self._expand_place(self._place[name])),)
+                encoded = self._expand_place(self._place[name])
+                answer = (decode_answer(encoded),)
             except ValueError:  # worked out again
                 return None
-            self._shared.add_decoded(self._owner, name, answer[0])
+            self._shared.add_decoded(self._owner, name, answer[0], len(encoded))
         return answer
 
     def encode_all(self) -> dict[str, bytes]:

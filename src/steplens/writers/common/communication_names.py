@@ -147,7 +147,7 @@ def _rank_in_group(group: Any, rank: int) -> int:
 
 
 def _described_groups(output: Output) -> dict[str, Any]:
-    described: Any = output.metadata.get(_GROUPS) or output.trace.meta_values().get(_GROUPS)
+    described: Any = output.metadata.get(_GROUPS) or output.trace.meta_value(_GROUPS)
     return described if isinstance(described, dict) else {}
 
 

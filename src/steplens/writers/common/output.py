@@ -69,7 +69,7 @@ def time_base_ns(trace: Trace, recorded: object = None) -> int:
         recorded: ``base_time_ns`` of ``profiler_metadata.json``; anything but a usable integer is ignored.
     """
     first = first_event_ns(trace)
-    for candidate in (recorded, trace.meta_values().get(TIME_BASE_KEY)):
+    for candidate in (recorded, trace.meta_value(TIME_BASE_KEY)):
         if type(candidate) is int and candidate >= 0 and (first is None or 0 <= first - candidate < 2**53):
             return candidate
     return first // TIME_BASE_UNIT_NS * TIME_BASE_UNIT_NS if first is not None else 0
@@ -91,7 +91,7 @@ def main_pid(trace: Trace) -> int:
         pids = trace.required(table).group_by("pid").len().sort("len", "pid", descending=[True, False]).collect()
         if pids.height and pids["pid"][0] is not None:
             return int(pids["pid"][0])
-    recorded = trace.meta_values().get("pid")
+    recorded = trace.meta_value("pid")
     return recorded if type(recorded) is int and 0 <= recorded < 2**32 else 0
 
 
@@ -99,7 +99,7 @@ def device_kind(trace: Trace) -> str:
     """What the devices of the run are: "CPU", "CUDA", "ROCM" or "NPU", which an Ascend run has even without device tasks."""
     kind = devices.device_kind(trace)
     idle = kind == CORE_CPU and not has_rows(trace, "kernels")
-    return NPU if idle and str(trace.meta_values().get("source_format", "")).startswith("ascend") else kind
+    return NPU if idle and str(trace.meta_value("source_format")).startswith("ascend") else kind
 
 
 def listed_tasks(trace: Trace) -> pl.LazyFrame:

@@ -45,7 +45,7 @@ def write(subject: Subject, folder: Path, export_type: str) -> None:
 
 def recorded_level(trace: Trace) -> str:
     """The profiler level of the run; Level1, which shows most of what a trace can hold, of a source that has none."""
-    level = options_of(trace.meta_values().get("config")).level
+    level = options_of(trace.meta_value("config")).level
     return level if level in (LEVEL_NONE, LEVEL0, LEVEL1, LEVEL2) else LEVEL1
 
 

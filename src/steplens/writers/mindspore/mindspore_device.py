@@ -38,7 +38,7 @@ def write_graph_step_trace(output: Output, path: Path) -> None:
 
 
 def _require_graph(trace: Trace) -> None:
-    if trace.meta_values().get("context_mode") != "graph":
+    if trace.meta_value("context_mode") != "graph":
         raise NothingToWriteError("only a graph tells where its backward pass ends")
 
 

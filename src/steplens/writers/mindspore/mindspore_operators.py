@@ -78,7 +78,7 @@ class Counted:
 
 def operator_options(trace: Trace) -> Counted:
     """What was asked for when the trace was recorded."""
-    options = trace.meta_values().get("config")
+    options = trace.meta_value("config")
     options = options if isinstance(options, dict) else {}
     subgraph = options.get("subgraph")
     return Counted(
@@ -189,7 +189,7 @@ def write_types(output: Output, path: Path) -> None:
 
 def write_details(output: Output, path: Path) -> None:
     """Write cpu_op_detail_info_<rank>.csv."""
-    pid = output.trace.meta_values().get("pid")
+    pid = output.trace.meta_value("pid")
     write_guarded(detail_table(output.trace, pid if isinstance(pid, int) else 0), path)
 
 

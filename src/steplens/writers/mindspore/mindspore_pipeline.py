@@ -37,7 +37,7 @@ def write_raw(output: Output, path: Path) -> None:
     table = operations(output.trace)
     if table.is_empty():
         raise NothingToWriteError("no data pipeline was recorded")
-    interval = output.trace.meta_values().get("pipeline_sampling_interval_ms")
+    interval = output.trace.meta_value("pipeline_sampling_interval_ms")
     text = io.StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(PIPELINE_RAW_COLUMNS)

@@ -139,7 +139,7 @@ def _write_launch_arrows(view: View) -> None:
     MindSpore's launches on a CPU are call and task at once: an arrow of each to itself would be a fifth of the file.
     """
     ops = view.trace.ops
-    is_mindspore = str(view.trace.meta_values().get("source_format", "")).startswith("mindspore")
+    is_mindspore = str(view.trace.meta_value("source_format")).startswith("mindspore")
     if ops is None or (is_mindspore and device_kind(view.trace) == CORE_CPU):
         return
     launched = _arrow_ends(view).filter((pl.col("op") >= 0) & (pl.col("op") < ops.height)).with_row_index("id", 1)

@@ -55,7 +55,7 @@ def environment_variables(facts: Facts) -> Iterator[Finding]:
 
     One finding per variable; what was not recorded is not judged. What a variable costs, nothing tells.
     """
-    variables = facts.trace.meta_values().get("ENV_VARIABLES")
+    variables = facts.trace.meta_value("ENV_VARIABLES")
     recorded = variables if isinstance(variables, dict) else {}
     for name, check in _CHECKS.items():
         value = recorded.get(name)

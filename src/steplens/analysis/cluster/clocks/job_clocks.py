@@ -41,12 +41,11 @@ def host_of(trace: Trace) -> str:
     Source: ``host_name`` or ``hostname`` of ``meta``; else the name that PyTorch's handler gives a file, computer and process,
     where the process is that of the trace.
     """
-    values = trace.meta_values()
-    return str(values.get("host_name") or values.get("hostname") or "") or trace.once(_host_in_name)
+    return str(trace.meta_value("host_name") or trace.meta_value("hostname") or "") or trace.once(_host_in_name)
 
 
 def _host_in_name(trace: Trace) -> str:
-    name_parts = _HANDLERS_NAME.search(str(trace.meta_values().get("traceName") or ""))
+    name_parts = _HANDLERS_NAME.search(str(trace.meta_value("traceName") or ""))
     if name_parts is None or "threads" not in trace:
         return ""
     processes = trace.required("threads").select(pl.col("pid").cast(pl.String)).unique().collect()["pid"]

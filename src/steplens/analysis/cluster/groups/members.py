@@ -37,6 +37,10 @@ class ProcessGroup:
     size: int | None
     users: tuple[int, ...]
 
+    def __hash__(self) -> int:
+        # each of thousands of ranks asks for the group of all of them
+        return hash((self.name, self.description, self.size))
+
     @property
     def is_whole(self) -> bool:
         """Whether all members are known."""
@@ -45,11 +49,28 @@ class ProcessGroup:
 
 @dataclass(frozen=True)
 class DescribedGroup:
-    """A group as a rank describes it: the name that counts, its ranks in order, and what it is called."""
+    """A group as a rank describes it.
+
+    Attributes:
+        name: the one that counts.
+        runs: its ranks in order, as start, end (exclusive) and distance of runs: each of thousands of ranks describes the group of
+            all of them.
+        description: what it is called.
+    """
 
     name: str
-    members: tuple[int, ...]
+    runs: tuple[tuple[int, int, int], ...]
     description: str
+
+    @property
+    def size(self) -> int:
+        """How many ranks it has, as far as it was described."""
+        return sum(len(range(*run)) for run in self.runs)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Its ranks in order."""
+        return tuple(rank for run in self.runs for rank in range(*run))
 
 
 def process_groups(traces: Sequence[Trace]) -> tuple[ProcessGroup, ...]:
@@ -71,7 +92,7 @@ def identified_groups(traces: Sequence[Trace]) -> dict[DescribedGroup, ProcessGr
         if trace.rank < 0:
             continue
         for group in described_groups(trace).values():
-            sizes[group] = len(group.members)
+            sizes[group] = group.size
         for name, size in used_groups(trace):
             group = group_of_name(trace, name)
             sizes[group] = sizes.get(group) or size
@@ -98,8 +119,22 @@ def described_groups(trace: Trace) -> dict[str, DescribedGroup]:
     group_of: dict[str, DescribedGroup] = {}
     for names, members, description in [*_of_pytorch(values), *_of_ascend(values)]:
         for name in names:
-            group_of.setdefault(name, DescribedGroup(names[0], members, description))
+            group_of.setdefault(name, DescribedGroup(names[0], _runs_of(members), description))
     return group_of
+
+
+def _runs_of(members: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+    """Numbers in order as start, end and distance of runs, each as long as it can be."""
+    runs = []
+    start = 0
+    while start < len(members):
+        distance = members[start + 1] - members[start] if start + 1 < len(members) else 1
+        end = start + 1
+        while end < len(members) and members[end] - members[end - 1] == distance:
+            end += 1
+        runs.append((members[start], members[end - 1] + 1, distance))
+        start = end
+    return tuple(runs)
 
 
 def _of_pytorch(values: dict[str, Any]) -> Iterator[tuple[list[str], tuple[int, ...], str]]:

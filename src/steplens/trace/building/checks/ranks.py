@@ -75,7 +75,7 @@ def is_size_told(traces: Sequence[Trace]) -> bool:
 
 
 def _job_sizes(traces: Sequence[Trace]) -> list[int]:
-    sizes = [value for trace in traces if isinstance(value := trace.meta_values().get("world_size"), int)]
+    sizes = [value for trace in traces if isinstance(value := trace.meta_value("world_size"), int)]
     return sizes or [number + 1 for trace in traces if (number := _highest_linked(trace)) is not None]
 
 
@@ -223,7 +223,7 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.Heal
     """All traces come from the same versions and were captured with the same options."""
     if len(traces) < 2:
         return
-    described = [_describe_recording(trace) for _, trace in traces]
+    described = [trace.once(describe_recording) for _, trace in traces]
     differing = []
     for key in sorted({key for description in described for key in description}):
         compared = described
@@ -244,7 +244,8 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.Heal
         )
 
 
-def _describe_recording(trace: Trace) -> dict[str, Any]:
+def describe_recording(trace: Trace) -> dict[str, Any]:
+    """How a trace was recorded, of what the traces of a run should have in common."""
     values = trace.meta_values()
     description = {key: values[key] for key in _COMMON if key in values}
     config = values.get("config")

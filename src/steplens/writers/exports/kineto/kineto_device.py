@@ -135,7 +135,7 @@ def _metric_members(metrics: pl.DataFrame, kernels: pl.Series) -> pl.DataFrame:
 
 def _group_members(twin: Twin) -> dict[str, str]:
     """Description and ranks of each process group, as members of JSON, by the group's name."""
-    job = twin.trace.meta_values().get("distributedInfo")
+    job = twin.trace.meta_value("distributedInfo")
     listed = job.get("pg_config") if isinstance(job, dict) else None
     groups = {}
     for group in listed if isinstance(listed, list) else []:
