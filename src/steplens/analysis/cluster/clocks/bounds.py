@@ -33,9 +33,9 @@ _HUBS = 6
 #: bounds of a side that are kept of a pair: more in number are hardly tighter
 _KEPT = 24
 #: cells of an array that are worked on at once
-_CELLS = 1 << 21
+_CELLS = 1 << 19
 #: sides of messages that are compared at once: a job of thousands of ranks has millions
-_SIDES = 1 << 17
+_SIDES = 1 << 15
 
 
 @dataclass(frozen=True)
