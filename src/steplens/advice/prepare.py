@@ -17,13 +17,14 @@ from steplens.advice.facts import Facts
 from steplens.advice.judging.asking import RuleKey, accept_findings, is_small, judge_once, judged_rules
 from steplens.advice.questions import ask_all
 from steplens.advice.registry import built_in_rules
+from steplens.analysis.steps.choice import choose_alone, choose_together, chosen_steps, find_step_spans
 from steplens.common.executors import map_ranks
 from steplens.common.step_points import named_points
 from steplens.common.storage.files import locate_path, private_address, public_address
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
-from steplens.trace.cache.answer_values import encode_answer
+from steplens.trace.cache.answer_values import decode_answer, encode_answer
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, unpack_answers, write_answers
 from steplens.trace.trace import Trace
 
@@ -35,9 +36,7 @@ _MOST_BYTES = 512 << 10
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
 #: what is known of a trace beside answers
 _STATE = ("_nothing_judged", "_shared_answers", "_kept_count", "_is_prepared", "_answer_cache")
-#: others are made of it, too, and a rank may describe groups of thousands in it
-_OF_RECORDING = "_meta_values"
-_NOT_KEPT = (*_OF_EVENTS, *_STATE, _OF_RECORDING)
+_NOT_KEPT = (*_OF_EVENTS, *_STATE)
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -64,6 +63,11 @@ def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None
     if context is None or not left:
         return 0
     count = len(left)
+    are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
+    if are_many:
+        _choose_steps(run, context)
+    # each process would look at every trace for them
+    chosen = [_encode_choice(run.traces[number]) if are_many else None for number in left]
 
     def report_done(done: int) -> None:
         if progress is not None:
@@ -72,23 +76,63 @@ def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None
     if run.executor is not None:
         work_out_there = partial(_answer_number, public_address(run.path), context)
         done = set()
-        for number, (packed, is_kept) in map_ranks(run.executor, work_out_there, left):
+        for (number, _), (packed, is_kept) in map_ranks(run.executor, work_out_there, zip(left, chosen, strict=True)):
             _accept_packed(run, number, packed, is_kept=is_kept)
             done.add(number)
             report_done(len(done))
+        chosen = [choice for number, choice in zip(left, chosen, strict=True) if number not in done]
         left = [number for number in left if number not in done]
-    request = {"path": private_address(run.path), "context": context, "numbers": left}
-    are_many = len(left) >= _MANY_TRACES or not all(is_small(run.traces[number]) for number in left)
+    choices = [None if choice is None else choice.hex() for choice in chosen]
+    request = {"path": private_address(run.path), "context": context, "numbers": left, "chosen": choices}
     tasks = SharedTasks(
         len(left), "steplens.advice.prepare", request, at_once=are_many, most_workers=lambda: _most_processes(run.traces)
     )
 
     def work_out_here(place: int) -> None:
         report_done(tasks.done)
-        _accept_packed(run, left[place], *_work_out(run.traces[left[place]], context))
+        _accept_packed(run, left[place], *_work_out(run.traces[left[place]], context, chosen[place]))
 
     tasks.run(work_out_here, take=lambda place, answer: _accept_packed(run, left[place], answer[0], is_kept=answer[1]))
     return count
+
+
+def _choose_steps(run: Run, context: str) -> None:
+    """Have each trace looked at for the steps that figures are of, which all of them tell together."""
+    left = [number for number, trace in enumerate(run.traces) if not trace.knows(choose_together)]
+
+    def take_choice(number: int, choice: bytes) -> None:
+        with contextlib.suppress(ValueError):  # looked at again
+            alone, spans = decode_answer(choice)
+            run.traces[number].replace(choose_alone, alone)
+            run.traces[number].replace(find_step_spans, spans)
+
+    if run.executor is not None:
+        for number, choice in map_ranks(run.executor, partial(_look_at_number, public_address(run.path), context), left):
+            take_choice(number, choice)
+        left = [number for number in left if not run.traces[number].knows(choose_alone)]
+    request = {"path": private_address(run.path), "context": context, "numbers": left, "chosen": None}
+    tasks = SharedTasks(len(left), "steplens.advice.prepare", request, most_workers=lambda: _most_processes(run.traces))
+
+    def look_here(place: int) -> None:
+        with contextlib.suppress(Exception):  # as of a question: it fails where it matters
+            _look_at(run.traces[left[place]])
+
+    tasks.run(look_here, take=lambda place, choice: take_choice(left[place], choice))
+
+
+def _encode_choice(trace: Trace) -> bytes | None:
+    """The steps of a trace that figures are of; None where they cannot be told."""
+    with contextlib.suppress(Exception):  # the same
+        return encode_answer(chosen_steps(trace))
+    return None
+
+
+def _look_at(trace: Trace) -> tuple[Any, Any]:
+    """Which steps figures are of as far as one trace tells, and when they ran."""
+    try:
+        return trace.once(choose_alone), trace.once(find_step_spans)
+    finally:
+        trace.release_tables()
 
 
 def use_kept_answers(run: Run) -> list[int]:
@@ -145,12 +189,19 @@ def _kept_count(_: Trace) -> int:
     return 0
 
 
-def _work_out(trace: Trace, context: str) -> tuple[bytes, bool]:
+def _work_out(trace: Trace, context: str, chosen: bytes | None = None) -> tuple[bytes, bool]:
     """Ask a trace for everything, and keep the answers. What fails is asked again, and fails, where it matters.
+
+    Args:
+        trace: which.
+        context: that the answers rest on.
+        chosen: its ``chosen_steps``, where somebody knows them.
 
     Returns:
         The answers, packed, and whether they are kept.
     """
+    if chosen is not None:
+        trace.replace(choose_together, decode_answer(chosen))
     ask_all(trace)
     facts = Facts(trace)
     for rule in built_in_rules():
@@ -222,21 +273,34 @@ def _kept_bytes(trace: Trace) -> int:
         return 0
 
 
-def _start_worker(request: Any) -> Callable[[int], tuple[bytes, bool]]:
+def _start_worker(request: Any) -> Callable[[int], Any]:
     numbers: list[int] = request["numbers"]
+    chosen: list[str | None] | None = request["chosen"]
     # of a place elsewhere, whoever asks has just listed it
     path = os.fsdecode(locate_path(request["path"], listed_before=True))
     _run_of_context(path, request["context"])
-    return lambda place: _answer_number(path, request["context"], numbers[place])
+    if chosen is None:
+        return lambda place: _look_at_number(path, request["context"], numbers[place])
+    choices = [None if choice is None else bytes.fromhex(choice) for choice in chosen]
+    return lambda place: _answer_number(path, request["context"], (numbers[place], choices[place]))
 
 
-def _answer_number(path: str, context: str, number: int) -> tuple[bytes, bool]:
+def _answer_number(path: str, context: str, asked: tuple[int, bytes | None]) -> tuple[bytes, bool]:
     """What is known of one of the traces at a path, worked out and kept in this process; see ``_work_out``.
 
     Raises:
         ValueError: it has changed meanwhile.
     """
-    return _work_out(_run_of_context(path, context).traces[number], context)
+    number, chosen = asked
+    return _work_out(_run_of_context(path, context).traces[number], context, chosen)
+
+
+def _look_at_number(path: str, context: str, number: int) -> bytes | None:
+    """The same of ``_look_at``."""
+    trace = _run_of_context(path, context).traces[number]
+    found = encode_answer(_look_at(trace))
+    trace.forget_answers(keep=_STATE)
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -10,10 +10,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from steplens.common import extensions
 from steplens.common.errors import InputError
+
+Asked = TypeVar("Asked")
 
 _LOG = logging.getLogger("steplens.common.executors")
 #: tasks that an executor has at once: more would wait there
@@ -64,31 +66,31 @@ def named_executor(name: str) -> TaskExecutor:
     return executor
 
 
-def map_ranks(executor: TaskExecutor, function: Callable[[int], Any], numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
+def map_ranks(executor: TaskExecutor, function: Callable[[Asked], Any], ranks: Iterable[Asked]) -> Iterator[tuple[Asked, Any]]:
     """What a function gives for each rank, in the order given, but for those that failed or were lost: the caller does these.
 
     Args:
         executor: where it is called.
-        function: of the number of a rank; other processes have to find it under its name.
-        numbers: of ranks.
+        function: of what is asked about a rank; other processes have to find it under its name.
+        ranks: what is asked about each, such as its number.
     """
-    waiting = iter(numbers)
-    running: deque[tuple[int, Task]] = deque()
+    waiting = iter(ranks)
+    running: deque[tuple[Asked, Task]] = deque()
     is_broken = False
     while True:
-        while not is_broken and len(running) < _AT_ONCE and (number := next(waiting, None)) is not None:
+        while not is_broken and len(running) < _AT_ONCE and (asked := next(waiting, None)) is not None:
             try:
-                running.append((number, executor.submit(function, number)))
+                running.append((asked, executor.submit(function, asked)))
             except Exception as error:  # such as that its processes died
                 _LOG.warning("steplens: the executor takes no more tasks (%s: %s)", type(error).__name__, error)
                 is_broken = True
         if not running:
             return
-        number, task = running.popleft()
+        asked, task = running.popleft()
         try:
-            yield number, task.result()
+            yield asked, task.result()
         except Exception as error:  # whatever happens there: the rank is done here, and says itself what is wrong with it
-            _LOG.info("rank number %d was not done there (%s: %s)", number, type(error).__name__, error)
+            _LOG.info("a rank was not done there (%s: %s)", type(error).__name__, error)
 
 
 def _dask_executor(name: str, **where: str) -> TaskExecutor:

@@ -144,6 +144,10 @@ class Trace:
             self._made[make] = frame
         return frame
 
+    def knows(self, make: Callable[[Trace], Any]) -> bool:
+        """Whether ``once(make)`` has its answer already."""
+        return make in self._made or self._find_accepted(make) is not None
+
     def replace(self, make: Callable[[Trace], Made], answer: Made) -> None:
         """Let ``once(make)`` be an answer that was worked out elsewhere."""
         self._made[make] = answer
@@ -192,12 +196,16 @@ class Trace:
 
     def meta_values(self) -> dict[str, Any]:
         """The ``meta`` table as a dictionary, values decoded from JSON."""
-        return dict(self.once(_meta_values))
+        frame = self.table("meta")
+        return {} if frame is None else {key: json_text.loads_stored(value) for key, value in frame[["key", "value"]].rows()}
 
     def meta_value(self, key: str) -> Any:
-        """One of these values; None where it is absent. Of thousands of ranks much quicker than all of them."""
+        """One of these values; None where it is absent. Those that hold no others are known of thousands of ranks at once."""
         plain_values, nested_keys = self.once(_plain_meta_values)
-        return self.meta_values().get(key) if key in nested_keys else plain_values.get(key)
+        if key not in nested_keys:
+            return plain_values.get(key)
+        rows = self.required("meta").filter(pl.col("key").cast(pl.String) == key).select("value").collect()
+        return json_text.loads_stored(rows["value"][-1])
 
     def source_table(self, name: str) -> pl.DataFrame | None:
         """A table that the source keeps and steplens hands on unchanged, columns as the source names them; None if absent."""
@@ -261,18 +269,11 @@ def _process_rank(trace: Trace) -> int:
     return -1 if is_distributed(trace.meta_values(), "communication" in trace) else 0
 
 
-def _meta_values(trace: Trace) -> dict[str, Any]:
-    frame = trace.table("meta")
-    if frame is None:
-        return {}
-    return {key: json_text.loads_stored(value) for key, value in frame[["key", "value"]].rows()}
-
-
 def _plain_meta_values(trace: Trace) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The values of ``meta`` that hold no others, and the keys of those that do: a rank describes groups of thousands."""
-    values = trace.meta_values()
-    nested_keys = tuple(key for key, value in values.items() if isinstance(value, dict | list))
-    return {key: value for key, value in values.items() if key not in nested_keys}, nested_keys
+    texts = dict(trace.required("meta").select("key", "value").collect().rows())
+    nested_keys = tuple(key for key, text in texts.items() if text.lstrip().startswith(("{", "[")))
+    return {key: json_text.loads_stored(text) for key, text in texts.items() if key not in nested_keys}, nested_keys
 
 
 def _used_devices(trace: Trace) -> tuple[tuple[str | None, int | None], ...]:

@@ -11,7 +11,6 @@ import polars as pl
 
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.given_steps import given_steps
-from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.building.checks import parts_of_steps
 from steplens.trace.schema import PARTIAL_STEPS
 from steplens.trace.together import once_for_traces
@@ -110,17 +109,21 @@ def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:
     Args:
         traces: of one run: its ranks and windows.
     """
-    choices = [trace.once(_choose_for_trace) for trace in traces]
+    choices = [trace.once(choose_alone) for trace in traces]
     if len(traces) == 1:
         return (choices[0],)
     left_out_by_step = once_for_traces(_left_out_by_step, traces)
     return tuple(_with_others(trace, choice, left_out_by_step) for trace, choice in zip(traces, choices, strict=True))
 
 
-@once_per_trace
 def chosen_steps(trace: Trace) -> ChosenSteps:
     """The steps of a trace that figures are of, chosen together with the other traces of its run; see ``choose_steps``."""
-    return _with_others(trace, trace.once(_choose_for_trace), once_for_traces(_left_out_by_step, trace.companions))
+    return trace.once(choose_together)
+
+
+def choose_together(trace: Trace) -> ChosenSteps:
+    """``chosen_steps``, chosen anew: of a run of thousands one process does that, which tells the others."""
+    return _with_others(trace, trace.once(choose_alone), once_for_traces(_left_out_by_step, trace.companions))
 
 
 def incomplete_steps(trace: Trace) -> set[int]:
@@ -139,7 +142,7 @@ def incomplete_steps(trace: Trace) -> set[int]:
     return parts
 
 
-def _choose_for_trace(trace: Trace) -> ChosenSteps:
+def choose_alone(trace: Trace) -> ChosenSteps:
     """The choice for one trace alone."""
     steps = trace.required("steps").select("id", "start_ns", "end_ns").sort("start_ns").collect()
     if not steps.height and trace.is_results_only:
@@ -206,18 +209,18 @@ def _left_out_by_step(traces: Sequence[Trace]) -> dict[int, list[tuple[Trace, Le
     """What each trace alone leaves out, by number of the step: every trace is looked at once, not once for every other one."""
     left_out: dict[int, list[tuple[Trace, LeftOut]]] = {}
     for trace in traces:
-        for entry in trace.once(_choose_for_trace).left_out:
+        for entry in trace.once(choose_alone).left_out:
             left_out.setdefault(entry.step, []).append((trace, entry))
     return left_out
 
 
 def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequence[tuple[Trace, LeftOut]]]) -> ChosenSteps:
     """The choice of one trace, without the steps that ranks beside it leave out."""
-    spans = _cached_step_spans(trace)
+    spans = trace.once(find_step_spans)
     beside: dict[int, LeftOut] = {}
     for step, (start, end) in spans.items():
         for other_trace, entry in others.get(step, ()):
-            theirs = _cached_step_spans(other_trace).get(step)
+            theirs = other_trace.once(find_step_spans).get(step)
             if theirs is not None and start < theirs[1] and theirs[0] < end and other_trace.rank != trace.rank:
                 beside[step] = LeftOut(step, entry.reason)
                 break
@@ -228,8 +231,7 @@ def _with_others(trace: Trace, chosen: ChosenSteps, others: Mapping[int, Sequenc
     return ChosenSteps(steps, tuple(left_out[step] for step in sorted(left_out, key=lambda step: spans[step][0])), chosen.few)
 
 
-@once_per_trace
-def _cached_step_spans(trace: Trace) -> dict[int, tuple[int, int]]:
+def find_step_spans(trace: Trace) -> dict[int, tuple[int, int]]:
     """When each step of a trace ran."""
     rows = trace.required("steps").select("id", "start_ns", "end_ns").collect().iter_rows()
     return {step: (start, end) for step, start, end in rows}

@@ -53,8 +53,8 @@ class DescribedGroup:
 
     Attributes:
         name: the one that counts.
-        runs: its ranks in order, as start, end (exclusive) and distance of runs: each of thousands of ranks describes the group of
-            all of them.
+        runs: its ranks in order, as start, end (exclusive) and distance of runs: thousands of ranks describe the group of all of
+            them.
         description: what it is called.
     """
 

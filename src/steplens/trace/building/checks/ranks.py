@@ -246,9 +246,8 @@ def mixed_captures(traces: Sequence[tuple[Path, Trace]]) -> Iterator[health.Heal
 
 def describe_recording(trace: Trace) -> dict[str, Any]:
     """How a trace was recorded, of what the traces of a run should have in common."""
-    values = trace.meta_values()
-    description = {key: values[key] for key in _COMMON if key in values}
-    config = values.get("config")
+    description = {key: value for key in _COMMON if (value := trace.meta_value(key)) is not None}
+    config = trace.meta_value("config")
     for group in config.values() if isinstance(config, dict) else ():
         if isinstance(group, dict):
             description.update(group)
