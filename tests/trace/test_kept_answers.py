@@ -155,6 +155,24 @@ def test_a_first_summary_asks_ranks_for_nothing_that_is_not_worked_out_beside_ea
     assert {name for name, count in fresh.items() if count > 2 and name.rpartition(":")[2] not in _NOT_KEPT} == set()
 
 
+def test_no_query_has_several_inner_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # polars changes their order, and may join all tasks of a stream with each other
+    layout = Layout(2, 1, 1, 4)
+    write_job(tmp_path / "job", layout, Model(layers=1, operators_per_layer=1), parse_faults([], layout, 3, 1), steps=3, seed=1)
+    collect = pl.LazyFrame.collect
+    plans: set[str] = set()
+
+    def collect_noting(frame: pl.LazyFrame, *arguments: Any, **options: Any) -> Any:
+        plans.add(frame.explain(optimized=False))
+        return collect(frame, *arguments, **options)
+
+    with monkeypatch.context() as noted:
+        noted.setattr(pl.LazyFrame, "collect", collect_noting)
+        collect_summary(steplens.open(tmp_path / "job"), tmp_path / "job", "name", 10)
+    assert sum("INNER JOIN" in plan for plan in plans) > 3
+    assert [plan for plan in plans if plan.count("INNER JOIN:") > 1] == []
+
+
 def forge(file: Path) -> None:
     content = file.read_bytes()
     name, answer = answer_name(times_of_steps), encode_answer(pl.DataFrame({"step": [7]}))

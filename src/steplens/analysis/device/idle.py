@@ -274,8 +274,9 @@ def _plain_gaps(trace: Trace, gaps: _Gaps, early: npt.NDArray[np.bool_]) -> npt.
     busy = tasks.filter(pl.col("kind").is_in(BUSY_KINDS))
     number = np.flatnonzero(early)
     ends = pl.DataFrame({"gap": number, "end_ns": gaps.begins_ns[number], "next_ns": gaps.ends_ns[number]}).lazy()
-    before = ends.join(busy.select(*lane, "end_ns"), on="end_ns").select("gap", *lane, start_ns="next_ns")
-    same = before.join(busy.select(*lane, "start_ns"), on=[*lane, "start_ns"]).select("gap").unique().collect()
+    # one behind the other: of both at once polars may join all tasks of a stream with each other first
+    before = ends.join(busy.select(*lane, "end_ns"), on="end_ns").select("gap", *lane, start_ns="next_ns").collect()
+    same = busy.select(*lane, "start_ns").join(before.lazy(), on=[*lane, "start_ns"]).select("gap").unique().collect()
     plain[same["gap"].to_numpy()] = True
     lengths = gaps.ends_ns - gaps.begins_ns
     if plain.any():

@@ -102,9 +102,9 @@ def _plane_tasks(view: View, calls: pl.DataFrame) -> pl.DataFrame | None:
         view.trace.required("kernels")
         .select("id", "start_ns", "end_ns", "stream", "task_id", "context_id", "model_id", "correlation")
         .join(details.lazy(), left_on="id", right_on="kernel")
-        .join(owners.lazy().select("correlation", "device", "lane"), on="correlation")
-        .sort("start_ns", "id")
         .collect()
+        .join(owners.select("correlation", "device", "lane"), on="correlation")
+        .sort("start_ns", "id")
     )
     if tasks.is_empty():
         return None

@@ -91,7 +91,7 @@ def _measured_operations(facts: Facts) -> pl.DataFrame:
     )
     operations = facts.trace.required("communication").filter(in_steps).select("name", "step", "start_ns", "end_ns").drop_nulls()
     key = ["name", "step"]
-    return operations.join(measured, on=key).join(times, on=key).collect()
+    return operations.join(measured, on=key).collect().join(times.collect(), on=key)
 
 
 _TRANSPORT = "RDMA"
