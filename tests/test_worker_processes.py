@@ -73,14 +73,14 @@ def test_what_workers_answer_is_handed_over_as_it_comes(modules: Path) -> None:
     done: list[int] = []
     most_waiting = 0
 
-    def do(number: int) -> None:
+    def do_task(number: int) -> None:
         nonlocal most_waiting
         done.append(number)
         time.sleep(0.02)
         most_waiting = max(most_waiting, tasks.done - len(taken) - len(done))
 
     tasks = SharedTasks(300, "a_worker_of_tests", None, at_once=True)
-    assert tasks.run(do, take=taken.__setitem__) == {} and tasks.done == 300
+    assert tasks.run(do_task, take=taken.__setitem__) == {} and tasks.done == 300
     assert sorted([*done, *taken]) == list(range(300)) and len(taken) > 20
     assert all(answer == number + 1 for number, answer in taken.items())
     assert most_waiting < len(taken)

@@ -23,15 +23,18 @@ from steplens.common.step_points import named_points
 from steplens.common.storage.files import locate_path, private_address, public_address
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
-from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
+from steplens.trace.cache.accepted_answers import AcceptedAnswers, JobAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, unpack_answers, write_answers
-from steplens.trace.trace import Trace
+from steplens.trace.together import accept_together, accepted_together, known_together
+from steplens.trace.trace import Kept, Trace
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64
 #: a larger answer is worked out again rather than kept
 _MOST_BYTES = 512 << 10
+#: the same of one about all traces together
+_MOST_BYTES_TOGETHER = 4 << 20
 #: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
 _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
 #: what is known of a trace beside answers
@@ -67,7 +70,7 @@ def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None
     if are_many:
         _choose_steps(run, context)
     # each process would look at every trace for them
-    chosen = [_encode_choice(run.traces[number]) if are_many else None for number in left]
+    choices = [_encode_choice(run.traces[number]) if are_many else None for number in left]
 
     def report_done(done: int) -> None:
         if progress is not None:
@@ -76,21 +79,21 @@ def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None
     if run.executor is not None:
         work_out_there = partial(_answer_number, public_address(run.path), context)
         done = set()
-        for (number, _), (packed, is_kept) in map_ranks(run.executor, work_out_there, zip(left, chosen, strict=True)):
+        for (number, _), (packed, is_kept) in map_ranks(run.executor, work_out_there, zip(left, choices, strict=True)):
             _accept_packed(run, number, packed, is_kept=is_kept)
             done.add(number)
             report_done(len(done))
-        chosen = [choice for number, choice in zip(left, chosen, strict=True) if number not in done]
+        choices = [choice for number, choice in zip(left, choices, strict=True) if number not in done]
         left = [number for number in left if number not in done]
-    choices = [None if choice is None else choice.hex() for choice in chosen]
-    request = {"path": private_address(run.path), "context": context, "numbers": left, "chosen": choices}
+    choice_texts = [None if choice is None else choice.hex() for choice in choices]
+    request = {"path": private_address(run.path), "context": context, "numbers": left, "choices": choice_texts}
     tasks = SharedTasks(
         len(left), "steplens.advice.prepare", request, at_once=are_many, most_workers=lambda: _most_processes(run.traces)
     )
 
     def work_out_here(place: int) -> None:
         report_done(tasks.done)
-        _accept_packed(run, left[place], *_work_out(run.traces[left[place]], context, chosen[place]))
+        _accept_packed(run, left[place], *_work_out(run.traces[left[place]], context, choices[place]))
 
     tasks.run(work_out_here, take=lambda place, answer: _accept_packed(run, left[place], answer[0], is_kept=answer[1]))
     return count
@@ -98,7 +101,7 @@ def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None
 
 def _choose_steps(run: Run, context: str) -> None:
     """Have each trace looked at for the steps that figures are of, which all of them tell together."""
-    left = [number for number, trace in enumerate(run.traces) if not trace.knows(choose_together)]
+    left = [number for number, trace in enumerate(run.traces) if not trace.has_answer(choose_together)]
 
     def take_choice(number: int, choice: bytes) -> None:
         with contextlib.suppress(ValueError):  # looked at again
@@ -109,8 +112,8 @@ def _choose_steps(run: Run, context: str) -> None:
     if run.executor is not None:
         for number, choice in map_ranks(run.executor, partial(_look_at_number, public_address(run.path), context), left):
             take_choice(number, choice)
-        left = [number for number in left if not run.traces[number].knows(choose_alone)]
-    request = {"path": private_address(run.path), "context": context, "numbers": left, "chosen": None}
+        left = [number for number in left if not run.traces[number].has_answer(choose_alone)]
+    request = {"path": private_address(run.path), "context": context, "numbers": left, "choices": None}
     tasks = SharedTasks(len(left), "steplens.advice.prepare", request, most_workers=lambda: _most_processes(run.traces))
 
     def look_here(place: int) -> None:
@@ -144,6 +147,9 @@ def use_kept_answers(run: Run) -> list[int]:
     context = answer_context(run) if len(run.traces) > 1 else None
     if context is None:
         return [*range(len(run.traces))]
+    together = read_answers(_place_of_first(run), _context_together(run, context))
+    if together is not None:
+        accept_together(run.traces, JobAnswers(together))
     return [number for number in range(len(run.traces)) if not _accept_kept(run, number, context)]
 
 
@@ -159,6 +165,34 @@ def keep_answers(run: Run) -> None:
         before = 0 if accepted is None else len(accepted)
         if trace.kept is not None and before + len(fresh) > trace.once(_kept_count):
             write_answers(trace.kept, context, pack_answers({**({} if accepted is None else accepted.encode_all()), **fresh}))
+    _keep_together(run, context)
+
+
+def _keep_together(run: Run, context: str) -> None:
+    """Keep what is known of all traces together beside the tables of the first one."""
+    accepted = accepted_together(run.traces)
+    before = accepted.contents if isinstance(accepted, JobAnswers) else {}
+    answers = {
+        name: content
+        for name, answer in known_together(run.traces).items()
+        if (content := encode_answer(answer)) is not None and len(content) <= _MOST_BYTES_TOGETHER
+    }
+    contents = {**before, **answers}
+    if contents != before:
+        write_answers(_place_of_first(run), _context_together(run, context), pack_answers(contents))
+        accept_together(run.traces, JobAnswers(contents))
+
+
+def _place_of_first(run: Run) -> Kept:
+    place = run.traces[0].kept
+    assert place is not None  # there is a context
+    return place
+
+
+def _context_together(run: Run, context: str) -> str:
+    """What answers about all traces together depend on besides them."""
+    problems = [f"{error.path}: {error.problem}" for error in run.unreadable]
+    return "\0".join([context, "together", str(run.path), *problems])
 
 
 def answer_context(run: Run) -> str | None:
@@ -189,19 +223,19 @@ def _kept_count(_: Trace) -> int:
     return 0
 
 
-def _work_out(trace: Trace, context: str, chosen: bytes | None = None) -> tuple[bytes, bool]:
+def _work_out(trace: Trace, context: str, choice: bytes | None = None) -> tuple[bytes, bool]:
     """Ask a trace for everything, and keep the answers. What fails is asked again, and fails, where it matters.
 
     Args:
         trace: which.
         context: that the answers rest on.
-        chosen: its ``chosen_steps``, where somebody knows them.
+        choice: its ``chosen_steps``, encoded, where somebody knows them.
 
     Returns:
         The answers, packed, and whether they are kept.
     """
-    if chosen is not None:
-        trace.replace(choose_together, decode_answer(chosen))
+    if choice is not None:
+        trace.replace(choose_together, decode_answer(choice))
     ask_all(trace)
     facts = Facts(trace)
     for rule in built_in_rules():
@@ -275,13 +309,13 @@ def _kept_bytes(trace: Trace) -> int:
 
 def _start_worker(request: Any) -> Callable[[int], Any]:
     numbers: list[int] = request["numbers"]
-    chosen: list[str | None] | None = request["chosen"]
+    texts: list[str | None] | None = request["choices"]
     # of a place elsewhere, whoever asks has just listed it
     path = os.fsdecode(locate_path(request["path"], listed_before=True))
     _run_of_context(path, request["context"])
-    if chosen is None:
+    if texts is None:
         return lambda place: _look_at_number(path, request["context"], numbers[place])
-    choices = [None if choice is None else bytes.fromhex(choice) for choice in chosen]
+    choices = [None if choice is None else bytes.fromhex(choice) for choice in texts]
     return lambda place: _answer_number(path, request["context"], (numbers[place], choices[place]))
 
 
@@ -291,16 +325,16 @@ def _answer_number(path: str, context: str, asked: tuple[int, bytes | None]) -> 
     Raises:
         ValueError: it has changed meanwhile.
     """
-    number, chosen = asked
-    return _work_out(_run_of_context(path, context).traces[number], context, chosen)
+    number, choice = asked
+    return _work_out(_run_of_context(path, context).traces[number], context, choice)
 
 
 def _look_at_number(path: str, context: str, number: int) -> bytes | None:
     """The same of ``_look_at``."""
     trace = _run_of_context(path, context).traces[number]
-    found = encode_answer(_look_at(trace))
+    choice = encode_answer(_look_at(trace))
     trace.forget_answers(keep=_STATE)
-    return found
+    return choice
 
 
 @lru_cache(maxsize=1)

@@ -78,17 +78,17 @@ def map_ranks(executor: TaskExecutor, function: Callable[[Asked], Any], ranks: I
     running: deque[tuple[Asked, Task]] = deque()
     is_broken = False
     while True:
-        while not is_broken and len(running) < _AT_ONCE and (asked := next(waiting, None)) is not None:
+        while not is_broken and len(running) < _AT_ONCE and (question := next(waiting, None)) is not None:
             try:
-                running.append((asked, executor.submit(function, asked)))
+                running.append((question, executor.submit(function, question)))
             except Exception as error:  # such as that its processes died
                 _LOG.warning("steplens: the executor takes no more tasks (%s: %s)", type(error).__name__, error)
                 is_broken = True
         if not running:
             return
-        asked, task = running.popleft()
+        question, task = running.popleft()
         try:
-            yield asked, task.result()
+            yield question, task.result()
         except Exception as error:  # whatever happens there: the rank is done here, and says itself what is wrong with it
             _LOG.info("a rank was not done there (%s: %s)", type(error).__name__, error)
 

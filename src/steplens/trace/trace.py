@@ -35,7 +35,7 @@ class Kept:
     fingerprint: str
 
 
-def answer_name(make: Callable[[Trace], Any]) -> str | None:
+def answer_name(make: Callable[[Any], Any]) -> str | None:
     """What an answer of ``Trace.once`` is kept under: the place of its function; None of one that nobody else can find."""
     module, name = getattr(make, "__module__", ""), getattr(make, "__qualname__", "")
     return f"{module}:{name}" if module.startswith("steplens.") and name and "<" not in name else None
@@ -144,7 +144,7 @@ class Trace:
             self._made[make] = frame
         return frame
 
-    def knows(self, make: Callable[[Trace], Any]) -> bool:
+    def has_answer(self, make: Callable[[Trace], Any]) -> bool:
         """Whether ``once(make)`` has its answer already."""
         return make in self._made or self._find_accepted(make) is not None
 
@@ -271,9 +271,9 @@ def _process_rank(trace: Trace) -> int:
 
 def _plain_meta_values(trace: Trace) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The values of ``meta`` that hold no others, and the keys of those that do: a rank describes groups of thousands."""
-    texts = dict(trace.required("meta").select("key", "value").collect().rows())
-    nested_keys = tuple(key for key, text in texts.items() if text.lstrip().startswith(("{", "[")))
-    return {key: json_text.loads_stored(text) for key, text in texts.items() if key not in nested_keys}, nested_keys
+    text_of = dict(trace.required("meta").select("key", "value").collect().rows())
+    nested_keys = tuple(key for key, text in text_of.items() if text.lstrip().startswith(("{", "[")))
+    return {key: json_text.loads_stored(text) for key, text in text_of.items() if key not in nested_keys}, nested_keys
 
 
 def _used_devices(trace: Trace) -> tuple[tuple[str | None, int | None], ...]:

@@ -13,6 +13,7 @@ from steplens.advice.facts import Facts
 from steplens.advice.finding import Finding
 from steplens.advice.rule import Rule
 from steplens.run import Run
+from steplens.trace.together import once_for_traces
 from steplens.trace.trace import Trace
 
 #: number of the question, and of the trace that it is asked about; a question about the run has no trace
@@ -58,7 +59,7 @@ def ask_rules(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -
     for place, question in enumerate(questions):
         rule = question.rule
         if rule.judge_run is not None:
-            behind.append(((place, _RUN), partial(rule.judge_run, run, question.safe)))
+            behind.append(((place, _RUN), partial(_judge_run_once, run, question)))
             continue
         for part in question.safe:
             position = number[id(part)]
@@ -87,6 +88,23 @@ def is_small(trace: Trace) -> bool:
 def _has_few_calls(trace: Trace) -> bool:
     calls = trace.in_memory("ops")
     return calls is not None and calls.height < _FEW_CALLS
+
+
+def _judge_run_once(run: Run, question: Question) -> Iterable[Finding]:
+    """What a rule finds in a run; of one of ours that may judge all of it this is known from then on."""
+    judge_run = question.rule.judge_run
+    assert judge_run is not None
+    if question.alone or len(question.safe) != len(run.traces):
+        return judge_run(run, question.safe)
+    by_name = once_for_traces(findings_of_run, run.traces)
+    if question.rule.name not in by_name:
+        by_name[question.rule.name] = tuple(judge_run(run, question.safe))
+    return by_name[question.rule.name]
+
+
+def findings_of_run(_: Sequence[Trace]) -> dict[str, tuple[Finding, ...]]:
+    """What our rules found in a run so far, by their names, before any is asked."""
+    return {}
 
 
 def judge_once(rule: Rule, part: Facts) -> Iterable[Finding]:

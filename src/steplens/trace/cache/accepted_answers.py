@@ -121,3 +121,24 @@ class AcceptedAnswers:
     def _expand_place(self, place: int) -> bytes:
         content = self._content[self._ends[place] : self._ends[place + 1]]
         return self._shared.expand_answer(list(self._names)[place], content)
+
+
+class JobAnswers:
+    """What is known of all traces of a run together, by name: a few answers, which are made objects when somebody asks.
+
+    Args:
+        contents: of ``answer_values.encode_answer``.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self.contents = contents
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.contents
+
+    def find_answer(self, name: str) -> tuple[Any] | None:
+        """The answer of a name, in a tuple; None where there is none that can be read."""
+        try:
+            return (decode_answer(self.contents[name]),)
+        except (KeyError, ValueError):  # worked out again
+            return None

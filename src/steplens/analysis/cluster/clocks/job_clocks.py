@@ -62,6 +62,7 @@ def rank_clocks(traces: Sequence[Trace]) -> pl.DataFrame:
     return pieces if pieces["rank"].n_unique() > 1 else pl.DataFrame(schema=PIECES)
 
 
+@once_per_run
 def find_clock_trouble(traces: Sequence[Trace]) -> list[health.HealthFinding]:
     """Clocks that differ, that were set while they were recorded, and messages that contradict each other.
 

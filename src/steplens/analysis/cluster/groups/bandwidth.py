@@ -62,6 +62,11 @@ def bus_bandwidth(traces: Sequence[Trace], by: str = "size") -> pl.DataFrame:
         return message_bandwidths(traces)
     if by != "size":
         raise ValueError(f"bus_bandwidth(by={by!r}): by must be one of size, message")
+    return _bandwidths_of_sizes(traces)
+
+
+@once_per_run
+def _bandwidths_of_sizes(traces: Sequence[Trace]) -> pl.DataFrame:
     rows = message_bandwidths(traces).with_columns(rate=pl.col("bus_bytes_per_s"))
     is_known = pl.col("algorithm_bytes_per_s").is_not_null()
     sizes = rows.group_by(_KEY).agg(

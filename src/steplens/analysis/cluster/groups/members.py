@@ -63,12 +63,12 @@ class DescribedGroup:
     description: str
 
     @property
-    def size(self) -> int:
+    def rank_count(self) -> int:
         """How many ranks it has, as far as it was described."""
         return sum(len(range(*run)) for run in self.runs)
 
     @property
-    def members(self) -> tuple[int, ...]:
+    def all_members(self) -> tuple[int, ...]:
         """Its ranks in order."""
         return tuple(rank for run in self.runs for rank in range(*run))
 
@@ -92,7 +92,7 @@ def identified_groups(traces: Sequence[Trace]) -> dict[DescribedGroup, ProcessGr
         if trace.rank < 0:
             continue
         for group in described_groups(trace).values():
-            sizes[group] = group.size
+            sizes[group] = group.rank_count
         for name, size in used_groups(trace):
             group = group_of_name(trace, name)
             sizes[group] = sizes.get(group) or size
@@ -103,7 +103,7 @@ def identified_groups(traces: Sequence[Trace]) -> dict[DescribedGroup, ProcessGr
         took_part = tuple(sorted(users.get(group, ())))
         # a group of unknown size that every rank of the job took part in is that of all
         full_size = size or (job_size if len(took_part) == job_size else None)
-        groups[group] = ProcessGroup(group.name, group.description, group.members or took_part, full_size, took_part)
+        groups[group] = ProcessGroup(group.name, group.description, group.all_members or took_part, full_size, took_part)
     return groups
 
 

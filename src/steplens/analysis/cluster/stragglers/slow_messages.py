@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import polars as pl
 
 from steplens.analysis.cluster.clocks.job_clocks import host_of
 from steplens.analysis.cluster.stragglers.exposed_waits import exposed_waits
 from steplens.analysis.cluster.stragglers.message_times import message_times
+from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
+
+#: what is known of groups (``GROUPS``), and the ranks of each
+Speeds: TypeAlias = tuple[pl.DataFrame, dict[str, tuple[int, ...]]]
 
 OF_HOST, BETWEEN_HOSTS, OF_RANKS = "host", "hosts", "ranks"
 #: ``hosts``: how many its ranks are on, 0 where that is not earlier; ``lost_ns``: what the group would move sooner in a step
@@ -56,7 +61,7 @@ class SlowLink:
     exposed_ns: float
 
 
-def group_speeds(traces: Sequence[Trace], steps: Collection[int]) -> tuple[pl.DataFrame, dict[str, tuple[int, ...]]]:
+def group_speeds(traces: Sequence[Trace], steps: Collection[int]) -> Speeds:
     """How long messages of each group take once their last rank has come, against the same messages of other groups.
 
     The same are those of one operation, size, number of ranks and number of hosts. What is usual among them is the lower quartile
@@ -65,7 +70,21 @@ def group_speeds(traces: Sequence[Trace], steps: Collection[int]) -> tuple[pl.Da
     Returns:
         Rows as in ``GROUPS``: count of messages in a step, transfer_ns of one (median), usual_ns; and group -> its ranks.
     """
-    times = message_times(traces).filter(pl.col("step").is_in(sorted(steps)), pl.col("bytes") >= _LEAST_BYTES)
+    of_steps = _speeds_by_steps(traces)
+    key = tuple(sorted(steps))
+    if key not in of_steps:
+        of_steps[key] = _group_speeds(traces, key)
+    return of_steps[key]
+
+
+@once_per_run
+def _speeds_by_steps(_: Sequence[Trace]) -> dict[tuple[int, ...], Speeds]:
+    """The speeds of groups that were asked for, by the steps: none before the first."""
+    return {}
+
+
+def _group_speeds(traces: Sequence[Trace], steps: Sequence[int]) -> Speeds:
+    times = message_times(traces).filter(pl.col("step").is_in(steps), pl.col("bytes") >= _LEAST_BYTES)
     hosts = {trace.rank: host_of(trace) for trace in traces}
     ranks_of = {str(name): tuple(sorted(rows["rank"].unique())) for (name,), rows in times.group_by("group")}
     hosts_of = {group: {hosts.get(rank, "") for rank in ranks} for group, ranks in ranks_of.items()}
