@@ -25,7 +25,7 @@ from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, JobAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer
-from steplens.trace.cache.kept_answers import pack_answers, read_answers, unpack_answers, write_answers
+from steplens.trace.cache.kept_answers import TOGETHER, pack_answers, read_answers, unpack_answers, write_answers
 from steplens.trace.together import accept_together, accepted_together, known_together
 from steplens.trace.trace import Kept, Trace
 
@@ -147,7 +147,7 @@ def use_kept_answers(run: Run) -> list[int]:
     context = answer_context(run) if len(run.traces) > 1 else None
     if context is None:
         return [*range(len(run.traces))]
-    together = read_answers(_place_of_first(run), _context_together(run, context))
+    together = read_answers(_place_of_first(run), _context_together(run, context), TOGETHER)
     if together is not None:
         accept_together(run.traces, JobAnswers(together))
     return [number for number in range(len(run.traces)) if not _accept_kept(run, number, context)]
@@ -179,7 +179,7 @@ def _keep_together(run: Run, context: str) -> None:
     }
     contents = {**before, **answers}
     if contents != before:
-        write_answers(_place_of_first(run), _context_together(run, context), pack_answers(contents))
+        write_answers(_place_of_first(run), _context_together(run, context), pack_answers(contents), TOGETHER)
         accept_together(run.traces, JobAnswers(contents))
 
 
@@ -192,7 +192,7 @@ def _place_of_first(run: Run) -> Kept:
 def _context_together(run: Run, context: str) -> str:
     """What answers about all traces together depend on besides them."""
     problems = [f"{error.path}: {error.problem}" for error in run.unreadable]
-    return "\0".join([context, "together", str(run.path), *problems])
+    return "\0".join([context, str(run.path), *problems])
 
 
 def answer_context(run: Run) -> str | None:

@@ -140,7 +140,8 @@ def operators_of_traces(
 
 def _with_percentages(groups: pl.DataFrame) -> pl.DataFrame:
     """Groups of ``operators``, or sums of them over ranks, with their shares of all rows."""
-    return groups.with_columns(
+    # real numbers add up to the last digit as they lie in memory, which is another matter with each number of threads
+    return groups.rechunk().with_columns(
         **{name: pl.when(pl.col(part).sum() > 0).then(pl.col(part) * 100 / pl.col(part).sum()) for name, part in _PERCENT.items()}
     )
 

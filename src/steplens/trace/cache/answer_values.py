@@ -101,7 +101,8 @@ def _field_names(made: type) -> tuple[str, ...] | None:
 
 def _as_stream(frame: pl.DataFrame) -> bytes:
     content = io.BytesIO()
-    frame.write_ipc_stream(content)
+    # texts one behind the other: where polars leaves those that its views show depends on how they were made
+    frame.write_ipc_stream(content, compat_level=pl.CompatLevel.oldest())
     return content.getvalue()
 
 

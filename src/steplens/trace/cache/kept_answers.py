@@ -20,7 +20,9 @@ from steplens.common import expansion, rundir
 from steplens.trace.cache import seal
 from steplens.trace.trace import Kept
 
-_KIND, _PREFIX, _SUFFIX = "answers", "answers-", ".msgpack"
+#: answers about a trace alone, and about all traces of a run together, which lie beside the first one
+OF_TRACE, TOGETHER = "answers", "answers_together"
+_SUFFIX = ".msgpack"
 _MOST_BYTES = 64 << 20
 #: of compression: small frames are mostly descriptions of their columns, which answers have in common
 _LEVEL = 6
@@ -28,20 +30,21 @@ _LEVEL = 6
 _SETS = 3
 
 
-def read_answers(kept: Kept, context: str) -> dict[str, bytes] | None:
+def read_answers(kept: Kept, context: str, kind: str = OF_TRACE) -> dict[str, bytes] | None:
     """The answers about a trace that were kept, by name; None where there are none of ours.
 
     Args:
         kept: where its tables are kept.
         context: what else they depend on, such as the other traces of the run.
+        kind: OF_TRACE or TOGETHER.
     """
     try:
         with seal.cache_folder(seal.own_place(kept.folder)) as folder:
-            content = seal.read_file(_file_name(context), folder, _MOST_BYTES)
+            content = seal.read_file(_file_name(context, kind), folder, _MOST_BYTES)
     except OSError:
         return None
     mark, answers = content[: seal.SIZE], content[seal.SIZE :]
-    if not seal.is_sealed(_KIND, _sealed_identity(kept, context) + answers, mark):
+    if not seal.is_sealed(kind, _sealed_identity(kept, context) + answers, mark):
         return None
     try:
         return unpack_answers(answers)
@@ -76,32 +79,33 @@ def unpack_answers(packed: bytes) -> dict[str, bytes]:
         raise ValueError(f"no answers that were kept: {error}") from error
 
 
-def write_answers(kept: Kept, context: str, packed: bytes) -> bool:
+def write_answers(kept: Kept, context: str, packed: bytes, kind: str = OF_TRACE) -> bool:
     """Keep answers about a trace; where nothing can be written they are worked out again the next time.
 
     Args:
         kept: where its tables are kept.
         context: as for ``read_answers``.
+        kind: as for ``read_answers``.
         packed: of ``pack_answers``.
 
     Returns:
         Whether they are kept.
     """
-    mark = seal.compute_seal(_KIND, _sealed_identity(kept, context) + packed)
+    mark = seal.compute_seal(kind, _sealed_identity(kept, context) + packed)
     if mark is None or len(packed) > _MOST_BYTES:
         return False
     with contextlib.suppress(OSError), seal.cache_folder(seal.own_place(kept.folder)) as folder:
         place = seal.path_of(folder)
-        rundir.write_bytes(place / _file_name(context), mark + packed)
-        sets = sorted(place.glob(f"{_PREFIX}*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+        rundir.write_bytes(place / _file_name(context, kind), mark + packed)
+        sets = sorted(place.glob(f"{kind}-*{_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
         for old in sets[:-_SETS]:
             old.unlink()
         return True
     return False
 
 
-def _file_name(context: str) -> str:
-    return f"{_PREFIX}{hashlib.sha256(context.encode()).hexdigest()[:16]}{_SUFFIX}"
+def _file_name(context: str, kind: str) -> str:
+    return f"{kind}-{hashlib.sha256(context.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 
 def _sealed_identity(kept: Kept, context: str) -> bytes:
