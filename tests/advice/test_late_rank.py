@@ -8,7 +8,7 @@ import pytest
 
 from steplens.advice import Advice, Finding, advise
 from steplens.advice.finding import Saving
-from steplens.advice.judging.ranks import with_common_causes
+from steplens.advice.judging.ranks import RankFindings, with_common_causes
 from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster import slow_interval, slow_rank
 from steplens.advice.rules.loaders import loader_without_workers
@@ -101,8 +101,8 @@ def test_little_that_a_rank_has_beyond_the_others_is_no_common_cause() -> None:
     late = of("slow_rank", 30, 1, subject="rank1", overlaps=("loader",))
     for own_ms, is_common in ((13, False), (15, True)):
         found = [late, of("loader", own_ms, overlaps=(late.id,))]
-        named = with_common_causes(found, [(0, [of("loader", 4)]), (1, [of("loader", own_ms)])])
+        named = with_common_causes(found, RankFindings([(0, [of("loader", 4)]), (1, [of("loader", own_ms)])]))
         assert [bool(finding.evidence) for finding in named] == [is_common, is_common]
     # another part of the step
     apart = [of("slow_rank", 30, 1, subject="rank1"), of("loader", 40)]
-    assert with_common_causes(apart, [(0, []), (1, [of("loader", 40)])]) == apart
+    assert with_common_causes(apart, RankFindings([(0, []), (1, [of("loader", 40)])])) == apart

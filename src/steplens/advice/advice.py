@@ -14,7 +14,7 @@ from steplens.advice.frameworks import is_about_another
 from steplens.advice.judging.asking import Question, ask_rules
 from steplens.advice.judging.order import in_order, together_ns, with_first_ones_first, with_overlaps, without_next_steps
 from steplens.advice.judging.pricing import Prices, of_one_rank
-from steplens.advice.judging.ranks import beyond_other_ranks, merge_by_id, with_common_causes
+from steplens.advice.judging.ranks import RankFindings, merge_by_id, with_common_causes
 from steplens.advice.prepare import prepare_answers
 from steplens.advice.recording import without_recording
 from steplens.advice.registry import all_rules, built_in_rules
@@ -106,7 +106,7 @@ def advise(run: Run, rules: Sequence[Rule] | None = None) -> Advice:
     of_run = list(map(of_one_rank, merge_by_id(of_run)))
     slow = next((finding for finding in of_run if finding.rule == "slow_rank"), None)
     explains = {rule.name: frozenset(rule.explains) for rule in rules}
-    of_rank = list(zip((part.trace.rank for part in facts), of_trace, strict=True))
+    of_rank = RankFindings(zip((part.trace.rank for part in facts), of_trace, strict=True))
     findings = _explained_of_run(of_run, of_rank, explains)
     ranks = _SeenOn(part.trace.rank for part in facts)
     for part, mine in zip(facts, of_trace, strict=True):
@@ -169,22 +169,20 @@ def _explained_once(
         yield dataclasses.replace(finding, saving=Saving(low, likely, high), evidence=(*finding.evidence, part))
 
 
-def _explained_of_run(
-    of_run: Sequence[Finding], of_rank: Sequence[tuple[int, Sequence[Finding]]], explains: Mapping[str, frozenset[str]]
-) -> list[Finding]:
+def _explained_of_run(of_run: Sequence[Finding], of_rank: RankFindings, explains: Mapping[str, frozenset[str]]) -> list[Finding]:
     """Findings of the run without what those of its ranks explain; of a finding about one rank, what those say beyond the others.
 
     Args:
         of_run: findings of the run.
-        of_rank: rank and findings of every trace.
+        of_rank: what was found on each rank.
         explains: rule -> rules that it explains.
     """
-    everywhere = merge_by_id(finding for _, mine in of_rank for finding in mine)
+    everywhere = of_rank.merge_everywhere()
 
     def left_of(causes_of_run: Sequence[Finding]) -> list[Finding]:
         left: list[Finding] = []
         for finding in of_run:
-            of_its_rank = list(beyond_other_ranks(finding.ranks[0], of_rank)) if len(finding.ranks) == 1 else everywhere
+            of_its_rank = list(of_rank.beyond_others(finding.ranks[0])) if len(finding.ranks) == 1 else everywhere
             left += _explained_once([finding], [*causes_of_run, *of_its_rank], explains)
         return left
 

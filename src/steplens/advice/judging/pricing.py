@@ -41,6 +41,9 @@ class Prices:
     def __init__(self, run: Run, facts: Sequence[Facts]) -> None:
         self._run = run
         self._facts = facts
+        self._of_rank: dict[int, list[Facts]] = {}
+        for part in facts:
+            self._of_rank.setdefault(part.trace.rank, []).append(part)
 
     @property
     def step_ns(self) -> float:
@@ -56,7 +59,7 @@ class Prices:
         """
         if not ranks:
             return shown_part(self._run.step_summary(), part)
-        summaries = [summary_of_trace(part.trace) for part in self._facts if part.trace.rank in ranks]
+        summaries = [summary_of_trace(part.trace) for rank in set(ranks) for part in self._of_rank.get(rank, ())]
         lengths = [length for summary in summaries if (length := shown_part(summary, part)) is not None]
         return max(lengths, default=None)
 
@@ -65,7 +68,7 @@ class Prices:
         length_ns = self.shown_ns(part, ranks)
         if length_ns is None:
             return None
-        of_ranks = [facts for facts in self._facts if not ranks or facts.trace.rank in ranks]
+        of_ranks = [part for rank in set(ranks) for part in self._of_rank.get(rank, ())] if ranks else self._facts
         recording_ns = min((recording_of_part(facts, part).likely_ns for facts in of_ranks), default=0.0)
         return max(length_ns - recording_ns, 0.0)
 

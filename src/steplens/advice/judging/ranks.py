@@ -31,24 +31,43 @@ def _merge_two_findings(finding: Finding, other: Finding) -> Finding:
     return dataclasses.replace(first, saving=saving)
 
 
-def beyond_other_ranks(rank: int, of_rank: Sequence[tuple[int, Sequence[Finding]]]) -> Iterator[Finding]:
-    """The findings on one rank, with what they save beyond the mean of the same on the others, which do not wait for that.
+class RankFindings:
+    """What was found on each rank, as it is asked again and again about one of thousands.
 
     Args:
-        rank: which.
-        of_rank: rank and findings of every trace.
+        of_traces: rank and findings of every trace.
     """
-    other_ranks = [mine for number, mine in of_rank if number != rank]
-    for finding in merge_by_id(finding for number, mine in of_rank if number == rank for finding in mine):
-        if finding.saving is None:
-            continue
-        same_ns = sum(same.weight_ns for mine in other_ranks for same in mine if same.id == finding.id) / max(len(other_ranks), 1)
-        low, likely, high = (max(ns - same_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
-        if likely > 0:
-            yield dataclasses.replace(finding, saving=Saving(low, likely, high))
+
+    def __init__(self, of_traces: Iterable[tuple[int, Sequence[Finding]]]) -> None:
+        self._traces_of: dict[int, list[Sequence[Finding]]] = {}
+        self._trace_count = 0
+        self._weight_of: dict[str, float] = {}
+        for rank, findings in of_traces:
+            self._traces_of.setdefault(rank, []).append(findings)
+            self._trace_count += 1
+            for finding in findings:
+                self._weight_of[finding.id] = self._weight_of.get(finding.id, 0.0) + finding.weight_ns
+
+    def merge_everywhere(self) -> list[Finding]:
+        """Those of all ranks, one per id."""
+        return merge_by_id(finding for traces in self._traces_of.values() for findings in traces for finding in findings)
+
+    def beyond_others(self, rank: int) -> Iterator[Finding]:
+        """The findings on one rank, with what they save beyond the mean of the same on the others, which do not wait for that."""
+        traces = self._traces_of.get(rank, [])
+        mine = [finding for findings in traces for finding in findings]
+        others = max(self._trace_count - len(traces), 1)
+        for finding in merge_by_id(mine):
+            if finding.saving is None:
+                continue
+            own_ns = sum(same.weight_ns for same in mine if same.id == finding.id)
+            same_ns = max(self._weight_of[finding.id] - own_ns, 0.0) / others
+            low, likely, high = (max(ns - same_ns, 0.0) for ns in dataclasses.astuple(finding.saving))
+            if likely > 0:
+                yield dataclasses.replace(finding, saving=Saving(low, likely, high))
 
 
-def with_common_causes(findings: Sequence[Finding], of_rank: Sequence[tuple[int, Sequence[Finding]]]) -> list[Finding]:
+def with_common_causes(findings: Sequence[Finding], of_rank: RankFindings) -> list[Finding]:
     """The findings; where one names a late rank and another one what makes it late, each says that both have one cause.
 
     That is a finding about the part of the step in which the late rank takes longer than the others, and that is worth so much
@@ -56,13 +75,13 @@ def with_common_causes(findings: Sequence[Finding], of_rank: Sequence[tuple[int,
 
     Args:
         findings: with their overlaps.
-        of_rank: rank and findings of every trace.
+        of_rank: what was found on each rank.
     """
     of_id = {finding.id: finding for finding in findings}
     for late in [finding for finding in findings if finding.rule == "slow_rank" and finding.saving is not None]:
         assert late.saving is not None
         hold_up_ns = late.saving.high_ns
-        for cause in beyond_other_ranks(late.ranks[0], of_rank):
+        for cause in of_rank.beyond_others(late.ranks[0]):
             if cause.id not in late.overlaps or cause.saving is None or cause.saving.likely_ns < LEAST_SHARE * hold_up_ns:
                 continue
             common_ns = min(cause.saving.likely_ns, hold_up_ns)

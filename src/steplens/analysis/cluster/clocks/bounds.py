@@ -32,6 +32,8 @@ SMALL_GROUP = 8
 _HUBS = 6
 #: bounds of a side that are kept of a pair: more in number are hardly tighter
 _KEPT = 24
+#: the same where there are more pairs than those of a job of a few thousand ranks
+_KEPT_OF_MANY, _MANY_PAIRS = 8, 1 << 15
 #: cells of an array that are worked on at once
 _CELLS = 1 << 19
 #: sides of messages that are compared at once: a job of thousands of ranks has millions
@@ -194,6 +196,8 @@ def pairs_of(found: PairBounds, columns: int | None = _KEPT) -> Pairs:
     low, high = np.minimum(found.first, found.second), np.maximum(found.first, found.second)
     key = low * (int(high.max(initial=0)) + 1) + high
     names, pair = np.unique(key, return_inverse=True)
+    if columns is not None and len(names) > _MANY_PAIRS:
+        columns = min(columns, _KEPT_OF_MANY)
     counts = np.bincount(pair, minlength=len(names))
     first, second = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     first[pair], second[pair] = low, high

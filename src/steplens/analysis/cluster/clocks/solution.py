@@ -67,7 +67,9 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
     of_ranks = pairs_of_ranks(ranks, system.pairs.first, system.pairs.second)
     denied = np.unique(of_ranks[is_contradictory])
     is_denied = np.isin(of_ranks, denied)
-    pairs, lost = system.pairs.select_rows(~is_denied), system.pairs.select_rows(is_denied)
+    lost = system.pairs.select_rows(is_denied)
+    # of thousands of ranks a copy takes a tenth of a gigabyte
+    pairs = system.pairs.select_rows(~is_denied) if is_denied.any() else system.pairs
     messages_of: dict[tuple[int, int], int] = {}
     for first, second, messages in zip(ranks[lost.first], ranks[lost.second], lost.messages, strict=True):
         key = (min(int(first), int(second)), max(int(first), int(second)))
