@@ -42,6 +42,7 @@ class Prices:
         self._run = run
         self._facts = facts
         self._of_rank: dict[int, list[Facts]] = {}
+        self._shown_parts: dict[int, dict[str, float | None]] = {}
         for part in facts:
             self._of_rank.setdefault(part.trace.rank, []).append(part)
 
@@ -59,9 +60,16 @@ class Prices:
         """
         if not ranks:
             return shown_part(self._run.step_summary(), part)
-        summaries = [summary_of_trace(part.trace) for rank in set(ranks) for part in self._of_rank.get(rank, ())]
-        lengths = [length for summary in summaries if (length := shown_part(summary, part)) is not None]
+        of_ranks = (facts for rank in set(ranks) for facts in self._of_rank.get(rank, ()))
+        lengths = [length for facts in of_ranks if (length := self._parts_of(facts).get(part)) is not None]
         return max(lengths, default=None)
+
+    def _parts_of(self, facts: Facts) -> dict[str, float | None]:
+        """What the parts of a step take on one rank: each finding asks about all that have it, which may be thousands."""
+        parts = self._shown_parts.get(id(facts))
+        if parts is None:
+            parts = self._shown_parts[id(facts)] = shown_parts(summary_of_trace(facts.trace))
+        return parts
 
     def curable_ns(self, part: str, ranks: Sequence[int] = ()) -> float | None:
         """The same of the part as it is without the profiler: what recording it takes no cure saves (``recording``)."""
@@ -84,7 +92,7 @@ class Prices:
         @functools.cache  # of thousands of ranks and findings
         def longest_of_part(name: str) -> tuple[float | None, float | None]:
             lengths = [part_ns for part in facts if (part_ns := part.most_ns(name)) is not None]
-            shown_lengths = [ns for part in facts if (ns := shown_part(summary_of_trace(part.trace), name)) is not None]
+            shown_lengths = [ns for part in facts if (ns := self._parts_of(part).get(name)) is not None]
             return max(lengths, default=None), max(shown_lengths, default=None)
 
         @functools.cache
@@ -176,9 +184,13 @@ def _moving_ns(part: Facts) -> float | None:
 
 def shown_part(summary: StepSummary, part: str) -> float | None:
     """What a column of step times is in a summary; None where it holds none."""
-    if part == "gradient_sync_ns":
-        return summary.gradient_sync_ns if summary.host else None
-    return {**summary.host, **summary.device}.get(part)
+    return shown_parts(summary).get(part)
+
+
+def shown_parts(summary: StepSummary) -> dict[str, float | None]:
+    """The same of all columns that it has."""
+    of_host = {"gradient_sync_ns": summary.gradient_sync_ns} if summary.host else {}
+    return {**summary.host, **summary.device, **of_host}
 
 
 def of_one_rank(finding: Finding) -> Finding:

@@ -12,6 +12,7 @@ from steplens.analysis.cluster.clocks.differences import WORTH_SAYING_NS, clocks
 from steplens.analysis.cluster.clocks.messages import clock_bounds, message_sides
 from steplens.analysis.cluster.clocks.solution import PIECES
 from steplens.analysis.tools.once import once_per_run
+from steplens.common.memory import return_free_memory
 from steplens.trace import health
 from steplens.trace.building.checks.ranks import agreed_offset, describe_offset, ends_together, step_bounds, step_start_offset
 from steplens.trace.trace import Trace
@@ -20,6 +21,8 @@ from steplens.trace.trace import Trace
 _HOST_ERROR_NS = 1_000
 #: ... and where a device's times were brought to it
 _DEVICE_ERROR_NS = 50_000
+#: the bounds of so many ranks take hundreds of megabytes
+_MANY_TRACES = 1024
 #: so many pairs of ranks whose messages contradict each other are looked at, of those that were paired wrongly
 _MOST_PAIRS = 8
 _COMPARED = (health.RANK_COMPARISON, health.COMMUNICATION_TIMES)
@@ -32,7 +35,10 @@ def job_clocks(traces: Sequence[Trace]) -> Clocks:
     """The clock of each rank against the lowest that it exchanged messages with; see ``clocks.clock.find_clocks``."""
     hosts = {trace.rank: host for trace in traces if trace.rank >= 0 and (host := host_of(trace))}
     error_ns = _DEVICE_ERROR_NS if any(trace.has_accelerator for trace in traces) else _HOST_ERROR_NS
-    return find_clocks(clock_bounds(message_sides(traces)), hosts, host_error_ns=error_ns)
+    clocks = find_clocks(clock_bounds(message_sides(traces)), hosts, host_error_ns=error_ns)
+    if len(traces) >= _MANY_TRACES:
+        return_free_memory()
+    return clocks
 
 
 def host_of(trace: Trace) -> str:
