@@ -43,6 +43,7 @@ class Prices:
         self._facts = facts
         self._of_rank: dict[int, list[Facts]] = {}
         self._shown_parts: dict[int, dict[str, float | None]] = {}
+        self._curable: dict[tuple[str, tuple[int, ...]], float | None] = {}
         for part in facts:
             self._of_rank.setdefault(part.trace.rank, []).append(part)
 
@@ -73,12 +74,17 @@ class Prices:
 
     def curable_ns(self, part: str, ranks: Sequence[int] = ()) -> float | None:
         """The same of the part as it is without the profiler: what recording it takes no cure saves (``recording``)."""
-        length_ns = self.shown_ns(part, ranks)
-        if length_ns is None:
-            return None
-        of_ranks = [part for rank in set(ranks) for part in self._of_rank.get(rank, ())] if ranks else self._facts
-        recording_ns = min((recording_of_part(facts, part).likely_ns for facts in of_ranks), default=0.0)
-        return max(length_ns - recording_ns, 0.0)
+        # each pair of findings asks, mostly about the same ranks
+        key = part, tuple(ranks)
+        if key not in self._curable:
+            length_ns = self.shown_ns(part, ranks)
+            self._curable[key] = None if length_ns is None else max(length_ns - self._recording_ns(part, ranks), 0.0)
+        return self._curable[key]
+
+    def _recording_ns(self, part: str, ranks: Sequence[int]) -> float:
+        """What recording a part of the step took at least on some ranks, on all where there are none."""
+        of_ranks = [facts for rank in set(ranks) for facts in self._of_rank.get(rank, ())] if ranks else self._facts
+        return min((recording_of_part(facts, part).likely_ns for facts in of_ranks), default=0.0)
 
     def cap_savings(self, findings: Iterable[Finding], facts: Sequence[Facts]) -> Iterator[Finding]:
         """The findings with savings of at most what their cure shortens: the part of the step that each names, and the step.
