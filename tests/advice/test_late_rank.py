@@ -12,6 +12,7 @@ from steplens.advice.judging.ranks import RankFindings, with_common_causes
 from steplens.advice.rule import Rule
 from steplens.advice.rules.cluster import slow_interval, slow_rank
 from steplens.advice.rules.loaders import loader_without_workers
+from steplens.advice.rules.tools.ranks import outlying_ranks
 from steplens.advice.texts import LANGUAGES
 from steplens.advice.words import Words
 from steplens.run import Run, Source
@@ -106,3 +107,11 @@ def test_little_that_a_rank_has_beyond_the_others_is_no_common_cause() -> None:
     # another part of the step
     apart = [of("slow_rank", 30, 1, subject="rank1"), of("loader", 40)]
     assert with_common_causes(apart, RankFindings([(0, []), (1, [of("loader", 40)])])) == apart
+
+
+def test_of_many_ranks_the_farthest_off_are_named() -> None:
+    off_by = {rank: 0.2 + rank / 1000 for rank in range(1, 21)}
+    assert outlying_ranks(off_by, 1000) == [13, 14, 15, 16, 17, 18, 19, 20]
+    assert outlying_ranks({3: 0.5, 1: 0.3}, 1000) == [1, 3] == outlying_ranks({3: 0.5, 1: 0.3}, 4)
+    # where so many are, they differ in kind
+    assert outlying_ranks(off_by, 100) == [] == outlying_ranks({}, 2)

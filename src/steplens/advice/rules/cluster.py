@@ -18,6 +18,7 @@ from steplens.advice.rules.tools.ranks import (
     beside_mean,
     job_of,
     missing_rank_evidence,
+    outlying_ranks,
     several_ranks,
     traces_of,
 )
@@ -92,7 +93,8 @@ def largest_difference(lines: pl.DataFrame, slow: SlowRank) -> list[Evidence]:
 def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
     """A rank waits longer for its data than the others do.
 
-    Ranks whose interval is by more than 20 % longer than the mean of all; waiting as long as the mean is what is saved.
+    Ranks whose interval is by more than 20 % longer than the mean of all; waiting as long as the mean is what is saved. Of many
+    ranks the farthest off (``outlying_ranks``).
 
     The interval is the device's (means that the source keeps count, see ``cluster_steps.rank_means``), else the wait for data.
     """
@@ -103,9 +105,9 @@ def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
     if len(intervals) < 2 or not (mean := fmean(intervals.values())) > 0:
         return
     step_ns = fmean(lengths.values())
-    for rank, interval in intervals.items():
-        if interval / mean - 1 <= threshold:
-            continue
+    longer = {rank: interval / mean - 1 for rank, interval in intervals.items() if interval / mean - 1 > threshold}
+    for rank in outlying_ranks(longer, len(intervals)):
+        interval = intervals[rank]
         more = interval - mean
         yield Finding(
             rule=slow_interval.name,
@@ -143,7 +145,7 @@ def _intervals_and_step_lengths(facts: Sequence[Facts]) -> tuple[dict[int, float
 def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION) -> Iterator[Finding]:
     """A rank does its arithmetic more slowly than the others.
 
-    Ranks whose operations per second lie by more than 20 % below the mean.
+    Ranks whose operations per second lie by more than 20 % below the mean; of many ranks the farthest off (``outlying_ranks``).
 
     At the mean speed a rank would compute in that share of its time; whether others wait for it is ``slow_rank``'s to say, so
     the low end is nothing.
@@ -158,10 +160,11 @@ def slow_card(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIATION)
         return
     mean = fmean(speeds.values())
     slow = {rank: 1 - speed / mean for rank, speed in speeds.items() if 1 - speed / mean > threshold}
-    if not slow:
+    if not outlying_ranks(slow, len(speeds)):
         return
     means = {row["rank"]: row for row in analyse_once(rank_means, facts, traces_of(facts)).iter_rows(named=True)}
-    for rank, slower_rates in slow.items():
+    for rank in outlying_ranks(slow, len(speeds)):
+        slower_rates = slow[rank]
         speed, row = speeds[rank], means.get(rank, {})
         computation, total = row.get("computation_ns"), row.get("total_ns")
         priced = computation is not None and total

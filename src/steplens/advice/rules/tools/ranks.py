@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 import polars as pl
@@ -17,6 +17,8 @@ from steplens.trace.trace import Trace
 
 #: share of the mean by which a rank, a link or a stage may differ
 DEVIATION = 0.20
+#: of so many ranks and more at most such a part stands out, and so many are named
+_MANY_RANKS, _OFTEN, _MOST_OUTLYING = 32, 0.1, 8
 #: share of a step that communication may take
 COMMUNICATION = 0.10
 #: ranges of ranks that are named
@@ -62,6 +64,22 @@ def job_of(facts: Sequence[Facts]) -> Layout:
 def traces_of(facts: Sequence[Facts]) -> list[Trace]:
     """The traces that may be judged."""
     return [part.trace for part in facts]
+
+
+def outlying_ranks(off_by: Mapping[int, float], ranks: int) -> list[int]:
+    """The ranks that are farthest from the mean of all, at most eight, in order of their numbers.
+
+    None where more than a tenth of many ranks are as far from it: then they differ in kind, or from step to step, as the stages
+    of a pipeline and very short steps do, and no one of them stands out.
+
+    Args:
+        off_by: by which share of the mean each is off, of those that are off by much.
+        ranks: how many were compared.
+    """
+    if ranks >= _MANY_RANKS and len(off_by) > _OFTEN * ranks:
+        return []
+    farthest = sorted(off_by, key=lambda rank: (-off_by[rank], rank))[:_MOST_OUTLYING]
+    return sorted(farthest)
 
 
 def beside_mean(values: Iterable[float], unit: str, scale: float = 1.0) -> Iterator[Evidence]:
