@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -53,19 +53,23 @@ def ask_rules(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -
         questions: in order of the rules.
     """
     number = {id(part): place for place, part in enumerate(facts)}
-    beside: list[list[tuple[Place, Callable[[], Iterable[Finding]]]]] = [[] for _ in facts]
-    behind: list[tuple[Place, Callable[[], Iterable[Finding]]]] = []
     workers = min(sum(not is_small(part.trace) for part in facts), os.cpu_count() or 1)
+
+    def is_behind(question: Question) -> bool:
+        return question.rule.judge_run is not None or question.alone or workers < 2
+
+    # one after the other: of thousands of traces all of them together take hundreds of megabytes
+    behind = (
+        one_ask
+        for place, question in enumerate(questions)
+        if is_behind(question)
+        for one_ask in _ask_question(run, place, question, number)
+    )
+    beside: list[list[tuple[Place, Callable[[], Iterable[Finding]]]]] = [[] for _ in facts]
     for place, question in enumerate(questions):
-        rule = question.rule
-        if rule.judge_run is not None:
-            behind.append(((place, _RUN), partial(_judge_run_once, run, question)))
-            continue
-        for part in question.safe:
-            position = number[id(part)]
-            asked = behind if question.alone or workers < 2 else beside[position]
-            ask = partial(rule.judge, part) if question.alone else partial(judge_once, rule, part)
-            asked.append(((place, position), ask))
+        if not is_behind(question):
+            for one_ask in _ask_question(run, place, question, number):
+                beside[one_ask[0][1]].append(one_ask)
     findings: dict[Place, list[Finding]] = {}
     failed: dict[Place, Exception] = {}
     if any(beside):
@@ -78,6 +82,19 @@ def ask_rules(run: Run, facts: Sequence[Facts], questions: Sequence[Question]) -
     for at in sorted(findings):
         of[at[1]] += findings[at]
     return of.pop(_RUN), list(of.values())
+
+
+def _ask_question(
+    run: Run, place: int, question: Question, number: Mapping[int, int]
+) -> Iterator[tuple[Place, Callable[[], Iterable[Finding]]]]:
+    """A question as it is asked of the run, or of each trace: where its answer belongs, and what gives it."""
+    rule = question.rule
+    if rule.judge_run is not None:
+        yield (place, _RUN), partial(_judge_run_once, run, question)
+        return
+    for part in question.safe:
+        ask = partial(rule.judge, part) if question.alone else partial(judge_once, rule, part)
+        yield (place, number[id(part)]), ask
 
 
 def is_small(trace: Trace) -> bool:
@@ -164,7 +181,8 @@ def _ask_in_order(
     """Ask in order, up to the first that fails."""
     for place, ask in asked:
         try:
-            findings[place] = list(ask())
+            if of_rule := list(ask()):
+                findings[place] = of_rule
         except Exception as error:  # another thread may hold one that comes first
             failed[place] = error
             return
