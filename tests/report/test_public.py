@@ -177,7 +177,7 @@ def looked_up() -> set[str]:
     for text in texts:
         for name, value in re.findall(r'^([A-Z_]+) = "(\w+)"', text, re.MULTILINE):
             constants.setdefault(name, set()).add(value)
-    asked = r'(?:meta(?:_values\(\))?(?:\.get\(|\[)|pl\.col\("key"\) == )\s*(?:"(\w+)"|([A-Z_]{4,}))'
+    asked = r'(?:meta(?:_values\(\))?(?:\.get\(|\[)|meta_value\(|pl\.col\("key"\) == )\s*(?:"(\w+)"|([A-Z_]{4,}))'
     found = set()
     for text in texts:
         for key, constant in re.findall(asked, text):
