@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import steplens
+from steplens.analysis.cluster import communication_operations as operations
 from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, communication, communication_operations
 from steplens.analysis.cluster.communication_pairs import pairs, waits
 from steplens.analysis.cluster.ranks import PARTS, ranks
@@ -41,6 +42,15 @@ def pair() -> list[Trace]:
         ),
         build(meta={"rank": 1}, communication=second),
     ]
+
+
+def test_the_same_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = pair()
+    whole = communication_operations(traces)
+    monkeypatch.setattr(operations, "_PORTION", 1)
+    found = list(operations.operations_in_portions(traces))
+    assert [list(some) for some, _ in found] == [[trace] for trace in traces]
+    assert pl.concat(rows for _, rows in found).select(whole.columns).equals(whole)
 
 
 def test_by_hand() -> None:

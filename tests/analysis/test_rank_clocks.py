@@ -101,7 +101,8 @@ def received_before_sent(found: Clocks, parts: pl.DataFrame) -> int:
     return placed.filter(pl.col("has_waited") & (pl.col("common_leave_ns") < last)).height
 
 
-@pytest.mark.parametrize("seed", range(4))
+# in 6, 10 and 54 clocks drift apart by tens of nanoseconds while a message is on its way
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 6, 10, 54])
 def test_very_many_messages_are_looked_at_in_portions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of groups beside a row of groups across them, as of tensor and data parallel ranks."""
     numbers = np.random.default_rng(seed)
@@ -109,6 +110,7 @@ def test_very_many_messages_are_looked_at_in_portions(seed: int, monkeypatch: py
     truth = Truth.drawn(16, numbers, 10 * S, are_set=(5,) if seed % 2 else ())
     parts = truth.moved(simulated(groups, 120, numbers))
     at_once = find_clocks(parts)
+    assert received_before_sent(at_once, parts) == 0
     monkeypatch.setattr(bounds, "_SIDES", 500)
     found = find_clocks(parts)
     placed = beyond_the_bar(found, parts, truth)

@@ -84,12 +84,13 @@ class Facts:
         #: of several traces, of which this is the first; see ``analyse_once``
         self.answers: dict[tuple[Callable[[Sequence[Trace]], Any], tuple[Trace, ...]], Any] = {}
 
-    @unlocked_cached_property
+    @property
     def steps(self) -> pl.DataFrame:
         """``analysis.steps.times.step_times`` of the steps that figures of "a step" are of."""
+        # not kept: of thousands of traces these tables take more than all else that is known of them
         steps = step_times(self.trace).filter("complete") if self._warm_up else chosen_step_times(self.trace)
         # of results alone nothing says when a step began
-        return steps.drop_nulls("start_ns")
+        return steps.drop_nulls("start_ns") if steps["start_ns"].null_count() else steps
 
     @unlocked_cached_property
     def with_warm_up(self) -> Facts:
@@ -141,11 +142,12 @@ class Facts:
     def _step_summary(self) -> StepSummary:
         return summarize_steps([self.trace])
 
-    @unlocked_cached_property
+    @property
     def recorded(self) -> pl.DataFrame:
         """Those of ``steps`` of which the device was recorded; all where it was of none."""
-        steps = self.steps.drop_nulls("device_period_ns")
-        return steps if steps.height else self.steps
+        steps = self.steps
+        missing = steps["device_period_ns"].null_count()
+        return steps.drop_nulls("device_period_ns") if 0 < missing < steps.height else steps
 
     def typical_ns(self, rows: pl.DataFrame, column: str = "duration_ns", *, on_device: bool = False) -> float:
         """What a step usually has of ``column``, ns: its sums in the steps that have any, their median times their share.

@@ -21,6 +21,7 @@ from steplens.analysis.device.idle_activity import idle_activity
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.pipeline import find_pipeline
 from steplens.analysis.verdict_words import (
     CLOSE,
@@ -309,7 +310,7 @@ def whole_of_shares(summary: StepSummary) -> float:
 
 def _leading_collective(traces: Sequence[Trace]) -> tuple[str, float]:
     """The operation that most of the communication is, and its share; empty where none leads."""
-    return _largest_share(pl.concat([trace.once(communication_by_operation) for trace in traces]), _LEADS)
+    return _largest_share(join_rows(trace.once(communication_by_operation) for trace in traces), _LEADS)
 
 
 def communication_by_operation(trace: Trace) -> pl.DataFrame:
@@ -321,8 +322,8 @@ def communication_by_operation(trace: Trace) -> pl.DataFrame:
 
 def _leading_category(traces: Sequence[Trace]) -> tuple[str, float, float]:
     """The category of operators with the most computing, its share, and its time in a step."""
-    frames = [trace.once(_computing_by_category) for trace in traces]
-    rows, steps = pl.concat(frames), sum(len(chosen_steps(trace).steps) for trace in traces)
+    rows = join_rows(trace.once(_computing_by_category) for trace in traces)
+    steps = sum(len(chosen_steps(trace).steps) for trace in traces)
     name, share = _largest_share(rows, 0.0)
     return name, share, share * float(rows["length"].sum()) / max(steps, 1)
 

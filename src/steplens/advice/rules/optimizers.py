@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from steplens.advice.facts import Facts, analyse_once
+from steplens.advice.facts import Facts
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.rule import rule, run_rule
 from steplens.advice.rules.tools.tasks import counted_evidence, steps_of
-from steplens.analysis.cluster.communication_operations import communication_operations
+from steplens.analysis.cluster.communication_operations import operations_in_portions
 from steplens.analysis.steps.device_work import computing_tasks, exposed_communication
 from steplens.analysis.steps.phases import phase_intervals
+from steplens.analysis.tools.joined_rows import RowsOfRanks
 from steplens.analysis.tools.names import containing, distinct
 from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import intersect, length_inside, merged
@@ -229,13 +230,13 @@ def exposed_gradients(run: Run, facts: Sequence[Facts]) -> Iterator[Finding]:
     Waiting for ranks that are late is no moving and does not count, whoever told it (``communication_operations``); where
     nobody did, since ranks are missing, the finding is less sure and may save nothing.
     """
-    operations = analyse_once(communication_operations, facts, run.traces)
-    exchanges = operations.filter(pl.col("operation").str.contains(_GRADIENTS))
-    by_rank = {rank: rows for (rank,), rows in exchanges.group_by("rank", maintain_order=True)}
-    for part in facts:
-        finding = _of_rank(part, by_rank.get(part.trace.rank, exchanges.clear()))
-        if finding is not None:
-            yield finding
+    facts_of = {id(part.trace): part for part in facts}
+    for traces, operations in operations_in_portions(run.traces):
+        exchanges = RowsOfRanks(operations.filter(pl.col("operation").str.contains(_GRADIENTS)))
+        for part in (facts_of[id(trace)] for trace in traces if id(trace) in facts_of):
+            finding = _of_rank(part, exchanges.of_rank(part.trace.rank))
+            if finding is not None:
+                yield finding
 
 
 def _of_rank(facts: Facts, exchanges: pl.DataFrame) -> Finding | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import polars as pl
@@ -11,6 +12,7 @@ from steplens.analysis.steps.choice import chosen_steps, incomplete_steps
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import device_parts
 from steplens.analysis.steps.given_steps import given_steps
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged, subtract, union
 from steplens.analysis.tools.parallel import Layout, by_rank, layout
@@ -52,8 +54,9 @@ def cluster_steps(traces: Sequence[Trace]) -> pl.DataFrame:
         traces: of one job; a job of one rank is one too.
     """
     job = layout(traces)
-    frames = [_rank_steps(trace, job, rank) for rank, windows in by_rank(traces).items() for trace in windows]
-    return pl.concat([pl.DataFrame(schema=COLUMNS), *frames]).unique(["rank", "step"], keep="first").sort("rank", "step")
+    frames = (_rank_steps(trace, job, rank) for rank, windows in by_rank(traces).items() for trace in windows)
+    rows = join_rows(itertools.chain([pl.DataFrame(schema=COLUMNS)], frames))
+    return rows.unique(["rank", "step"], keep="first").sort("rank", "step")
 
 
 def _rank_steps(trace: Trace, job: Layout, rank: int) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +12,7 @@ from steplens.analysis.cluster.arrivals import arrivals
 from steplens.analysis.cluster.clocks.messages import has_recorded_steps
 from steplens.analysis.cluster.measured_communication import communication_times, is_measured
 from steplens.analysis.steps.device_work import computing_tasks
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_if_small, once_per_run
 from steplens.analysis.tools.overlap import length_inside, merged
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -41,6 +42,8 @@ KEYS: dict[str, tuple[str, ...]] = {
 #: what the communication library measures -> its column
 _LIBRARY = {"library_wait_ns": "wait_ms", "library_transit_ns": "transit_ms"}
 _CALL = ["rank", "step", "group", "operation", "number"]
+#: the operations of so many traces are in memory at once
+_PORTION = 256
 
 
 def communication_operations(traces: Sequence[Trace]) -> pl.DataFrame:
@@ -71,10 +74,24 @@ def named_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     group) and ``in_step_ns`` (its start, from the start of its step on the host of its rank;
     null where it starts before).
     """
-    frames = [operations_of_trace(trace) if "communication" in trace else _of_nothing() for trace in traces]
-    if not frames:
+    if not traces:
         return pl.DataFrame(schema=_NAMED)
-    rows = pl.concat(frames).sort("rank", "start_ns")
+    return join_rows(rows for _, rows in _named_in_portions(traces)).sort("rank", "start_ns", maintain_order=True)
+
+
+def operations_in_portions(traces: Sequence[Trace]) -> Iterator[tuple[Sequence[Trace], pl.DataFrame]]:
+    """The rows of ``named_operations`` of some traces after the others: of a large job they take gigabytes.
+
+    Yields:
+        Some of the traces, in their order, and their rows, sorted by rank and start.
+    """
+    if len(traces) <= _PORTION:
+        yield traces, named_operations(traces)
+    else:
+        yield from _named_in_portions(traces)
+
+
+def _named_in_portions(traces: Sequence[Trace]) -> Iterator[tuple[Sequence[Trace], pl.DataFrame]]:
     arrived = arrivals(traces)
     last = arrived.sort("place").unique(["step", "group", "operation", "number"], keep="last")
     last = last.select("step", "group", "operation", "number", last_rank="rank")
@@ -82,6 +99,16 @@ def named_operations(traces: Sequence[Trace]) -> pl.DataFrame:
     arrived = arrived.join(last, on=["step", "group", "operation", "number"], nulls_equal=True).select(
         *_CALL, "wait_ns", "transfer_ns", "last_rank"
     )
+    for begin in range(0, len(traces), _PORTION):
+        some = traces[begin : begin + _PORTION]
+        ranks = {trace.rank for trace in some}
+        rows = join_rows(operations_of_trace(trace) if "communication" in trace else _of_nothing() for trace in some)
+        rows = rows.sort("rank", "start_ns", maintain_order=True)
+        yield some, _with_arrivals(rows, arrived.filter(pl.col("rank").is_in(ranks)))
+
+
+def _with_arrivals(rows: pl.DataFrame, arrived: pl.DataFrame) -> pl.DataFrame:
+    """Operations with their waiting, as far as the arrival of the other ranks or their library tells it."""
     rows = rows.join(arrived, on=_CALL, how="left", nulls_equal=True, maintain_order="left")
     is_measured = pl.col("wait_ns").is_not_null()
     rows = rows.with_columns(

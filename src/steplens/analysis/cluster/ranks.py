@@ -10,6 +10,7 @@ import polars as pl
 
 from steplens.analysis.steps.times import COLUMNS as STEP_COLUMNS
 from steplens.analysis.steps.times import HOST_PARTS, chosen_step_times
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.parallel import by_rank
 from steplens.analysis.tools.schemas import cast_columns
 from steplens.trace.trace import Trace
@@ -59,14 +60,13 @@ def ranks(traces: Sequence[Trace], unread: Sequence[UnreadRank] = ()) -> pl.Data
         traces: of one job; several windows of a rank may be among them.
         unread: what lies beside them and could not be read.
     """
-    frames = [
-        chosen_step_times(trace).select(*PARTS, rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(number))
-        for number, trace in enumerate(traces)
-    ]
-    if not frames:
+    if not traces:
         return _ranks_without_figures(traces, set(), unread)
     rank_rows = (
-        pl.concat(frames)
+        join_rows(
+            chosen_step_times(trace).select(*PARTS, rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(number))
+            for number, trace in enumerate(traces)
+        )
         .group_by("rank")
         .agg(windows=pl.col("window").n_unique(), steps=pl.len(), **{part: pl.col(part).median() for part in PARTS})
         .sort("rank")

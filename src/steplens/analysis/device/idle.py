@@ -16,6 +16,7 @@ from steplens.analysis.steps.host_calls import SYNCHRONIZATION_NAME
 from steplens.analysis.steps.summary import usual_device_steps
 from steplens.analysis.steps.training_thread import records_host
 from steplens.analysis.tools import names
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_if_small
 from steplens.analysis.tools.overlap import (
     Int64Array,
@@ -147,8 +148,10 @@ def idle_of_step(traces: Sequence[Trace], idle_ns: float) -> dict[str, float]:
         traces: of one run.
         idle_ns: idle time of a step over the chosen steps of these traces.
     """
-    frames = [idle_causes(trace).join(usual_device_steps(trace), on="step", how="semi") for trace in traces]
-    sums = dict(pl.concat(frames).group_by("cause").agg(pl.col("idle_ns").sum()).iter_rows()) if frames else {}
+    if not traces:
+        return {}
+    rows = join_rows(idle_causes(trace).join(usual_device_steps(trace), on="step", how="semi") for trace in traces)
+    sums = dict(rows.group_by("cause").agg(pl.col("idle_ns").sum()).iter_rows())
     sum_ns = float(sum(sums.values()))
     return {cause: sums[cause] / sum_ns * idle_ns for cause in CAUSES if cause in sums} if sum_ns > 0 else {}
 

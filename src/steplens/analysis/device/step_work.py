@@ -8,6 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from steplens.analysis.steps.basis import step_basis
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.building.devices import cpu_is_device
@@ -56,7 +57,7 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
     steps_counted = sum(mean.steps for mean in counted)
     if counted:
         rows = (
-            pl.concat(mean.rows for mean in counted)
+            join_rows(mean.rows for mean in counted)
             .group_by(_KEYS)
             .agg(
                 pl.col("step_ns", "calls").sum() / len(counted),
@@ -67,7 +68,7 @@ def step_work(traces: Sequence[Trace]) -> pl.DataFrame:
         )
         whole_ns = sum(mean.total_ns for mean in counted) / len(counted)
     else:
-        sums = pl.concat(_sum_work(_work_pieces(trace)) for trace in traces) if traces else pl.DataFrame(schema=COLUMNS)
+        sums = join_rows(_sum_work(_work_pieces(trace)) for trace in traces) if traces else pl.DataFrame(schema=COLUMNS)
         rows = sums.group_by(_KEYS).agg(pl.col("step_ns", "calls").sum())
         rows = rows.with_columns(calls_least="calls", calls_most="calls")
         whole_ns = float(sums["step_ns"].sum())

@@ -13,6 +13,7 @@ from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.queue_waits import queue_waits_by_phase
 from steplens.analysis.steps.step_distribution import any_stands_out, step_distribution
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times, runs_behind
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.trace import Trace
 
@@ -122,21 +123,20 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
     Args:
         traces: of one run.
     """
-    frames = [chosen_step_times(trace) for trace in traces]
-    steps = pl.concat(frames) if frames else pl.DataFrame()
+    steps = join_rows(map(chosen_step_times, traces)) if traces else pl.DataFrame()
     choices = choose_steps(traces)
     if not steps.height:
         return StepSummary(0, 0, None, None, None, None, "", {}, {}, 0.0, 0.0, False, choices)
     recorded = steps.drop_nulls("device_period_ns")
-    usual = pl.concat([usual_step_times(trace) for trace in traces])
-    ranks = {trace.rank for trace, frame in zip(traces, frames, strict=True) if frame.height and trace.rank >= 0}
+    usual = join_rows(map(usual_step_times, traces))
+    ranks = {trace.rank for trace in traces if trace.rank >= 0 and chosen_step_times(trace).height}
     host_ns, device_ns = _column_median(steps, "duration_ns"), _column_median(recorded, "device_period_ns")
     behind = any(runs_behind(trace) for trace in traces)
     called = usual.drop_nulls(list(HOST_PARTS))
     host_parts = HOST_PARTS if called.height else [name for name in HOST_PARTS if usual[name].null_count() < usual.height]
     called = called if called.height else usual.drop_nulls(host_parts) if host_parts else called
     host = _column_means(called, (*HOST_PARTS, "gradient_sync_ns"))
-    worked = pl.concat([usual_device_steps(trace) for trace in traces])
+    worked = join_rows(map(usual_device_steps, traces))
     worked = worked if worked.height else recorded
     device = _column_means(worked, (*DEVICE_PARTS, "overlapped_communication_ns"))
     quartiles = (_step_time_quantile(steps, 0.25), _step_time_quantile(steps, 0.75))
@@ -161,7 +161,7 @@ def summarize_steps(traces: Sequence[Trace]) -> StepSummary:
         usual=_step_numbers(called),
         usual_steps=called.height,
         usual_on_device=_step_numbers(worked),
-        outliers=_step_numbers(pl.concat([_outlier_steps(trace) for trace in traces])),
+        outliers=_step_numbers(join_rows(map(_outlier_steps, traces))),
         host_mean_ns=_column_means(called, ("duration_ns",)).get("duration_ns"),
         device_mean_ns=_column_means(worked, ("device_period_ns",)).get("device_period_ns"),
         step_mean_ns=_column_means(usual, ("step_time_ns",)).get("step_time_ns"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.pipeline import find_pipeline
 from steplens.trace.building.checks.ranks import recorded_ranks
@@ -111,8 +113,8 @@ def largest_group(trace: Trace) -> int | None:
 
 
 def _mode_of(traces: Sequence[Trace]) -> str:
-    frames = [trace.once(communication_kinds) for trace in traces if "communication" in trace]
-    groups = pl.concat([pl.DataFrame(schema=dict.fromkeys(_KINDS, pl.String)), *frames])
+    frames = (trace.once(communication_kinds) for trace in traces if "communication" in trace)
+    groups = join_rows(itertools.chain([pl.DataFrame(schema=dict.fromkeys(_KINDS, pl.String))], frames))
     if groups["kind"].is_in([SEND, RECEIVE]).any():
         return PIPELINE_PARALLEL
     operations = groups["operation"].drop_nulls()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from statistics import median
 
 import polars as pl
 
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_run, once_per_trace
 from steplens.trace.schema import RECEIVE, SEND
 from steplens.trace.trace import Trace
@@ -89,7 +91,7 @@ def find_pipeline(traces: Sequence[Trace]) -> Pipeline | None:
 def _sent_and_received(traces: Sequence[Trace]) -> pl.DataFrame:
     """step, rank, kind, peer of sends and receives, in the order of each rank."""
     schema = {"step": pl.Int64, "rank": pl.Int64, "kind": pl.String, "peer": pl.Int64}
-    return pl.concat([pl.DataFrame(schema=schema), *map(sends_and_receives, traces)])
+    return join_rows(itertools.chain([pl.DataFrame(schema=schema)], map(sends_and_receives, traces)))
 
 
 @once_per_trace

@@ -243,11 +243,12 @@ def _phase_names(traces: Sequence[Trace], host: Mapping[str, Any]) -> list[dict[
 
     from steplens.analysis.steps.phases import BETWEEN, DEVICE_WAIT, host_phase_names
     from steplens.analysis.steps.summary import usual_step_times
+    from steplens.analysis.tools.joined_rows import join_rows
     from steplens.cli.text.bars import BETWEEN_PHASES
     from steplens.cli.text.text import duration
 
-    frames = [trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in traces]
-    sums = pl.concat(frames).group_by("phase", "name").agg(pl.col("time_ns").sum())
+    rows = join_rows(trace.once(host_phase_names).join(usual_step_times(trace), on="step", how="semi") for trace in traces)
+    sums = rows.group_by("phase", "name").agg(pl.col("time_ns").sum())
     # parts of the figure of the phase, which is a mean over the usual steps
     of_a_step = {BETWEEN: host.get("between_ns", 0.0), DEVICE_WAIT: host.get("device_wait_ns", 0.0)}
     sums = sums.sort("time_ns", "name", descending=[True, False])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,8 @@ _KEPT_OF_MANY, _MANY_PAIRS = 8, 1 << 15
 _CELLS = 1 << 19
 #: sides of messages that are compared at once: a job of thousands of ranks has millions
 _SIDES = 1 << 15
+#: bounds from several such portions that are compared at once
+_BOUNDS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -101,21 +103,45 @@ def tightest_bounds(parts: pl.DataFrame, resolution_ns: int) -> Pairs:
         return pairs_of(_bounds_of(parts, resolution_ns))
     parts = parts.sort("message", maintain_order=True)
     begins = parts["message"].rle_id().to_numpy()
-    portions: list[Pairs] = []
+    portions: list[PairBounds] = []
+    counts: list[tuple[npt.NDArray[np.int64], ...]] = []
     start = 0
     while start < parts.height:
         # a message lies in one portion
         end = int(np.searchsorted(begins, begins[min(start + _SIDES, parts.height - 1)]))
         end = parts.height if start + _SIDES >= parts.height or end <= start else end
-        portions.append(pairs_of(_bounds_of(parts[start:end], resolution_ns)))
+        pairs = pairs_of(_bounds_of(parts[start:end], resolution_ns))
+        portions.append(pairs.all_bounds())
+        counts.append((pairs.first, pairs.second, pairs.messages))
         start = end
-    together = pairs_of(PairBounds.join_all([pairs.all_bounds() for pairs in portions]))
-    first, second, counts = (
-        np.concatenate([getattr(pairs, name) for pairs in portions]) for name in ("first", "second", "messages")
-    )
+    return _tightest_of_all(portions, counts)
+
+
+def _tightest_of_all(portions: list[PairBounds], counts: list[tuple[npt.NDArray[np.int64], ...]]) -> Pairs:
+    """The tightest bounds of each pair in all portions, some clocks after the others.
+
+    Args:
+        portions: the tightest bounds of each pair in each portion.
+        counts: of each portion the lower clock of each pair, the higher one, and how many bounds it had.
+    """
+    first, second, messages = (np.concatenate(of_portions) for of_portions in zip(*counts, strict=True))
     clocks = int(second.max(initial=0)) + 1
-    place = np.searchsorted(together.first * clocks + together.second, first * clocks + second)
-    return replace(together, messages=np.bincount(place, weights=counts, minlength=len(together.first)).astype(np.int64))
+    names, pair = np.unique(first * clocks + second, return_inverse=True)
+    columns = _kept_columns(len(names))
+    lower = [np.minimum(bounds.first, bounds.second) for bounds in portions]
+    up_to = np.cumsum(sum(np.bincount(clock, minlength=clocks) for clock in lower))
+    done: list[tuple[npt.NDArray[np.intp], Bounds]] = []
+    begin = position = 0
+    while begin < clocks:
+        before = up_to[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(up_to, before + _BOUNDS)))
+        some = [bounds.select_rows((clock >= begin) & (clock < end)) for bounds, clock in zip(portions, lower, strict=True)]
+        found = pairs_of(PairBounds.join_all(some), columns)
+        done.append((np.arange(position, position + len(found.first)), found.bounds))
+        position += len(found.first)
+        begin = end
+    total = np.bincount(pair, weights=messages, minlength=len(names)).astype(np.int64)
+    return Pairs(names // clocks, names % clocks, _put_together(done, len(names)), total)
 
 
 def is_few(parts: pl.DataFrame) -> bool:
@@ -196,8 +222,8 @@ def pairs_of(found: PairBounds, columns: int | None = _KEPT) -> Pairs:
     low, high = np.minimum(found.first, found.second), np.maximum(found.first, found.second)
     key = low * (int(high.max(initial=0)) + 1) + high
     names, pair = np.unique(key, return_inverse=True)
-    if columns is not None and len(names) > _MANY_PAIRS:
-        columns = min(columns, _KEPT_OF_MANY)
+    if columns is not None:
+        columns = min(columns, _kept_columns(len(names)))
     counts = np.bincount(pair, minlength=len(names))
     first, second = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     first[pair], second[pair] = low, high
@@ -216,6 +242,11 @@ def pairs_of(found: PairBounds, columns: int | None = _KEPT) -> Pairs:
         done.append((pair_rows, side if columns is None else _keep_tightest(side, columns)))
         position += len(pair_rows)
     return Pairs(first, second, _put_together(done, len(names)), counts)
+
+
+def _kept_columns(pairs: int) -> int:
+    """How many bounds of a side are kept of each of so many pairs."""
+    return _KEPT_OF_MANY if pairs > _MANY_PAIRS else _KEPT
 
 
 def _keep_tightest(bounds: Bounds, columns: int) -> Bounds:

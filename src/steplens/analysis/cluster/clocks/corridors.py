@@ -100,10 +100,12 @@ def find_corridors(bounds: Bounds) -> Corridors:
 
 
 def thin_out(bounds: Bounds, line: Floats, slope: Floats, columns: int) -> Bounds:
-    """The tightest bounds of each of some equal parts of the time, at most ``columns`` a side.
+    """The tightest bounds of each of some equal parts of the time of a pair, at most ``columns`` a side.
+
+    A pair that has no more on either side keeps all. What a pair keeps does not depend on the others.
 
     Args:
-        bounds: all of them.
+        bounds: all of them, those of a side from the first column on.
         line: of each pair, at time 0 (ns), and
         slope: its slope (ns/s): a bound is as tight as it is near to this line.
         columns: number of parts.
@@ -112,12 +114,17 @@ def thin_out(bounds: Bounds, line: Floats, slope: Floats, columns: int) -> Bound
         return bounds
     over_line = bounds.upper - line[:, None] - slope[:, None] * bounds.upper_at
     under_line = line[:, None] + slope[:, None] * bounds.lower_at - bounds.lower
-    first = min(bounds.upper_at.min(initial=0.0), bounds.lower_at.min(initial=0.0))
-    last = max(bounds.upper_at.max(initial=0.0), bounds.lower_at.max(initial=0.0))
-    part_s = max(last - first, 1e-9) / columns
+    sides = ((bounds.upper_at, bounds.upper, over_line), (bounds.lower_at, bounds.lower, under_line))
+    is_there = [np.isfinite(bound) for _, bound, _ in sides]
+    has_few = np.logical_and(*(there.sum(axis=1) <= columns for there in is_there))
+    of_both = list(zip(sides, is_there, strict=True))
+    first = np.minimum(*(np.where(there, at, np.inf).min(axis=1, initial=np.inf) for (at, _, _), there in of_both))
+    last = np.maximum(*(np.where(there, at, -np.inf).max(axis=1, initial=-np.inf) for (at, _, _), there in of_both))
+    has_any = np.isfinite(first)
+    begin, part_s = np.where(has_any, first, 0.0), np.maximum(np.where(has_any, last - first, 0.0), 1e-9) / columns
     tightest: list[Floats] = []
-    for at, bound, distance in ((bounds.upper_at, bounds.upper, over_line), (bounds.lower_at, bounds.lower, under_line)):
-        part = np.minimum(((at - first) / part_s).astype(np.intp), columns - 1)
+    for at, bound, distance in sides:
+        part = np.clip((at - begin[:, None]) / part_s[:, None], 0, columns - 1).astype(np.intp)
         times = np.zeros((len(at), columns))
         values = np.full((len(at), columns), np.inf if bound is bounds.upper else -np.inf)
         rows = np.arange(len(at))
@@ -128,6 +135,9 @@ def thin_out(bounds: Bounds, line: Floats, slope: Floats, columns: int) -> Bound
                 there = np.isfinite(of_part[rows, nearest])
                 times[there, column] = at[rows, nearest][there]
                 values[there, column] = bound[rows, nearest][there]
+        width = min(columns, bound.shape[1])
+        times[has_few, :width], values[has_few, :width] = at[has_few, :width], bound[has_few, :width]
+        times[has_few, width:], values[has_few, width:] = 0.0, np.inf if bound is bounds.upper else -np.inf
         tightest += [times, values]
     return Bounds(*tightest)
 

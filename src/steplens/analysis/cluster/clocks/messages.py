@@ -6,11 +6,13 @@ their clocks may differ.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import polars as pl
 
 from steplens.analysis.cluster.clocks.first_messages import without_shifted
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.message_size import is_one_part
 from steplens.analysis.tools.once import once_per_run, once_per_trace
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -50,7 +52,7 @@ def message_sides(traces: Sequence[Trace]) -> pl.DataFrame:
     Returns:
         Sorted by message and rank; ``message`` counts from 0, in the order of the program within a group and operation.
     """
-    rows = pl.concat([pl.DataFrame(schema=_ROWS), *map(communication_rows, traces)])
+    rows = join_rows(itertools.chain([pl.DataFrame(schema=_ROWS)], map(communication_rows, traces)))
     has_steps = rows["step"].null_count() < rows.height or any(map(has_recorded_steps, traces))
     if has_steps:
         rows = rows.drop_nulls("step")

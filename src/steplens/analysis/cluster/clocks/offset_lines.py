@@ -88,7 +88,9 @@ def keep_bounds(lines: Lines, bounds: PairBounds, is_fixed: npt.NDArray[np.bool_
     clocks = len(begin)
     # bounds that were broken once are looked at in each pass, all others now and then
     watched = np.zeros(len(bounds), bool)
-    share_of = [lines.share_of_span(of, bounds.at) for of in (bounds.first, bounds.second)]
+    # from the arrival on the first clock to the end on the second: a clock drifts by tens of nanoseconds meanwhile
+    half_s = bounds.at_most / 2e9
+    share_of = [lines.share_of_span(bounds.first, bounds.at - half_s), lines.share_of_span(bounds.second, bounds.at + half_s)]
     is_free = 1.0 - is_fixed.astype(float)
     for _ in range(passes):
         excess = _excess_over(begin, end, bounds, share_of)

@@ -30,8 +30,8 @@ _MOST_MOMENTS = 20
 _NEAR = 0.02
 #: sums of floating point numbers are this exact, ns
 _ROUNDED_NS = 1.0
-#: a clock may drift by so much between the arrival and the end of a message that bound each other, ns
-_BETWEEN_NS = 30
+#: times that are put on one clock are whole nanoseconds, both sides of a message
+_WHOLE_NS = 2
 #: so often bounds that lines break are added to those that are looked at
 _ADDED = 20
 #: passes in which rounding is not granted
@@ -308,7 +308,7 @@ def _keep_messages(system: ClockSystem, lines: Lines, bounds: PairBounds, is_fix
     """
     for _ in range(_ADDED):
         # as if times were not rounded, as far as that is possible
-        lines, _ = keep_bounds(lines, bounds.tighten_by(system.resolution_ns + _BETWEEN_NS), is_fixed, passes=_TRIED)
+        lines, _ = keep_bounds(lines, bounds.tighten_by(system.resolution_ns + _WHOLE_NS), is_fixed, passes=_TRIED)
         lines, still_broken = keep_bounds(lines, bounds, is_fixed)
         more = system.broken_bounds(lines, denied)
         if not len(more):

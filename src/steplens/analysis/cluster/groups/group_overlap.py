@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ from steplens.analysis.cluster.groups.members import group_of_name, identified_g
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import COMMUNICATION, device_parts, device_work
 from steplens.analysis.steps.summary import usual_device_steps
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import intersect, length_inside, merge_intervals, subtract
 from steplens.analysis.tools.parallel import by_rank
@@ -68,12 +70,12 @@ def group_overlap(traces: Sequence[Trace], by: str = "kind") -> pl.DataFrame:
     place = pl.col("kind").replace_strict(order, return_dtype=pl.Int64)
     if by == "step":
         return rows.sort("rank", "step", place)
-    usual = [
+    usual = (
         usual_device_steps(trace).select("step", rank=pl.lit(rank, dtype=pl.Int64))
         for rank, windows in (by_rank(traces) or {-1: list(traces)}).items()
         for trace in windows
-    ]
-    steps = pl.concat([pl.DataFrame(schema={"step": pl.Int64, "rank": pl.Int64}), *usual]).unique()
+    )
+    steps = join_rows(itertools.chain([pl.DataFrame(schema={"step": pl.Int64, "rank": pl.Int64})], usual)).unique()
     keys = list(KEYS[by])
     sums = rows.join(steps, on=["rank", "step"], how="semi").group_by(keys).agg(pl.col("operations", *_FIGURES).sum())
     counts = steps.group_by("rank").agg(steps=pl.len())
@@ -90,10 +92,10 @@ def _exposed_percent() -> pl.Expr:
 @once_per_run
 def overlap_in_steps(traces: Sequence[Trace]) -> pl.DataFrame:
     """The rows of ``group_overlap`` by step, columns as in ``STEPS``."""
-    frames = [pl.DataFrame(schema=STEPS)]
-    for rank, windows in (by_rank(traces) or {-1: list(traces)}).items():
-        frames += [_in_steps_of(trace, rank, traces) for trace in windows]
-    return pl.concat(frames).unique(["rank", "step", "kind"], keep="first", maintain_order=True)
+    ranks = by_rank(traces) or {-1: list(traces)}
+    frames = (_in_steps_of(trace, rank, traces) for rank, windows in ranks.items() for trace in windows)
+    rows = join_rows(itertools.chain([pl.DataFrame(schema=STEPS)], frames))
+    return rows.unique(["rank", "step", "kind"], keep="first", maintain_order=True)
 
 
 def _in_steps_of(trace: Trace, rank: int, traces: Sequence[Trace]) -> pl.DataFrame:

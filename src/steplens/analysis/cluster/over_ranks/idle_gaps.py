@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -10,6 +10,7 @@ from steplens.analysis.cluster.over_ranks.rank_gaps import MOST_GAPS, rank_gaps
 from steplens.analysis.cluster.stragglers.message_times import message_times
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import exposed_communication
+from steplens.analysis.tools.joined_rows import RowsOfRanks, join_rows
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, clip, length_inside, merge_intervals, subtract
 from steplens.analysis.tools.parallel import by_rank
@@ -47,16 +48,7 @@ def idle_gaps(traces: Sequence[Trace]) -> pl.DataFrame:
     Args:
         traces: of one job, or one alone.
     """
-    frames = [pl.DataFrame(schema=_OF_RANK)]
-    times = message_times(traces)
-    last = times.sort("start_ns", "rank").unique("message", keep="last").select("message", late_rank="rank")
-    times = times.join(last, on="message", maintain_order="left")
-    of_rank = {rank: rows for (rank,), rows in times.group_by("rank")} if times.height else {}
-    for rank, windows in (by_rank(traces) or {-1: list(traces)}).items():
-        for trace in windows:
-            idle = rank_gaps(trace).with_columns(rank=pl.lit(rank), late_rank=pl.lit(None, dtype=pl.Int64))
-            frames += [idle.select(cast_columns(_OF_RANK)), _late_waits(trace, of_rank.get(rank, times.clear()))]
-    rows = pl.concat(frames).with_columns(message=pl.when(pl.col("cause") == LATE_RANK).then("name"))
+    rows = join_rows(_gaps_of_ranks(traces)).with_columns(message=pl.when(pl.col("cause") == LATE_RANK).then("name"))
     rows = rows.unique(["rank", *_SAME], keep="first", maintain_order=True)
     longest = [pl.col(name).sort_by("idle_ns", descending=True).first() for name in ("rank", "start_ns", "cause_ns", "name")]
     groups = rows.sort("rank").group_by(_SAME, maintain_order=True).agg(
@@ -64,6 +56,20 @@ def idle_gaps(traces: Sequence[Trace]) -> pl.DataFrame:
         idle_ns=pl.col("idle_ns").max(),
     )  # fmt: skip
     return groups.sort("idle_ns", "step", "rank", "start_ns", descending=[True, False, False, False]).select(cast_columns(GAPS))
+
+
+def _gaps_of_ranks(traces: Sequence[Trace]) -> Iterator[pl.DataFrame]:
+    """The longest gaps of each trace, and its longest waits for late ranks; columns as in ``_OF_RANK``."""
+    yield pl.DataFrame(schema=_OF_RANK)
+    times = message_times(traces)
+    last = times.sort("start_ns", "rank").unique("message", keep="last").select("message", late_rank="rank")
+    times = times.join(last, on="message", maintain_order="left")
+    of_ranks = RowsOfRanks(times)
+    for rank, windows in (by_rank(traces) or {-1: list(traces)}).items():
+        for trace in windows:
+            idle = rank_gaps(trace).with_columns(rank=pl.lit(rank), late_rank=pl.lit(None, dtype=pl.Int64))
+            yield idle.select(cast_columns(_OF_RANK))
+            yield _late_waits(trace, of_ranks.of_rank(rank))
 
 
 def _late_waits(trace: Trace, sides: pl.DataFrame) -> pl.DataFrame:

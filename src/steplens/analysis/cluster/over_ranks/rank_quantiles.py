@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from steplens.analysis.cluster.over_ranks.rank_durations import kernel_durations, operator_durations
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.parallel import by_rank
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -32,7 +33,7 @@ def _durations_of_ranks(traces: Sequence[Trace]) -> dict[str, pl.DataFrame]:
             weight = pl.col("steps").clip(1)
             means = {name: (pl.col(name) * weight).sum() / weight.sum() for name in ("calls", "step_ns", "single_ns")}
             frames[by].append(rows.group_by(_KEY).agg(**means).with_columns(rank=pl.lit(rank, dtype=pl.Int64)))
-    return {by: pl.concat(of_ranks) for by, of_ranks in frames.items() if of_ranks}
+    return {by: join_rows(of_ranks) for by, of_ranks in frames.items() if of_ranks}
 
 
 def rank_quantiles(traces: Sequence[Trace], by: str = "kernel") -> pl.DataFrame:

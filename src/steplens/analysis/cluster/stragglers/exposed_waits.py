@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from steplens.analysis.cluster.stragglers.message_times import message_times
 from steplens.analysis.steps.device_work import exposed_communication
 from steplens.analysis.steps.summary import usual_device_steps
+from steplens.analysis.tools.joined_rows import RowsOfRanks, join_rows
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, intersect, length_inside, merge_intervals, subtract
 from steplens.analysis.tools.parallel import by_rank
@@ -31,19 +32,24 @@ def exposed_waits(traces: Sequence[Trace]) -> pl.DataFrame:
 
     Source: ``message_times``, on each rank's own clock.
     """
-    frames = [pl.DataFrame(schema=EXPOSED)]
-    times = message_times(traces)
-    of_rank = {rank: rows for (rank,), rows in times.group_by("rank")} if times.height else {}
+    rows = join_rows(_exposed_of_ranks(traces))
+    return rows.unique(["rank", "step"], keep="first", maintain_order=True).sort("rank", "step")
+
+
+def _exposed_of_ranks(traces: Sequence[Trace]) -> Iterator[pl.DataFrame]:
+    """The rows of ``exposed_waits``, a table of each trace."""
+    yield pl.DataFrame(schema=EXPOSED)
+    times = RowsOfRanks(message_times(traces))
     for rank, windows in by_rank(traces).items():
-        rows = of_rank.get(rank, times.clear())
+        rows = times.of_rank(rank)
         begin = rows["own_start_ns"].to_numpy()
         moves_from = begin + rows["wait_ns"].to_numpy()
         end = moves_from + rows["transfer_ns"].to_numpy()
         is_collective = (rows["kind"] == COLLECTIVE).to_numpy()
         in_flight, moving = merge_intervals(begin, end), merge_intervals(moves_from, end)
         collective = merge_intervals(moves_from[is_collective], end[is_collective])
-        frames += [_exposed_in_steps(trace, rank, in_flight, moving, collective) for trace in windows]
-    return pl.concat(frames).unique(["rank", "step"], keep="first", maintain_order=True).sort("rank", "step")
+        for trace in windows:
+            yield _exposed_in_steps(trace, rank, in_flight, moving, collective)
 
 
 def _exposed_in_steps(trace: Trace, rank: int, in_flight: Intervals, moving: Intervals, collective: Intervals) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import polars as pl
 from steplens.analysis.cluster.clocks.job_clocks import host_of
 from steplens.analysis.cluster.stragglers.exposed_waits import exposed_waits
 from steplens.analysis.steps.summary import usual_device_steps
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.parallel import PIPELINE_PARALLEL, by_rank, layout
 from steplens.analysis.tools.pipeline import find_pipeline
@@ -87,18 +88,20 @@ def own_work(traces: Sequence[Trace]) -> pl.DataFrame:
         # nobody knows which ranks do the same
         return pl.DataFrame(schema=WORK)
     chain_of = job_pipeline.chain_of if job_pipeline is not None else {}
-    frames = [pl.DataFrame(schema=WORK)]
-    for rank, windows in by_rank(traces).items():
-        for trace in windows:
-            if not trace.has_accelerator:
-                continue
-            own_ns = pl.col("device_period_ns") - pl.col("exposed_communication_ns")
-            about = {"rank": pl.lit(rank), "stage": pl.lit(job.stage_of(rank)), "host": pl.lit(host_of(trace))}
-            about["chain"] = pl.lit(chain_of.get(rank, rank))
-            frames.append(
-                usual_device_steps(trace).select("step", "computing_ns", own_ns=own_ns, **about).select(cast_columns(WORK))
-            )
-    return pl.concat(frames).drop_nulls(["computing_ns", "own_ns"]).unique(["rank", "step"], keep="first").sort("rank", "step")
+
+    def work_of_ranks() -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame(schema=WORK)
+        for rank, windows in by_rank(traces).items():
+            for trace in windows:
+                if not trace.has_accelerator:
+                    continue
+                own_ns = pl.col("device_period_ns") - pl.col("exposed_communication_ns")
+                about = {"rank": pl.lit(rank), "stage": pl.lit(job.stage_of(rank)), "host": pl.lit(host_of(trace))}
+                about["chain"] = pl.lit(chain_of.get(rank, rank))
+                yield usual_device_steps(trace).select("step", "computing_ns", own_ns=own_ns, **about).select(cast_columns(WORK))
+
+    rows = join_rows(work_of_ranks()).drop_nulls(["computing_ns", "own_ns"])
+    return rows.unique(["rank", "step"], keep="first").sort("rank", "step")
 
 
 def find_stragglers(traces: Sequence[Trace], steps: Collection[int], step_ns: float) -> list[Straggler]:
