@@ -280,6 +280,14 @@ def test_ranks_that_wait_longer_for_data() -> None:
     assert found(slow_interval, traces[:1]) == []
 
 
+def test_of_many_ranks_some_always_wait_longer_for_data() -> None:
+    # steps of 10 ms, and intervals that are twice as long, but short
+    for interval, named in ((0.1, []), (0.5, ["rank3"])):
+        traces = [with_points(trace, 2 * interval if trace.rank == 3 else interval) for trace in job((0, 9, "compute"), ranks=40)]
+        assert [finding.subject for finding in found(slow_interval, traces)] == named
+        assert len(found(slow_interval, traces[:4])) == 1
+
+
 def test_ranks_that_compute_slowly() -> None:
     def traces(rates: Sequence[float]) -> list[Trace]:
         made = job((0, 8, "compute"), (8, 9, "allreduce"), ranks=len(rates))

@@ -14,6 +14,7 @@ from steplens.advice.rules.tools.lateness import LEAST_SHARE, explain_lateness
 from steplens.advice.rules.tools.ranks import (
     CLOCKS_DIFFER,
     DEVIATION,
+    MANY_RANKS,
     are_ranks_comparable,
     beside_mean,
     job_of,
@@ -34,6 +35,8 @@ from steplens.analysis.tools.parallel import by_rank
 from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, COMMUNICATION_VOLUME, RANK_COMPARISON, STEP_TIMES
 
+#: of many ranks, what takes less of a step is not said of one
+_LEAST_SHARE_OF_MANY = 0.01
 #: rules that see the wait for a slow rank as time of something else
 _SYMPTOMS = ("slow_card", "slow_interval", "data_parallel_communication", "stage_waits")
 
@@ -94,7 +97,7 @@ def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
     """A rank waits longer for its data than the others do.
 
     Ranks whose interval is by more than 20 % longer than the mean of all; waiting as long as the mean is what is saved. Of many
-    ranks the farthest off (``outlying_ranks``).
+    ranks the farthest off (``outlying_ranks``), where that is 1 % of a step or more: some of hundreds are always off.
 
     The interval is the device's (means that the source keeps count, see ``cluster_steps.rank_means``), else the wait for data.
     """
@@ -106,9 +109,12 @@ def slow_interval(run: Run, facts: Sequence[Facts], *, threshold: float = DEVIAT
         return
     step_ns = fmean(lengths.values())
     longer = {rank: interval / mean - 1 for rank, interval in intervals.items() if interval / mean - 1 > threshold}
+    least_ns = _LEAST_SHARE_OF_MANY * step_ns if len(intervals) >= MANY_RANKS else 0.0
     for rank in outlying_ranks(longer, len(intervals)):
         interval = intervals[rank]
         more = interval - mean
+        if more < least_ns:
+            continue
         yield Finding(
             rule=slow_interval.name,
             subject=f"rank{rank}",

@@ -18,7 +18,7 @@ from steplens.trace.trace import Trace
 #: share of the mean by which a rank, a link or a stage may differ
 DEVIATION = 0.20
 #: of so many ranks and more at most such a part stands out, and so many are named
-_MANY_RANKS, _OFTEN, _MOST_OUTLYING = 32, 0.1, 8
+MANY_RANKS, _OFTEN, _MOST_OUTLYING = 32, 0.1, 8
 #: share of a step that communication may take
 COMMUNICATION = 0.10
 #: ranges of ranks that are named
@@ -76,7 +76,7 @@ def outlying_ranks(off_by: Mapping[int, float], ranks: int) -> list[int]:
         off_by: by which share of the mean each is off, of those that are off by much.
         ranks: how many were compared.
     """
-    if ranks >= _MANY_RANKS and len(off_by) > _OFTEN * ranks:
+    if ranks >= MANY_RANKS and len(off_by) > _OFTEN * ranks:
         return []
     farthest = sorted(off_by, key=lambda rank: (-off_by[rank], rank))[:_MOST_OUTLYING]
     return sorted(farthest)
