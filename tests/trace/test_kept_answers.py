@@ -21,6 +21,7 @@ from benchmarks.jobs.program import Model
 import steplens
 from steplens.advice.finding import Evidence, Finding, Saving
 from steplens.advice.prepare import _NOT_KEPT, keep_answers, prepare_answers, use_kept_answers
+from steplens.advice.questions import asked_names
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import times_of_steps
 from steplens.cli.summary.summary import collect_summary
@@ -29,7 +30,7 @@ from steplens.run import Run
 from steplens.trace.building.extents import Extent
 from steplens.trace.cache import kept_answers, store
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
-from steplens.trace.cache.answer_values import decode_answer, encode_answer
+from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import pack_answers, unpack_answers
 from steplens.trace.trace import Trace, answer_name
 
@@ -130,6 +131,26 @@ def test_of_many_answers_the_last_ones_stay_decoded() -> None:
     assert first.find_answer("q0")[0] is not found[0] and first.find_answer("q0")[0].equals(found[0])  # type: ignore[index]
 
 
+def test_answers_are_read_with_the_names_that_they_were_packed_with() -> None:
+    names = asked_names()
+    answers = dict.fromkeys(names, b"answer")
+    packed = pack_answers(answers, names)
+    assert unpack_answers(packed, names) == answers == unpack_answers(pack_answers(answers))
+    assert len(names) > 20 and len(packed) < 0.6 * len(pack_answers(answers))
+    for others in ((), names[1:]):
+        with pytest.raises(ValueError, match="no answers that were kept"):
+            unpack_answers(packed, others)
+
+
+def test_what_an_answer_takes_is_known_before_it_is_encoded() -> None:
+    frame = pl.DataFrame({"value": range(10_000)})
+    point = Evidence("a", frame, "")  # type: ignore[arg-type]
+    for answer in (frame, frame["value"], frame["value"].to_numpy(), list(range(100_000)), point):
+        assert estimate_bytes(answer) >= 80_000
+    for answer in (1, None, "text", frame.head(3), {"a": 1}):
+        assert estimate_bytes(answer) < 100
+
+
 @pytest.mark.parametrize("packed", [b"", b"x", pack_answers({})[:-3], zlib.compress(b"\x91\x01")])
 def test_answers_that_are_damaged_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError, match="no answers that were kept"):
@@ -177,7 +198,7 @@ def forge(file: Path) -> None:
     content = file.read_bytes()
     name, answer = answer_name(times_of_steps), encode_answer(pl.DataFrame({"step": [7]}))
     assert name is not None and answer is not None
-    file.write_bytes(content[:32] + pack_answers({**unpack_answers(content[32:]), name: answer}))
+    file.write_bytes(content[:32] + pack_answers({**unpack_answers(content[32:], asked_names()), name: answer}, asked_names()))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 from steplens.advice.facts import Facts
 from steplens.advice.judging.asking import RuleKey, accept_findings, is_small, judge_once, judged_rules
-from steplens.advice.questions import ask_all
+from steplens.advice.questions import ask_all, asked_names
 from steplens.advice.registry import built_in_rules
 from steplens.analysis.steps.choice import choose_alone, choose_together, chosen_steps, find_step_spans
 from steplens.common.executors import map_ranks
@@ -24,7 +24,7 @@ from steplens.common.storage.files import locate_path, private_address, public_a
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, JobAnswers, SharedAnswers
-from steplens.trace.cache.answer_values import decode_answer, encode_answer
+from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import TOGETHER, pack_answers, read_answers, unpack_answers, write_answers
 from steplens.trace.together import accept_together, accepted_together, known_together
 from steplens.trace.trace import Kept, Trace
@@ -164,7 +164,8 @@ def keep_answers(run: Run) -> None:
         fresh = _encode_answers(trace, leave_out=() if accepted is None else accepted)
         before = 0 if accepted is None else len(accepted)
         if trace.kept is not None and before + len(fresh) > trace.once(_kept_count):
-            write_answers(trace.kept, context, pack_answers({**({} if accepted is None else accepted.encode_all()), **fresh}))
+            known = {} if accepted is None else accepted.encode_all()
+            write_answers(trace.kept, context, pack_answers({**known, **fresh}, asked_names()))
     _keep_together(run, context)
 
 
@@ -175,7 +176,9 @@ def _keep_together(run: Run, context: str) -> None:
     answers = {
         name: content
         for name, answer in known_together(run.traces).items()
-        if (content := encode_answer(answer)) is not None and len(content) <= _MOST_BYTES_TOGETHER
+        if estimate_bytes(answer) <= _MOST_BYTES_TOGETHER
+        and (content := encode_answer(answer)) is not None
+        and len(content) <= _MOST_BYTES_TOGETHER
     }
     contents = {**before, **answers}
     if contents != before:
@@ -243,7 +246,7 @@ def _work_out(trace: Trace, context: str, choice: bytes | None = None) -> tuple[
             with contextlib.suppress(Exception):  # the boundary of a rule
                 judge_once(rule, facts)
     trace.release_tables()
-    packed = pack_answers(_encode_answers(trace))
+    packed = pack_answers(_encode_answers(trace), asked_names())
     # a process works out thousands of them
     trace.forget_answers(keep=_STATE)
     return packed, trace.kept is not None and write_answers(trace.kept, context, packed)
@@ -262,7 +265,7 @@ def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, b
 def _accept_kept(run: Run, number: int, context: str) -> bool:
     """Whether answers about a trace were kept, which it has then."""
     place = run.traces[number].kept
-    answers = None if place is None else read_answers(place, context)
+    answers = None if place is None else read_answers(place, context, usual_names=asked_names())
     if answers is not None:
         _accept_answers(run, number, answers, is_kept=True)
     return answers is not None
@@ -270,7 +273,7 @@ def _accept_kept(run: Run, number: int, context: str) -> bool:
 
 def _accept_packed(run: Run, number: int, packed: bytes, is_kept: bool) -> None:
     with contextlib.suppress(ValueError):  # worked out again
-        _accept_answers(run, number, unpack_answers(packed), is_kept=is_kept)
+        _accept_answers(run, number, unpack_answers(packed, asked_names()), is_kept=is_kept)
 
 
 def _accept_answers(run: Run, number: int, answers: dict[str, bytes], *, is_kept: bool) -> None:

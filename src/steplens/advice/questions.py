@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,7 @@ from steplens.run import findings_of_source
 from steplens.trace.building.checks.ranks import describe_recording, recorded_span, step_bounds
 from steplens.trace.building.framework import trace_framework
 from steplens.trace.not_recorded import recorded_details
-from steplens.trace.trace import Trace
+from steplens.trace.trace import Trace, answer_name
 
 #: what is asked for with ``Trace.once``
 _ONCE: tuple[Callable[[Trace], Any], ...] = (
@@ -77,6 +78,12 @@ _KEEPING: tuple[Callable[[Trace], Any], ...] = (
     find_recording_cost,
     trace_framework,
 )
+
+
+@functools.cache
+def asked_names() -> tuple[str, ...]:
+    """The names that the answers are kept under."""
+    return tuple(name for make in (*_ONCE, *_KEEPING) if (name := answer_name(make)) is not None)
 
 
 def ask_all(trace: Trace) -> None:

@@ -148,9 +148,11 @@ def _load_function(path: str) -> Callable[..., pl.DataFrame]:
 def _concat_answers(run: TracesOfRun, function: Callable[[Trace], pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
+    from steplens.analysis.tools.joined_rows import join_rows
+
     if len(run.traces) == 1:
         return function(run.traces[0])
-    return pl.concat(
+    return join_rows(
         function(trace).with_columns(rank=pl.lit(trace.rank, dtype=pl.Int64), window=pl.lit(path.name))
         for path, trace in zip(run.paths, run.traces, strict=True)
     )

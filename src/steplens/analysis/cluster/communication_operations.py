@@ -109,6 +109,10 @@ def _named_in_portions(traces: Sequence[Trace]) -> Iterator[tuple[Sequence[Trace
 
 def _with_arrivals(rows: pl.DataFrame, arrived: pl.DataFrame) -> pl.DataFrame:
     """Operations with their waiting, as far as the arrival of the other ranks or their library tells it."""
+    in_step_ns = pl.col("start_ns") - pl.col("step_start_ns")
+    rows = rows.with_columns(
+        duration_ns=pl.col("end_ns") - pl.col("start_ns"), in_step_ns=pl.when(in_step_ns >= 0).then(in_step_ns)
+    )
     rows = rows.join(arrived, on=_CALL, how="left", nulls_equal=True, maintain_order="left")
     is_measured = pl.col("wait_ns").is_not_null()
     rows = rows.with_columns(
@@ -160,21 +164,18 @@ def operations_of_trace(trace: Trace) -> pl.DataFrame:
     rows = rows.with_columns(
         rank=pl.lit(trace.rank, dtype=pl.Int64),
         number=pl.when(counted).then(number),
-        duration_ns=pl.col("end_ns") - pl.col("start_ns"),
         # what computed beside it is not known of a rank of which only results are there
         overlapped_ns=pl.lit(None, dtype=pl.Int64) if trace.is_results_only else pl.Series(overlapped),
     )
     steps = trace.required("steps").select(step="id", step_start_ns="start_ns").unique("step", keep="first").collect()
     rows = rows.join(steps, on="step", how="left", maintain_order="left")
-    in_step_ns = pl.col("start_ns") - pl.col("step_start_ns")
-    rows = rows.with_columns(in_step_ns=pl.when(in_step_ns >= 0).then(in_step_ns))
     if "communication_times" not in trace or not is_measured(trace):
         return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LIBRARY)
     # a damaged source may say more than 64 bits hold
     times = {ours: (pl.col(theirs) * 1e6).round().cast(pl.Int64, strict=False) for ours, theirs in _LIBRARY.items()}
     measured = communication_times(trace).select("name", "step", **times).unique(["name", "step"], keep="first")
     rows = rows.join(measured, on=["name", "step"], how="left", nulls_equal=True, maintain_order="left")
-    return rows.with_columns(pl.min_horizontal(name, "duration_ns").alias(name) for name in _LIBRARY)
+    return rows.with_columns(pl.min_horizontal(name, pl.col("end_ns") - pl.col("start_ns")).alias(name) for name in _LIBRARY)
 
 
 def communication(traces: Sequence[Trace], by: str = "operation") -> pl.DataFrame:

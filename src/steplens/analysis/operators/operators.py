@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens.analysis.steps.basis import divide_by_steps, step_basis, with_steps
 from steplens.analysis.tools.groups import first_rows, number_groups
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.outermost import is_outermost
 from steplens.analysis.tools.overlap import Int64Array
@@ -128,13 +129,21 @@ def operators_of_traces(
     if len(traces) == 1:
         return operators(traces[0], by, annotations=annotations, per_step=per_step)
     counted = with_steps(traces) if per_step else traces
-    frames = [operators(trace, by, annotations=annotations, per_step=per_step) for trace in counted]
-    frame = pl.concat(frames)
+    filled = 0
+
+    def rows_of_traces() -> Iterator[pl.DataFrame]:
+        nonlocal filled
+        for trace in counted:
+            rows = operators(trace, by, annotations=annotations, per_step=per_step)
+            filled += rows.height > 0
+            yield rows
+
+    frame = join_rows(rows_of_traces())
     sums = ("calls", *_SUMS)
     keys = [name for name in frame.columns if name not in sums and name not in _PERCENT]
     added = frame.group_by(keys).agg(pl.col(*sums).sum())
     if per_step and step_basis(counted[0]).steps:
-        added = divide_by_steps(added, sums, sum(frame.height > 0 for frame in frames))
+        added = divide_by_steps(added, sums, filled)
     return _with_percentages(added.sort(["self_ns", *keys], descending=[True, *([False] * len(keys))]))
 
 

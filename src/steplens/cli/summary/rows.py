@@ -3,7 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class FrameRows(Sequence[dict[str, Any]]):
+    """The rows of a frame, each made when it is looked at: those of thousands of ranks take ten times what the frame does."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self._frame[place].to_dicts() if isinstance(place, slice) else self._frame.row(place, named=True)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._frame.iter_rows(named=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +69,7 @@ class Summary:
     verdict: dict[str, Any]
     step: dict[str, Any]
     phase_names: list[dict[str, str]]
-    steps: list[dict[str, Any]]
+    steps: Sequence[dict[str, Any]]
     operators: list[dict[str, Any]]
     operator_count: int
     self_ns: float

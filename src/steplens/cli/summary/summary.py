@@ -12,7 +12,7 @@ import typer
 
 from steplens.cli.line.arguments import InputPath, Json, Scheduler
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
-from steplens.cli.summary.rows import Summary
+from steplens.cli.summary.rows import FrameRows, Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
 from steplens.cli.text.unreadable_text import unreadable_rows
@@ -79,7 +79,8 @@ def summary(
             print_json({"path": str(path), "problem": str(error)})
         raise
     if json:
-        print_json(dataclasses.asdict(figures))
+        fields = {field.name: getattr(figures, field.name) for field in dataclasses.fields(figures)}
+        print_json({**fields, "steps": list(figures.steps)})
     else:
         from steplens.cli.summary.summary_text import show_summary
 
@@ -122,7 +123,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         verdict=verdict,
         step=_step_figures(run, steps),
         phase_names=_phase_names(*callers),
-        steps=steps.to_dicts(),
+        steps=FrameRows(steps),
         operators=operators.head(top).to_dicts(),
         operator_count=operators.height,
         order=order,

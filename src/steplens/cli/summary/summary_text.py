@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 from steplens.cli.summary.rows import Summary
 
 MAX_STEPS = 16
+#: peaks of memory that are shown, of as many ranks and devices
+MAX_PEAKS = 16
 MIN_BAR = 8
 NARROW = 70
 #: a wait that is a smaller share of the host's time is not named
@@ -119,7 +121,8 @@ def _show_steps(out: Console, found: Summary) -> None:
     else:
         _show_step_time(out, found, len(slowest))
     labels = [
-        _part_label(step, steps) + (f"step {step['step']}" if step["step"] is not None else "whole trace") for step in slowest
+        part + (f"step {step['step']}" if step["step"] is not None else "whole trace")
+        for part, step in zip(_part_labels(slowest, steps), slowest, strict=True)
     ]
     times = [duration(step["step_time_ns"]) for step in slowest]
     left = max(map(len, labels)) + max(map(len, times)) + 2
@@ -261,7 +264,7 @@ def _show_advice(out: Console, advice: list[dict[str, str]]) -> None:
             _print_wrapped(out, plain(f"{number}. {finding['text']}"))
 
 
-def _slowest_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _slowest_steps(steps: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """The slowest steps in the order in which they ran."""
     if len(steps) <= MAX_STEPS:
         return steps
@@ -269,14 +272,23 @@ def _slowest_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [step for step in steps if step["step_time_ns"] >= limit][:MAX_STEPS]
 
 
-def _part_label(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """``rank 3 `` or ``window 2 ``, the number of the run directory in order of name: which part of several a row is of."""
-    ranks = {row_of_part["rank"] for row_of_part in rows if "rank" in row_of_part}
-    windows = sorted({(row_of_part["rank"], row_of_part["window"]) for row_of_part in rows if "window" in row_of_part})
-    words = [f"rank {row['rank']} "] if len(ranks) > 1 else []
-    if len(windows) > len(ranks):
-        words.append(f"window {sorted({window for _, window in windows}).index(row['window']) + 1} ")
-    return "".join(words)
+def _part_labels(shown: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Which part of several each of some rows is of: ``rank 3 ``, or ``window 2 ``, the number of the run directory by name.
+
+    Args:
+        shown: which of the rows.
+        rows: all that there are.
+    """
+    windows = {(row["rank"], row["window"]) for row in rows if "window" in row}
+    ranks = {rank for rank, _ in windows}
+    names = sorted({window for _, window in windows})
+    labels = []
+    for row in shown:
+        words = [f"rank {row['rank']} "] if len(ranks) > 1 else []
+        if len(windows) > len(ranks):
+            words.append(f"window {names.index(row['window']) + 1} ")
+        labels.append("".join(words))
+    return labels
 
 
 def _print_hanging(out: Console, head: str, lines: Sequence[Text]) -> None:
@@ -327,8 +339,12 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
         return
     out.print()
     out.print(plain("Memory peak", "bold"))
-    for row in memory:
+    shown = memory
+    if len(memory) > MAX_PEAKS:
+        shown = sorted(memory, key=lambda row: -(row["peak_allocated"] or 0))[:MAX_PEAKS]
+        _print_wrapped(out, plain(f"of {len(memory)} peaks of ranks and devices the {MAX_PEAKS} highest are shown"), 2)
+    for part, row in zip(_part_labels(shown, memory), shown, strict=True):
         name = row["device_type"] if row["device"] in (None, -1) else f"{row['device_type']} {row['device']}"
         peak = f"{size(row['peak_allocated'] or 0)} allocated at the peak"
         allocations_text = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"
-        _print_wrapped(out, plain(f"{_part_label(row, memory)}{name}: {peak}, {allocations_text}"))
+        _print_wrapped(out, plain(f"{part}{name}: {peak}, {allocations_text}"))

@@ -38,6 +38,18 @@ def encode_answer(value: Any) -> bytes | None:
         return None
 
 
+def estimate_bytes(value: Any) -> int:
+    """About how many bytes an answer takes at least as it is encoded, without encoding it."""
+    if isinstance(value, pl.DataFrame | pl.Series):
+        return int(value.estimated_size())
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    names = _field_names(type(value))
+    if names is not None:
+        return sum(estimate_bytes(getattr(value, name)) for name in names)
+    return len(value) if isinstance(value, (str, bytes, dict, list, tuple, set, frozenset)) else 1
+
+
 def decode_answer(content: bytes) -> Any:
     """An answer from its bytes.
 

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,13 +30,14 @@ _LEVEL = 6
 _SETS = 3
 
 
-def read_answers(kept: Kept, context: str, kind: str = OF_TRACE) -> dict[str, bytes] | None:
+def read_answers(kept: Kept, context: str, kind: str = OF_TRACE, usual_names: Sequence[str] = ()) -> dict[str, bytes] | None:
     """The answers about a trace that were kept, by name; None where there are none of ours.
 
     Args:
         kept: where its tables are kept.
         context: what else they depend on, such as the other traces of the run.
         kind: OF_TRACE or TOGETHER.
+        usual_names: as they were packed with.
     """
     try:
         with seal.cache_folder(seal.own_place(kept.folder)) as folder:
@@ -47,32 +48,34 @@ def read_answers(kept: Kept, context: str, kind: str = OF_TRACE) -> dict[str, by
     if not seal.is_sealed(kind, _sealed_identity(kept, context) + answers, mark):
         return None
     try:
-        return unpack_answers(answers)
+        return unpack_answers(answers, usual_names)
     except ValueError:
         return None
 
 
-def pack_answers(answers: Mapping[str, bytes]) -> bytes:
+def pack_answers(answers: Mapping[str, bytes], usual_names: Sequence[str] = ()) -> bytes:
     """All answers about a trace as they are kept and sent: compressed together.
 
     Args:
         answers: of ``answer_values.encode_answer``, by name.
+        usual_names: names that most have; of thousands of ranks the names would be a tenth of all that is kept.
     """
     # several questions often have one answer; the small ones, which are alike, stand within what compression looks back
     numbers: dict[bytes, int] = {}
     in_order = sorted(answers.items(), key=lambda row: (len(row[1]), row[0]))
     names = {name: numbers.setdefault(answer, len(numbers)) for name, answer in in_order}
-    return zlib.compress(msgspec.msgpack.encode((names, [*numbers])), _LEVEL)
+    packer = zlib.compressobj(_LEVEL, zdict=_join_names(usual_names)) if usual_names else zlib.compressobj(_LEVEL)
+    return packer.compress(msgspec.msgpack.encode((names, [*numbers]))) + packer.flush()
 
 
-def unpack_answers(packed: bytes) -> dict[str, bytes]:
+def unpack_answers(packed: bytes, usual_names: Sequence[str] = ()) -> dict[str, bytes]:
     """The answers of ``pack_answers``.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is something else, or was packed with other names.
     """
     try:
-        content = expansion.expand_bytes(packed, _MOST_BYTES)
+        content = expansion.expand_bytes(packed, _MOST_BYTES, dictionary=_join_names(usual_names))
         names, contents = msgspec.msgpack.decode(content, type=tuple[dict[str, int], list[bytes]])
         return {name: contents[number] for name, number in names.items()}
     except (zlib.error, msgspec.DecodeError, ValueError, IndexError) as error:
@@ -102,6 +105,10 @@ def write_answers(kept: Kept, context: str, packed: bytes, kind: str = OF_TRACE)
             old.unlink()
         return True
     return False
+
+
+def _join_names(usual_names: Sequence[str]) -> bytes:
+    return "\n".join(usual_names).encode()
 
 
 def _file_name(context: str, kind: str) -> str:

@@ -111,7 +111,7 @@ _ROWS = table_schema(
 def communication_rows(trace: Trace) -> pl.DataFrame:
     """The sides of a trace's collectives, sends and receives, one row each, whether or not others were recorded.
 
-    Of a trace with steps those in its steps.
+    Of a trace with steps those in its steps. Sorted by start.
     """
     if "communication" not in trace or trace.rank < 0:
         return pl.DataFrame(schema=_ROWS)
@@ -124,7 +124,8 @@ def communication_rows(trace: Trace) -> pl.DataFrame:
     }
     rows = trace.required("communication").select("step", "bytes", "ranks", "start_ns", "end_ns", "peer", **columns)
     needed = ["step", "end_ns"] if has_recorded_steps(trace) else ["end_ns"]
-    return rows.drop_nulls(needed).collect().select(cast_columns(_ROWS))
+    # in the order of ``operations_of_trace``: what is kept of a rank compresses to less where columns are the same
+    return rows.drop_nulls(needed).sort("start_ns", maintain_order=True).collect().select(cast_columns(_ROWS))
 
 
 def has_recorded_steps(trace: Trace) -> bool:

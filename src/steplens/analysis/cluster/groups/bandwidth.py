@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, named_operations
+from steplens.analysis.cluster.communication_operations import ARRIVAL, LIBRARY, operations_in_portions
 from steplens.analysis.cluster.stragglers.message_times import message_times
+from steplens.analysis.tools.joined_rows import join_rows
 from steplens.analysis.tools.message_size import bus_factor, is_one_part, message_bytes
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -151,8 +152,11 @@ def _from_arrivals(traces: Sequence[Trace]) -> pl.DataFrame:
 
 def _from_library(traces: Sequence[Trace]) -> pl.DataFrame:
     """The collectives of which ranks are missing, by what the communication library measured on those that are here."""
-    rows = named_operations(traces).filter(pl.col("kind") == COLLECTIVE, (pl.col("measured_by") != ARRIVAL).fill_null(True))
-    rows = rows.drop_nulls("step").with_columns(is_part=is_one_part()).with_columns(whole_bytes=message_bytes())
+    has_not_arrived = (pl.col("kind") == COLLECTIVE) & (pl.col("measured_by") != ARRIVAL).fill_null(True)
+    rows = join_rows(
+        operations.filter(has_not_arrived & pl.col("step").is_not_null()) for _, operations in operations_in_portions(traces)
+    )
+    rows = rows.with_columns(is_part=is_one_part()).with_columns(whole_bytes=message_bytes())
     transfer = pl.col("transfer_ns").filter(pl.col("measured_by") == LIBRARY).mean().round()
     messages = rows.group_by(_MESSAGE, maintain_order=True).agg(
         ranks=pl.col("ranks").max(),
