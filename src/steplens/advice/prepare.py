@@ -164,8 +164,8 @@ def keep_answers(run: Run) -> None:
         fresh = _encode_answers(trace, leave_out=() if accepted is None else accepted)
         before = 0 if accepted is None else len(accepted)
         if trace.kept is not None and before + len(fresh) > trace.once(_kept_count):
-            known = {} if accepted is None else accepted.encode_all()
-            write_answers(trace.kept, context, pack_answers({**known, **fresh}, asked_names()))
+            kept_before = {} if accepted is None else accepted.encode_all()
+            write_answers(trace.kept, context, pack_answers({**kept_before, **fresh}, asked_names()))
     _keep_together(run, context)
 
 

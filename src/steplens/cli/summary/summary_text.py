@@ -272,18 +272,18 @@ def _slowest_steps(steps: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     return [step for step in steps if step["step_time_ns"] >= limit][:MAX_STEPS]
 
 
-def _part_labels(shown: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[str]:
+def _part_labels(labelled: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[str]:
     """Which part of several each of some rows is of: ``rank 3 ``, or ``window 2 ``, the number of the run directory by name.
 
     Args:
-        shown: which of the rows.
+        labelled: which of the rows.
         rows: all that there are.
     """
     windows = {(row["rank"], row["window"]) for row in rows if "window" in row}
     ranks = {rank for rank, _ in windows}
     names = sorted({window for _, window in windows})
     labels = []
-    for row in shown:
+    for row in labelled:
         words = [f"rank {row['rank']} "] if len(ranks) > 1 else []
         if len(windows) > len(ranks):
             words.append(f"window {names.index(row['window']) + 1} ")
@@ -339,11 +339,11 @@ def _show_memory(out: Console, memory: list[dict[str, Any]]) -> None:
         return
     out.print()
     out.print(plain("Memory peak", "bold"))
-    shown = memory
+    highest = memory
     if len(memory) > MAX_PEAKS:
-        shown = sorted(memory, key=lambda row: -(row["peak_allocated"] or 0))[:MAX_PEAKS]
+        highest = sorted(memory, key=lambda row: -(row["peak_allocated"] or 0))[:MAX_PEAKS]
         _print_wrapped(out, plain(f"of {len(memory)} peaks of ranks and devices the {MAX_PEAKS} highest are shown"), 2)
-    for part, row in zip(_part_labels(shown, memory), shown, strict=True):
+    for part, row in zip(_part_labels(highest, memory), highest, strict=True):
         name = row["device_type"] if row["device"] in (None, -1) else f"{row['device_type']} {row['device']}"
         peak = f"{size(row['peak_allocated'] or 0)} allocated at the peak"
         allocations_text = f"{row['allocations']} allocations of {size(row['allocated_bytes'])} in all"

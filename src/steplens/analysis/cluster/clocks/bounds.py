@@ -136,9 +136,9 @@ def _tightest_of_all(portions: list[PairBounds], counts: list[tuple[npt.NDArray[
         before = up_to[begin - 1] if begin else 0
         end = max(begin + 1, int(np.searchsorted(up_to, before + _BOUNDS)))
         some = [bounds.select_rows((clock >= begin) & (clock < end)) for bounds, clock in zip(portions, lower, strict=True)]
-        found = pairs_of(PairBounds.join_all(some), columns)
-        done.append((np.arange(position, position + len(found.first)), found.bounds))
-        position += len(found.first)
+        some_pairs = pairs_of(PairBounds.join_all(some), columns)
+        done.append((np.arange(position, position + len(some_pairs.first)), some_pairs.bounds))
+        position += len(some_pairs.first)
         begin = end
     total = np.bincount(pair, weights=messages, minlength=len(names)).astype(np.int64)
     return Pairs(names // clocks, names % clocks, _put_together(done, len(names)), total)

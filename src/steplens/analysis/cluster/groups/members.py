@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from steplens.analysis.cluster.clocks.messages import communication_rows
@@ -125,15 +126,18 @@ def described_groups(trace: Trace) -> dict[str, DescribedGroup]:
 
 def _runs_of(members: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
     """Numbers in order as start, end and distance of runs, each as long as it can be."""
+    values = np.array(members, np.int64)
+    distances = np.diff(values)
+    # thousands of ranks mostly are one run
+    changes = np.flatnonzero(distances[1:] != distances[:-1]) + 1
     runs = []
     start = 0
-    while start < len(members):
-        distance = members[start + 1] - members[start] if start + 1 < len(members) else 1
-        end = start + 1
-        while end < len(members) and members[end] - members[end - 1] == distance:
-            end += 1
-        runs.append((members[start], members[end - 1] + 1, distance))
-        start = end
+    while start < len(values):
+        change = int(np.searchsorted(changes, start, "right"))
+        last = int(changes[change]) if change < len(changes) else len(values) - 1
+        distance = int(distances[start]) if start < last else 1
+        runs.append((int(values[start]), int(values[last]) + 1, distance))
+        start = last + 1
     return tuple(runs)
 
 
@@ -165,9 +169,15 @@ def _of_ascend(values: dict[str, Any]) -> Iterator[tuple[list[str], tuple[int, .
             yield [key, str(group_hash(key)), *also], members, description
 
 
+#: a larger number is no rank
+_MOST_RANKS = 1 << 20
+
+
 def _rank_numbers(value: Any) -> tuple[int, ...]:
-    is_list = isinstance(value, list) and all(type(rank) is int and 0 <= rank < 1 << 20 for rank in value)
-    return tuple(sorted(set(value))) if is_list else ()
+    if not isinstance(value, list) or set(map(type, value)) != {int}:
+        return ()
+    ranks = tuple(sorted(set(value)))
+    return ranks if ranks[0] >= 0 and ranks[-1] < _MOST_RANKS else ()
 
 
 @once_per_trace
