@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ import polars as pl
 
 from steplens.analysis.cluster.clocks.job_clocks import job_clocks
 from steplens.analysis.cluster.clocks.messages import KEY, message_sides
+from steplens.analysis.tools.chance import chance_of_at_least
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.overlap import Intervals, merge_intervals
 from steplens.analysis.tools.schemas import cast_columns, table_schema
@@ -214,7 +214,7 @@ def slow_rank(found: pl.DataFrame, step_ns: float) -> SlowRank | None:
     if leading.is_empty() or steps < _FEW:
         return None
     rank, count = leading["rank"].value_counts().sort(["count", "rank"], descending=[True, False]).row(0)
-    chance = min(1.0, ranks * _at_least(count, steps, 1 / ranks))
+    chance = min(1.0, ranks * chance_of_at_least(count, steps, 1 / ranks))
     leading_of_rank = leading.filter(pl.col("rank") == rank).sort("step")
     lengths = leading_of_rank["hold_up_ns"].to_numpy()
     if chance > _CHANCE and not (count == steps and _is_large(lengths, step_ns)):
@@ -231,11 +231,6 @@ def _is_large(lengths: npt.NDArray[np.int64], step_ns: float) -> bool:
         return False
     median = float(np.median(lengths))
     return median >= _DEVIATIONS * 1.4826 * float(np.median(np.abs(lengths - median)))
-
-
-def _at_least(count: int, of: int, share: float) -> float:
-    """Probability of at least ``count`` successes in ``of`` trials."""
-    return float(sum(comb(of, hits) * share**hits * (1 - share) ** (of - hits) for hits in range(count, of + 1)))
 
 
 def _collectives_on_one_clock(traces: Sequence[Trace], groups: pl.Expr) -> pl.DataFrame:

@@ -11,6 +11,7 @@ import polars as pl
 from steplens.analysis.cluster.clocks.job_clocks import host_of
 from steplens.analysis.cluster.stragglers.exposed_waits import exposed_waits
 from steplens.analysis.cluster.stragglers.message_times import message_times
+from steplens.analysis.tools.chance import chance_of_at_least
 from steplens.analysis.tools.once import once_per_run
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
@@ -19,14 +20,18 @@ from steplens.trace.trace import Trace
 Speeds: TypeAlias = tuple[pl.DataFrame, dict[str, tuple[int, ...]]]
 
 OF_HOST, BETWEEN_HOSTS, OF_RANKS = "host", "hosts", "ranks"
-#: ``hosts``: how many its ranks are on, 0 where that is not earlier; ``lost_ns``: what the group would move sooner in a step
+#: ``hosts``: how many its ranks are on, 0 where that is not known; ``lost_ns``: what the group would move sooner in a step;
+#: ``late``: how many of its ``messages`` take ``_SLOWER`` times as long as usual or more
 GROUPS = table_schema(
     "group: String, operation: String, bytes, size, hosts, count: Float64, transfer_ns: Float64, usual_ns: Float64, "
-    "lost_ns: Float64"
+    "lost_ns: Float64, messages, late"
 )
+_ALIKE = ["operation", "bytes", "size", "hosts"]
 
 #: a group is slow that takes so many times as long as the quicker ones do, and by so much of a step
 _SLOWER, _SHARE = 1.5, 0.03
+#: by which chance one of all groups that are compared would have so many late messages, at most
+_CHANCE = 0.05
 #: so many messages of a group tell how long one takes
 _LEAST_MESSAGES = 3
 #: of shorter ones the latency is most, which differs anyway
@@ -93,19 +98,26 @@ def _group_speeds(traces: Sequence[Trace], steps: Sequence[int]) -> Speeds:
     each = times.group_by("group", "operation", "step", "message").agg(
         pl.col("bytes").max(), pl.col("size").max(), moved_ns=pl.col("transfer_ns").max()
     )
-    alike = ["operation", "bytes", "size", "hosts"]
     each = each.with_columns(hosts=pl.col("group").replace_strict(spread, default=0, return_dtype=pl.Int64))
-    groups = each.group_by("group", *alike).agg(
+    groups = each.group_by("group", *_ALIKE).agg(
         transfer_ns=pl.col("moved_ns").median(), messages=pl.len(), count=pl.len() / max(len(steps), 1)
     )
-    groups = groups.filter(pl.col("messages") >= _LEAST_MESSAGES).filter(pl.len().over(alike) > 1)
-    groups = groups.with_columns(usual_ns=pl.col("transfer_ns").quantile(0.25, "lower").over(alike))
+    groups = groups.filter(pl.col("messages") >= _LEAST_MESSAGES).filter(pl.len().over(_ALIKE) > 1)
+    groups = groups.with_columns(usual_ns=pl.col("transfer_ns").quantile(0.25, "lower").over(_ALIKE))
+    group = ["group", *_ALIKE]
+    each = each.join(groups.select(*group, "usual_ns"), on=group, nulls_equal=True)
+    is_late = pl.col("moved_ns") >= _SLOWER * pl.col("usual_ns")
+    late = each.group_by(group).agg(late=is_late.cast(pl.Int64).sum())
+    groups = groups.join(late, on=group, nulls_equal=True)
     groups = groups.with_columns(lost_ns=pl.col("count") * (pl.col("transfer_ns") - pl.col("usual_ns")))
     return groups.select(cast_columns(GROUPS)).sort("lost_ns", "group", descending=[True, False]), ranks_of
 
 
 def find_slow_links(traces: Sequence[Trace], steps: Collection[int], step_ns: float) -> list[SlowLink]:
     """Where messages take half as long again as the same ones elsewhere, and that is 3 % of a step for a rank; most first.
+
+    Of thousands of groups some do by chance, as single messages vary much: a group counts where chance alone would bring as many
+    late messages about in one of all groups with 5 % or less, at the share that the quick groups have of them.
 
     A host is named where all that leaves it is slow, as far as it can be compared, two groups or more, and nothing else is. Where
     that is so of several, as of two that only exchange with each other, the way between them. Else each slow group by its ranks.
@@ -117,7 +129,7 @@ def find_slow_links(traces: Sequence[Trace], steps: Collection[int], step_ns: fl
     """
     groups, ranks_of = group_speeds(traces, steps)
     is_slow = pl.col("transfer_ns") >= _SLOWER * pl.col("usual_ns")
-    slow = groups.filter(is_slow)
+    slow = _beyond_chance(groups, is_slow)
     if slow.is_empty() or max(_lost_by_rank(slow, ranks_of).values()) < _SHARE * step_ns:
         return []
     exposed = _exposed_shares(traces, steps)
@@ -141,6 +153,18 @@ def find_slow_links(traces: Sequence[Trace], steps: Collection[int], step_ns: fl
         if max(_lost_by_rank(mine, ranks_of).values()) >= _SHARE * step_ns:
             links.append(_slow_link(OF_RANKS, ranks_of[name], (), mine, groups, ranks_of, exposed))
     return _of_both_ways(links)
+
+
+def _beyond_chance(groups: pl.DataFrame, is_slow: pl.Expr) -> pl.DataFrame:
+    """The slow groups of which the number of late messages is not explained by how often messages are late in general."""
+    quick = groups.filter(~is_slow).group_by(_ALIKE).agg(quick_late=pl.col("late").sum(), quick_messages=pl.col("messages").sum())
+    of_kind = groups.group_by(_ALIKE).agg(groups=pl.len()).join(quick, on=_ALIKE, how="left", nulls_equal=True)
+    slow = groups.filter(is_slow).join(of_kind, on=_ALIKE, how="left", nulls_equal=True, maintain_order="left")
+    # one more of either, since what never was among a few may be all the same
+    share = (pl.col("quick_late").fill_null(0) + 1) / (pl.col("quick_messages").fill_null(0) + 2)
+    rows = slow.select("late", "messages", "groups", share=share).iter_rows()
+    chances = [count * chance_of_at_least(late, messages, share_late) for late, messages, count, share_late in rows]
+    return slow.select(groups.columns).filter(pl.Series(chances, dtype=pl.Float64) <= _CHANCE)
 
 
 def _of_both_ways(links: Sequence[SlowLink]) -> list[SlowLink]:
