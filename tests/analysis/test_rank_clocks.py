@@ -15,6 +15,7 @@ import steplens
 from steplens.analysis.cluster.clocks import bounds
 from steplens.analysis.cluster.clocks.bounds import MESSAGES
 from steplens.analysis.cluster.clocks.clock import Clocks, find_clocks
+from steplens.analysis.cluster.clocks.pair_errors import PairErrors
 from steplens.analysis.cluster.clocks.differences import differing_clocks
 from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble, rank_clocks
 from steplens.analysis.cluster.clocks.messages import clock_bounds, message_sides
@@ -402,3 +403,9 @@ def test_real_jobs_whose_clocks_are_moved(tmp_path: Path, ranks: int) -> None:
         total += moved.height
         assert received_before_sent(found, moved) == 0
     assert inside >= 0.95 * total
+
+
+def test_the_error_of_a_pair_is_that_of_its_worst_pieces_either_way_round() -> None:
+    errors = PairErrors.of_pieces(np.array([3, 0, 1, 0]), np.array([1, 9_999, 3, 1]), np.array([5.0, 7.0, 6.0, 2.0]))
+    assert [errors.between(*pair) for pair in ((1, 3), (3, 1), (9_999, 0), (0, 1), (0, 3))] == [6.0, 6.0, 7.0, 2.0, None]
+    assert PairErrors().between(0, 1) is None

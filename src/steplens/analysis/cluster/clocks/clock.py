@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens.analysis.cluster.clocks.bounds import pairs_of
 from steplens.analysis.cluster.clocks.cuts import find_broken, find_cuts, set_back
+from steplens.analysis.cluster.clocks.pair_errors import PairErrors
 from steplens.analysis.cluster.clocks.solution import solve_clocks
 from steplens.analysis.cluster.clocks.system import Choice, ClockSystem
 
@@ -44,7 +45,7 @@ class Clocks:
     broken: int = 0
     contradictions: tuple[tuple[int, int, int], ...] = ()
     separate_hosts: tuple[str, ...] = ()
-    errors: Mapping[tuple[int, int], float] = field(default_factory=dict, repr=False)
+    errors: PairErrors = field(default_factory=PairErrors, repr=False)
     hosts: Mapping[int, str] = field(default_factory=dict, repr=False)
     host_error_ns: int = 0
 
@@ -81,7 +82,7 @@ class Clocks:
         """How far the difference of two ranks' times may be off, ns, the most over all pieces; None where it cannot be told."""
         if one == other:
             return 0.0
-        of_both = self.errors.get((min(one, other), max(one, other)))
+        of_both = self.errors.between(one, other)
         if one in self.hosts and self.hosts[one] == self.hosts.get(other):
             return float(self.host_error_ns)
         reference, error = self._by_rank.get(one, (None, None)), self._by_rank.get(other, (None, None))

@@ -12,6 +12,7 @@ from steplens.analysis.cluster.clocks.bounds import PairBounds, Pairs
 from steplens.analysis.cluster.clocks.corridors import Floats, find_corridors
 from steplens.analysis.cluster.clocks.graph import Edges, find_components, highest_offsets, lowest_offsets
 from steplens.analysis.cluster.clocks.offset_lines import Lines, fit_lines, keep_bounds
+from steplens.analysis.cluster.clocks.pair_errors import PairErrors
 from steplens.analysis.cluster.clocks.system import Choice, ClockSystem, Numbers, compare_ends, pairs_of_ranks
 from steplens.analysis.tools.schemas import table_schema
 
@@ -50,7 +51,7 @@ class Solution:
     broken: int
     contradictions: tuple[tuple[int, int, int], ...]
     separate_hosts: tuple[str, ...]
-    errors: Mapping[tuple[int, int], float]
+    errors: PairErrors
 
 
 def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[int, str], host_error_ns: int) -> Solution:
@@ -76,7 +77,7 @@ def solve_clocks(system: ClockSystem, is_contradictory: Choice, hosts: Mapping[i
         messages_of[key] = messages_of.get(key, 0) + int(messages)
     contradictions = tuple((*key, messages) for key, messages in messages_of.items())
     if not count:
-        return Solution(pl.DataFrame(schema=PIECES), 0, contradictions, (), {})
+        return Solution(pl.DataFrame(schema=PIECES), 0, contradictions, (), PairErrors())
     first, last, counts = system.message_span()
     moments = _choose_moments(system, first, last)
     corridors = find_corridors(pairs.bounds)
@@ -340,7 +341,7 @@ def _describe_pieces(system: ClockSystem, lines: Lines, reference: Numbers, erro
 
 def _errors_of_pairs(
     system: ClockSystem, pairs: Pairs, interval: tuple[Floats, Floats], moments: Floats, within: Choice, line_values: Floats
-) -> dict[tuple[int, int], float]:
+) -> PairErrors:
     """What the messages between two ranks alone say of the error of their difference, ns."""
     lowest, highest = interval
     difference = line_values[pairs.first] - line_values[pairs.second]
@@ -350,9 +351,4 @@ def _errors_of_pairs(
     error = np.where(counted, farthest, 0.0).max(axis=1, initial=0.0)
     is_known = counted.any(axis=1) & np.isfinite(error)
     ranks = system.clock_ranks
-    errors: dict[tuple[int, int], float] = {}
-    of_pairs = zip(ranks[pairs.first[is_known]], ranks[pairs.second[is_known]], error[is_known], strict=True)
-    for first, second, value in of_pairs:
-        key = (min(int(first), int(second)), max(int(first), int(second)))
-        errors[key] = max(errors.get(key, 0.0), float(value))
-    return errors
+    return PairErrors.of_pieces(ranks[pairs.first[is_known]], ranks[pairs.second[is_known]], error[is_known])
