@@ -15,10 +15,10 @@ import steplens
 from steplens.analysis.cluster.clocks import bounds
 from steplens.analysis.cluster.clocks.bounds import MESSAGES
 from steplens.analysis.cluster.clocks.clock import Clocks, find_clocks
-from steplens.analysis.cluster.clocks.pair_errors import PairErrors
 from steplens.analysis.cluster.clocks.differences import differing_clocks
 from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble, rank_clocks
 from steplens.analysis.cluster.clocks.messages import clock_bounds, message_sides
+from steplens.analysis.cluster.clocks.pair_errors import PairErrors
 from steplens.analysis.cluster.clocks.solution import PIECES
 from steplens.trace import health
 from steplens.trace.trace import Trace
