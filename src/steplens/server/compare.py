@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from steplens.analysis.device.kernels import kernel_statistics
 from steplens.analysis.operators.common_calls import are_unlike, common_share
 from steplens.analysis.operators.operators import operators
 from steplens.analysis.steps.times import chosen_step_times
-from steplens.run import Run
+from steplens.comparison.names import Statistics, join_by_name, sum_per_step
 from steplens.server import advice, overview
 from steplens.server.advice import FindingShown
 from steplens.server.http.errors import path_text
@@ -165,21 +165,9 @@ def _compare_parts(before: Side, after: Side) -> list[dict[str, Any]]:
     ]
 
 
-def _compare_by_name(both: Sequence[OpenedRun], statistics: Callable[..., pl.DataFrame], calls: str, time: str) -> pl.DataFrame:
-    """Names with calls and time of two runs per step, the largest change first; what a run has none of counts as 0."""
-    before, after = (run.frame(("compare", statistics), partial(_per_step, run.run, statistics, calls, time)) for run in both)
-    renamed = {"calls": "before_calls", time: f"before_{time}", "calls_after": "after_calls", f"{time}_after": f"after_{time}"}
-    joined = before.join(after, on="name", how="full", coalesce=True, suffix="_after").rename(renamed)
-    joined = joined.with_columns(difference_ns=pl.col(f"after_{time}").fill_null(0) - pl.col(f"before_{time}").fill_null(0))
-    return joined.sort(pl.col("difference_ns").abs(), pl.col("name"), descending=[True, False])
-
-
-def _per_step(run: Run, statistics: Callable[..., pl.DataFrame], calls: str, time: str) -> pl.DataFrame:
-    """What is counted in the chosen steps of all ranks, per step; in the whole run where there are no steps."""
-    step_numbers = [chosen_step_times(trace)["step"].to_list() for trace in run.traces]
-    count = sum(map(len, step_numbers))
-    parts = [
-        statistics(trace, steps=steps if count else None).select("name", pl.col(calls).alias("calls"), time)
-        for trace, steps in zip(run.traces, step_numbers, strict=True)
-    ]
-    return pl.concat(parts).group_by("name").agg(pl.exclude("name").sum()).with_columns(pl.exclude("name") / max(count, 1))
+def _compare_by_name(both: Sequence[OpenedRun], statistics: Statistics, calls: str, time: str) -> pl.DataFrame:
+    """``names.compare_by_name`` of two runs; what is summed of each is kept."""
+    before, after = (
+        run.frame(("compare", statistics), partial(sum_per_step, run.run.traces, statistics, calls, time)) for run in both
+    )
+    return join_by_name(before, after, time)

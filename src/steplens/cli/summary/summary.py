@@ -284,12 +284,19 @@ def _is_recorded(run: Run, column: str) -> bool:
     return any(column in filled_columns(trace) for trace in run.traces)
 
 
-def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:
+def problem_of_health(health: list[dict[str, Any]]) -> str:
+    """Why what is shown is not all of the data, for the end of a command; empty where it is."""
     for finding in health:
         if finding["check"] == LIMITED:
             return f"not all of it was read, what was read is shown: {finding['message']}"
         if TRUNCATED in str(finding["check"]):
             return f"the data is truncated, what precedes the cut is shown: {finding['message']}"
+    return ""
+
+
+def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:
+    if problem := problem_of_health(health):
+        return problem
     if not steps and not operators:
         return "" if pipeline else "there are no operators and no steps in it, so there is nothing to show"
     if not steps:

@@ -1,0 +1,99 @@
+"""``steplens compare``: whether a step became slower between runs, by how much, where, and how sure that is."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steplens.cli.line.arguments import InputPath, Json, Rank, parse_path
+from steplens.cli.opening import keep_timelines, open_with_progress, show_work
+from steplens.cli.summary.summary import problem_of_health
+from steplens.cli.table import of_rank
+from steplens.cli.text.text import print_json
+from steplens.common.errors import InputError, SteplensError
+from steplens.readers.glance import refuse_hopeless
+
+if TYPE_CHECKING:
+    from steplens.comparison.comparison import Comparison, Side
+    from steplens.comparison.gate import Judgement
+
+EXIT_BEYOND, EXIT_CANNOT_TELL = 1, 3
+
+
+def compare(
+    before: InputPath,
+    after: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="What is compared with it.", show_default=False, parser=parse_path)
+    ],
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="End with exit code 1 where all of the interval is beyond: step>2%, forward>5%, operators.aten::mm>5%, "
+            "memory_peak>1%; with 3 where that cannot be told. Several times for several.",
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators and device tasks to show.")] = 5,
+    rank: Rank = None,
+    json: Json = False,
+) -> None:
+    """Compare runs with an earlier one: is a step slower, by how much, where, and is that more than chance?
+
+    A folder of several recordings of one program counts as so many runs, which tells smaller changes: processes of one program
+    differ by more than steps of a process. The interval is that of 95 %.
+    """
+    try:
+        paths = [before, *after]
+        for path in paths:
+            refuse_hopeless(path)
+        from steplens.comparison.comparison import compare_runs
+        from steplens.comparison.gate import judge_limit, parse_limit
+
+        limits = [parse_limit(text) for text in fail_on or []]
+        runs = [of_rank(open_with_progress(path, rank), rank) for path in paths]
+        with show_work("comparing"):
+            comparisons = [compare_runs(runs[0], run) for run in runs[1:]]
+            judgements = [[judge_limit(found, limit) for limit in limits] for found in comparisons]
+    except SteplensError as error:
+        if json:
+            print_json({"paths": [str(before), *map(str, after)], "problem": str(error)})
+        raise
+    if json:
+        print_json({"comparisons": [_as_document(*row, top) for row in zip(comparisons, judgements, strict=True)]})
+    else:
+        from steplens.cli.text.compare_text import show_comparison
+
+        for found, judged in zip(comparisons, judgements, strict=True):
+            show_comparison(found, judged, top)
+    for run in runs:
+        keep_timelines(run)
+    for run in runs:
+        if problem := problem_of_health(run.health().to_dicts()):
+            raise InputError(run.path, problem)
+    verdicts = {judgement.verdict for judged in judgements for judgement in judged}
+    if "beyond" in verdicts:
+        raise typer.Exit(EXIT_BEYOND)
+    if "cannot tell" in verdicts:
+        raise typer.Exit(EXIT_CANNOT_TELL)
+
+
+def _as_document(found: Comparison, judged: list[Judgement], top: int) -> dict[str, Any]:
+    step = {**dataclasses.asdict(found.step), "verdict": found.step.verdict}
+    derived = ("difference_ns", "is_certain")
+    return {
+        "before": _side_document(found.before),
+        "after": _side_document(found.after),
+        "step": step,
+        "parts": [{**dataclasses.asdict(part), **{name: getattr(part, name) for name in derived}} for part in found.parts],
+        "operators": found.operators.head(top).to_dicts(),
+        "tasks": found.tasks.head(top).to_dicts(),
+        "doubts": list(found.doubts),
+        "limits": [dataclasses.asdict(judgement) for judgement in judged],
+    }
+
+
+def _side_document(side: Side) -> dict[str, Any]:
+    return {"path": str(side.run.path), "recordings": len(side.recordings), "steps": side.steps, "step_ns": side.step_ns}

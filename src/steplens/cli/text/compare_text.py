@@ -1,0 +1,128 @@
+"""A comparison in the terminal: the sentence first, then where the time went, and what makes it doubtful."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Sequence
+
+import polars as pl
+from rich.console import Console
+
+from steplens.cli.line.ending import say_next
+from steplens.cli.text.bars import DEVICE, PHASES
+from steplens.cli.text.text import console, duration, plain
+from steplens.common.stand_ins import told_path
+from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, Side, StepChange
+from steplens.comparison.gate import BEYOND, WITHIN, Judgement
+
+_LABELS = {segment.column: segment.label for segment in (*PHASES, *DEVICE)} | {"backward_ns": "backward"}
+#: names longer than that are cut
+_LONGEST = 44
+#: a part that changed by a smaller share of the step is not shown
+_LEAST_PART = 0.001
+
+
+def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) -> None:
+    """Print a comparison.
+
+    Args:
+        found: what ``compare_runs`` found.
+        judged: whether limits are kept.
+        top: how many operators and device tasks to show.
+    """
+    out = console()
+    for name, side in (("before", found.before), ("after", found.after)):
+        out.print(plain(f"{name}: {told_path(side.run.path)}: {_describe_side(side)}", "dim"), soft_wrap=True)
+    _print_wrapped(out, step_sentence(found.step), "bold")
+    for doubt in found.doubts:
+        _print_wrapped(out, f"doubtful: {doubt}", "yellow")
+    parts = [part for part in found.parts if abs(part.difference_ns) >= _LEAST_PART * found.before.step_ns]
+    if parts:
+        _show_parts(out, parts)
+    for title, rows, time in (
+        ("operators, self time per step", found.operators, "self_ns"),
+        ("device tasks per step", found.tasks, "total_ns"),
+    ):
+        changed = rows.filter(pl.col("difference_ns") != 0)
+        if changed.height:
+            _show_names(out, title, changed.head(top), time)
+    for judgement in judged:
+        out.print(plain(_judgement_sentence(judgement), "" if judgement.verdict == WITHIN else "bold"), soft_wrap=True)
+    before, after = (shlex.quote(str(side.run.path)) for side in (found.before, found.after))
+    say_next([f"steplens advise {after} --since {before}", f"steplens view {before} {after}"])
+
+
+def step_sentence(step: StepChange) -> str:
+    """What became of the step time, in a sentence."""
+    interval = f"the interval of 95 % is {_signed(step.low)} to {_signed(step.high)}"
+    if step.verdict == ALIKE:
+        return f"A step is as long as before, within {100 * LEAST_CHANGE:.0f} %: {_signed(step.ratio)}; {interval}."
+    if step.verdict == CANNOT_TELL:
+        if step.runs_needed is None:
+            more = "A thousand recordings like these do not tell."
+        else:
+            more = f"About {step.runs_needed} recordings of each, as long as these, in a folder, tell."
+        return f"Cannot tell whether a step became longer: {_signed(step.ratio)}; {interval}. {more}"
+    return f"A step is {abs(100 * step.ratio):.1f} % {step.verdict}; {interval}."
+
+
+def _describe_side(side: Side) -> str:
+    ranks = len({trace.rank for recording in side.recordings for trace in recording.traces})
+    count = len(side.recordings)
+    words = [f"{duration(side.step_ns)} a step (median)", f"{side.steps} steps"]
+    words += [f"{count} recordings"] if count > 1 else []
+    words += [f"{ranks} ranks"] if ranks > 1 else []
+    return ", ".join(words)
+
+
+def _signed(ratio: float) -> str:
+    return f"{100 * ratio:+.1f} %"
+
+
+def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
+    out.print(plain("where, mean of the usual steps"))
+    width = max(len(_label(part.part)) for part in parts)
+    for part in parts:
+        of_change = f"  {100 * part.share:.0f} % of the change" if part.share is not None else ""
+        doubt = "" if part.is_certain else "  (chance may explain it)"
+        change = f"{'+' if part.difference_ns > 0 else '-'}{duration(abs(part.difference_ns))}"
+        times = f"{duration(part.before_ns):>10} -> {duration(part.after_ns):>10}  {change:>11}"
+        out.print(plain(f"  {_label(part.part).ljust(width)}  {times}{of_change}{doubt}"), soft_wrap=True)
+
+
+def _label(part: str) -> str:
+    return _LABELS.get(part, part)
+
+
+def _show_names(out: Console, title: str, rows: pl.DataFrame, time: str) -> None:
+    out.print(plain(title))
+    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..." for name in rows["name"].to_list()]
+    width = max(map(len, names))
+    for name, row in zip(names, rows.iter_rows(named=True), strict=True):
+        before, after = row[f"before_{time}"], row[f"after_{time}"]
+        change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
+        times = f"{_time(before):>10} -> {_time(after):>10}  {change:>11}"
+        out.print(plain(f"  {name.ljust(width)}  {times}  {_calls(row['before_calls'], row['after_calls'])}"), soft_wrap=True)
+
+
+def _time(ns: float | None) -> str:
+    return "none" if ns is None else duration(ns)
+
+
+def _calls(before: float | None, after: float | None) -> str:
+    counts = [f"{count or 0:.4g}" for count in (before, after)]
+    return f"{counts[0]} calls" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]} calls"
+
+
+def _judgement_sentence(judgement: Judgement) -> str:
+    if judgement.ratio is None or judgement.low is None or judgement.high is None:
+        return f"limit {judgement.limit}: {'kept' if judgement.verdict == WITHIN else 'cannot tell'}: not recorded on both sides"
+    words = {BEYOND: "exceeded", WITHIN: "kept", CANNOT_TELL: "cannot tell"}
+    interval = f"{_signed(judgement.ratio)}, {_signed(judgement.low)} to {_signed(judgement.high)}"
+    return f"limit {judgement.limit}: {words[judgement.verdict]}: {interval}"
+
+
+def _print_wrapped(out: Console, text: str, style: str) -> None:
+    for line in textwrap.wrap(text, width=max(40, out.width), break_long_words=False, break_on_hyphens=False):
+        out.print(plain(line, style), soft_wrap=True)

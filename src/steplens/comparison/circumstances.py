@@ -1,0 +1,91 @@
+"""What besides the program differs between two sides, so that the difference of their steps may have another cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from steplens.analysis.operators.common_calls import are_unlike, common_share
+from steplens.common.stand_ins import told_path
+from steplens.run import Run
+from steplens.trace.building.devices import device_names
+from steplens.trace.health import STEP_TIMES
+from steplens.trace.trace import Trace
+
+#: what is recorded of the machine and its software: key of ``meta`` and its name
+_COMPARED = {"torch_version": "PyTorch", "mindspore_version": "MindSpore", "host_name": "host", "processor": "processor"}
+#: options of a recording that slow a step down
+_SLOWING = ("record_shapes", "with_stack", "profile_memory", "with_modules", "with_flops")
+#: calls of the same operators with inputs of the same shapes are fewer of other inputs
+_SAME_SHAPES = 0.9
+
+
+def find_doubts(before: Run, after: Run, calls: pl.DataFrame, calls_by_shape: pl.DataFrame | None) -> list[str]:
+    """Sentences about what makes a comparison unsafe; none where nothing is known to.
+
+    Args:
+        before: the earlier side.
+        after: the later one.
+        calls: operator calls by name (``names.compare_by_name``).
+        calls_by_shape: the same by name and shapes of inputs, where both sides recorded them.
+    """
+    sentences = [*_describe_health(before, "the earlier side"), *_describe_health(after, "the later side")]
+    share = common_share(calls)
+    if are_unlike(share):
+        sentences.append(f"these are two programs: only {100 * (share or 0.0):.0f} % of the operator calls of a step are common")
+    elif calls_by_shape is not None and (of_shapes := common_share(calls_by_shape)) is not None and of_shapes < _SAME_SHAPES:
+        sentences.append(f"inputs have other shapes: {100 * (1 - of_shapes):.0f} % of the operator calls of a step")
+    first, second = before.traces, after.traces
+    if common := sorted({_resolved(path) for path in before.paths} & {_resolved(path) for path in after.paths}):
+        sentences.append(f"both sides hold the same recording: {common[0]}")
+    sentences += _differing("devices", _device_names(first), _device_names(second))
+    sentences += _differing("ranks", _rank_names(first), _rank_names(second))
+    for key, name in _COMPARED.items():
+        sentences += _differing(name, _meta_values(first, key), _meta_values(second, key))
+    for option in _SLOWING:
+        sentences += _differing(f"recording with {option}", _options(first, option), _options(second, option))
+    return sentences
+
+
+def _resolved(path: Path) -> str:
+    return told_path(path.resolve())
+
+
+def _describe_health(run: Run, side: str) -> Iterable[str]:
+    for row in run.unsafe(STEP_TIMES).iter_rows(named=True):
+        yield f"step times of {side} are doubtful: {row['message']}"
+
+
+def _device_names(traces: Sequence[Trace]) -> set[str]:
+    return {name for trace in traces for name in device_names(trace)}
+
+
+def _rank_names(traces: Sequence[Trace]) -> set[str]:
+    return {str(trace.rank) for trace in traces if trace.rank >= 0}
+
+
+def _meta_values(traces: Sequence[Trace], key: str) -> set[str]:
+    return {_text(value) for trace in traces if (value := trace.meta_value(key)) is not None}
+
+
+def _text(value: Any) -> str:
+    return ", ".join(f"{name} {part}" for name, part in value.items()) if isinstance(value, dict) else str(value)
+
+
+def _options(traces: Sequence[Trace], option: str) -> set[str]:
+    values = set()
+    for trace in traces:
+        config = trace.meta_value("config")
+        for group in config.values() if isinstance(config, dict) else ():
+            if isinstance(group, dict) and option in group:
+                values.add("on" if group[option] else "off")
+    return values
+
+
+def _differing(name: str, before: set[str], after: set[str]) -> Iterable[str]:
+    """A sentence where both sides are known and differ."""
+    if before and after and before != after:
+        yield f"{name} differ: {', '.join(sorted(before))} before, {', '.join(sorted(after))} after"

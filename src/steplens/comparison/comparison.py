@@ -1,0 +1,261 @@
+"""Two sides of a comparison: whether a step became slower, by how much, and where."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.device.kernels import kernel_statistics
+from steplens.analysis.operators.operators import filled_columns, operators
+from steplens.analysis.steps.choice import number_ranges
+from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
+from steplens.common.errors import InputError
+from steplens.comparison.circumstances import find_doubts
+from steplens.comparison.difference import Difference, find_difference
+from steplens.comparison.names import compare_by_name
+from steplens.comparison.noise import LEAST_STEPS, Floats, Sample, sample_mean, sample_median
+from steplens.comparison.recordings import Recording, find_recordings
+from steplens.run import Run, open_run
+from steplens.trace.trace import Trace
+
+SLOWER, FASTER, ALIKE, CANNOT_TELL = "slower", "faster", "alike", "cannot tell"
+#: a change of a step that is smaller is of no interest: sides that differ by less, the whole interval within, are alike
+LEAST_CHANGE = 0.02
+#: a change that is a smaller share of the step is not divided among its parts
+_LEAST_SHOWN = 0.005
+#: parts add up to the step but for what is rounded
+_ADD_UP = 0.01
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the sides.
+
+    Attributes:
+        run: what was opened.
+        recordings: the times that the program ran.
+        step_ns: the usual step: the median of each recording, over several their geometric mean.
+    """
+
+    run: Run
+    recordings: tuple[Recording, ...]
+    step_ns: float
+
+    @property
+    def steps(self) -> int:
+        """Over how many steps, those of all recordings."""
+        return sum(recording.steps.height for recording in self.recordings)
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """What became of the step time.
+
+    Attributes:
+        ratio: later over earlier, less 1: 0.05 is 5 % slower. ``low``, ``high``: its interval of 95 %.
+        runs_needed: so many recordings a side, as long and as noisy as these, tell a change of ``LEAST_CHANGE``, or one as large
+            as what was found; None where this can be told, or not with a thousand.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    runs_needed: int | None = None
+
+    @property
+    def verdict(self) -> str:
+        """SLOWER or FASTER where the whole interval says so, ALIKE where all of it is of no interest, else CANNOT_TELL."""
+        if self.low >= -LEAST_CHANGE and self.high <= LEAST_CHANGE:
+            return ALIKE
+        if self.low > 0.0 or self.high < 0.0:
+            return SLOWER if self.low > 0.0 else FASTER
+        return CANNOT_TELL
+
+
+@dataclass(frozen=True)
+class PartChange:
+    """What became of a part of the step.
+
+    Attributes:
+        part: a column of ``step_times``, such as "forward_ns".
+        before_ns: mean over the usual steps. ``after_ns``: the same of the later side.
+        error_ns: half of the interval of the difference.
+        share: of the change of the step; None where the step hardly changed.
+    """
+
+    part: str
+    before_ns: float
+    after_ns: float
+    error_ns: float
+    share: float | None
+
+    @property
+    def difference_ns(self) -> float:
+        """After less before."""
+        return self.after_ns - self.before_ns
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it changed beyond what chance explains."""
+        return abs(self.difference_ns) > self.error_ns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What ``compare_runs`` finds.
+
+    Attributes:
+        before: the earlier side, with which the later one is compared.
+        after: the later side.
+        step: what became of the step time.
+        parts: of the parts of a step that add up to it, the largest change first; none where they are not known.
+        operators: ``names.compare_by_name`` of operators, self time.
+        tasks: the same of device tasks; no rows where there is no accelerator.
+        doubts: sentences about what else differs.
+    """
+
+    before: Side
+    after: Side
+    step: StepChange
+    parts: tuple[PartChange, ...]
+    operators: pl.DataFrame
+    tasks: pl.DataFrame
+    doubts: tuple[str, ...]
+
+
+def compare(before: str | os.PathLike[str] | Run, after: str | os.PathLike[str] | Run) -> Comparison:
+    """Whether a step became slower between two runs, by how much, where, and how sure that is.
+
+    Args:
+        before: the earlier run, or its path; a folder of several recordings of one program counts as so many.
+        after: the later one.
+
+    Raises:
+        InputError: one cannot be opened, or has too few steps.
+    """
+    first, second = (run if isinstance(run, Run) else open_run(run) for run in (before, after))
+    return compare_runs(first, second)
+
+
+def compare_runs(before: Run, after: Run) -> Comparison:
+    """Compare two runs, or folders of runs, of which each recording counts as one.
+
+    Args:
+        before: the earlier side.
+        after: the later side.
+
+    Raises:
+        InputError: a side has no steps, or too few, or ran on other ranks.
+    """
+    ranks = [sorted({trace.rank for trace in run.traces}) for run in (before, after)]
+    if ranks[0] != ranks[1] and max(map(len, ranks)) > 1:
+        told = [f"rank{'s' * (len(side) > 1)} {number_ranges(side)}" for side in ranks]
+        raise InputError(
+            after.path,
+            f"holds {told[1]}, and what it is compared with {told[0]}",
+            "Compare runs on the same ranks, or one rank of each (--rank)",
+        )
+    first, second = _make_side(before), _make_side(after)
+    calls = _compare_calls(before, after, "name")
+    has_shapes = all("input_shapes" in filled_columns(trace) for run in (before, after) for trace in run.traces)
+    by_shape = _compare_calls(before, after, "shape") if has_shapes else None
+    has_device = any(trace.has_accelerator for run in (before, after) for trace in run.traces)
+    tasks = compare_by_name(before.traces, after.traces, kernel_statistics, "count", "total_ns")
+    return Comparison(
+        before=first,
+        after=second,
+        step=_compare_steps(first, second),
+        parts=_compare_parts(first, second),
+        operators=calls,
+        tasks=tasks if has_device else tasks.clear(),
+        doubts=tuple(find_doubts(before, after, calls, by_shape)),
+    )
+
+
+def _make_side(run: Run) -> Side:
+    recordings = [recording for recording in find_recordings(run.traces) if recording.steps.height >= LEAST_STEPS]
+    if not recordings:
+        count = max((recording.steps.height for recording in find_recordings(run.traces)), default=0)
+        found = "no steps" if count == 0 else "one step" if count == 1 else f"{count} steps"
+        raise InputError(
+            run.path,
+            f"has {found} to compare, and {LEAST_STEPS} are the least",
+            "Record more steps, and mark each with step() (docs/recording.md)",
+        )
+    medians = [_column(recording.steps, "step_time_ns") for recording in recordings]
+    return Side(run, tuple(recordings), math.exp(float(np.mean([np.log(np.median(values)) for values in medians]))))
+
+
+def _compare_steps(before: Side, after: Side) -> StepChange:
+    found = find_difference(_sample_steps(before), _sample_steps(after))
+    ratio, low, high = (math.expm1(value) for value in (found.value, found.low, found.high))
+    change = StepChange(ratio, low, high)
+    return change if change.verdict != CANNOT_TELL else StepChange(ratio, low, high, _runs_needed(found))
+
+
+def _sample_steps(side: Side) -> list[Sample]:
+    """The recordings of a side by the logarithm of their steps: differences are ratios."""
+    lengths = [np.maximum(_column(recording.steps, "step_time_ns"), 1.0) for recording in side.recordings]
+    return [sample_median(np.log(length)) for length in lengths]
+
+
+def _runs_needed(found: Difference) -> int | None:
+    return found.runs_needed(max(abs(found.value), math.log1p(LEAST_CHANGE)))
+
+
+def _compare_parts(before: Side, after: Side) -> tuple[PartChange, ...]:
+    for parts in (HOST_PARTS, DEVICE_PARTS):
+        first, second = _part_values(before, parts), _part_values(after, parts)
+        if first is not None and second is not None:
+            return _changes_of_parts(parts, first, second, before.step_ns)
+    return ()
+
+
+def _changes_of_parts(
+    parts: Sequence[str], before: Sequence[Floats], after: Sequence[Floats], step_ns: float
+) -> tuple[PartChange, ...]:
+    """What became of parts that add up to the step, the largest change first; arrays of shape (steps, parts)."""
+    lengths = [float(np.mean([values.sum(axis=1).mean() for values in side])) for side in (before, after)]
+    change_ns = lengths[1] - lengths[0]
+    changes = []
+    for number, part in enumerate(parts):
+        first, second = ([sample_mean(values[:, number]) for values in side] for side in (before, after))
+        before_ns, after_ns = (float(np.mean([sample.usual for sample in side])) for side in (first, second))
+        found = find_difference(first, second, unit=(before_ns + after_ns) / 2.0)
+        share = found.value / change_ns if abs(change_ns) > _LEAST_SHOWN * step_ns else None
+        changes.append(PartChange(part, before_ns, after_ns, found.error, share))
+    return tuple(sorted(changes, key=lambda change: -abs(change.difference_ns)))
+
+
+def _part_values(side: Side, parts: Sequence[str]) -> list[Floats] | None:
+    """The parts of the usual steps of each recording, shape (steps, parts) each; None where they do not add up to the step."""
+    arrays = []
+    for recording in side.recordings:
+        known = recording.usual.drop_nulls(list(parts))
+        values = known.select(parts).to_numpy().astype(np.float64)
+        whole = _column(known, "step_time_ns")
+        if known.height < LEAST_STEPS or abs(values.sum() - whole.sum()) > _ADD_UP * whole.sum():
+            return None
+        arrays.append(values)
+    return arrays
+
+
+def _column(frame: pl.DataFrame, name: str) -> Floats:
+    return frame[name].to_numpy().astype(np.float64)
+
+
+def _compare_calls(before: Run, after: Run, by: str) -> pl.DataFrame:
+    return compare_by_name(before.traces, after.traces, partial(_by_name, by=by), "calls", "self_ns")
+
+
+def _by_name(trace: Trace, *, steps: list[int] | None, by: str) -> pl.DataFrame:
+    rows = operators(trace, by, steps=steps)
+    if by == "shape":
+        rows = rows.with_columns(name=pl.concat_str(pl.col("name").cast(pl.String), pl.col("input_shapes").cast(pl.String)))
+    return rows.with_columns(pl.col("name").cast(pl.String))

@@ -1,0 +1,127 @@
+"""Limits that a change is not to exceed, such as ``step>2%``, and whether it does."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from steplens.analysis.memory.memory import memory_summary
+from steplens.common.errors import SteplensError
+from steplens.comparison.comparison import Comparison, Side
+from steplens.comparison.difference import find_difference
+from steplens.comparison.noise import LEAST_STEPS, Sample, sample_mean
+from steplens.comparison.operator_steps import operator_times
+from steplens.comparison.recordings import PARTS, Recording
+
+BEYOND, WITHIN, CANNOT_TELL = "beyond", "within", "cannot tell"
+STEP, MEMORY_PEAK, OPERATORS = "step", "memory_peak", "operators."
+_SUFFIX = "_ns"
+_LIMIT = re.compile(r"\s*(?P<figure>\S.*?)\s*>\s*(?P<percent>\d+(?:\.\d+)?)\s*%\s*")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """By how much a figure may grow.
+
+    Attributes:
+        figure: STEP, a part of the step without its unit (``forward``), ``operators.NAME`` or MEMORY_PEAK.
+        ratio: 0.02 is 2 %.
+    """
+
+    figure: str
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"{self.figure}>{100 * self.ratio:g}%"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether a figure grew beyond its limit.
+
+    Attributes:
+        limit: as it was given.
+        verdict: BEYOND where the whole interval is, WITHIN where none of it is, else CANNOT_TELL.
+        ratio: by how much the figure grew; None where one side has none of it. ``low``, ``high``: its interval of 95 %.
+    """
+
+    limit: str
+    verdict: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+def parse_limit(text: str) -> Limit:
+    """A limit as a user writes it.
+
+    Raises:
+        SteplensError: it is none.
+    """
+    found = _LIMIT.fullmatch(text)
+    if found is None:
+        raise SteplensError(f"{text!r} is no limit; write a figure and by how much it may grow, such as step>2%")
+    figure = found["figure"]
+    figures = [STEP, MEMORY_PEAK, *(part.removesuffix(_SUFFIX) for part in PARTS)]
+    if figure not in figures and not (figure.startswith(OPERATORS) and figure != OPERATORS):
+        close = difflib.get_close_matches(figure, figures, 1)
+        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(figures)} and {OPERATORS}NAME"
+        raise SteplensError(f"{figure!r} is no figure that can have a limit{hint}")
+    return Limit(figure, float(found["percent"]) / 100.0)
+
+
+def judge_limit(found: Comparison, limit: Limit) -> Judgement:
+    """Whether a figure grew beyond its limit."""
+    if limit.figure == STEP:
+        return _judge(limit, found.step.ratio, found.step.low, found.step.high)
+    sample = _sampler(limit.figure)
+    first, second = _samples(found.before, sample), _samples(found.after, sample)
+    if not first or not second:
+        return Judgement(str(limit), CANNOT_TELL, None, None, None)
+    before = sum(recorded.usual for recorded in first) / len(first)
+    if before <= 0.0:
+        is_new = any(recorded.usual > 0.0 for recorded in second)
+        return Judgement(str(limit), CANNOT_TELL if is_new else WITHIN, None, None, None)
+    # peaks of two processes are equal where nothing changed
+    difference = find_difference(first, second, unit=0.0 if limit.figure == MEMORY_PEAK else before)
+    return _judge(limit, difference.value / before, difference.low / before, difference.high / before)
+
+
+def _sampler(figure: str) -> Callable[[Recording], Sample | None]:
+    """What takes a figure from a recording."""
+    if figure == MEMORY_PEAK:
+        return _sample_peak
+    if figure.startswith(OPERATORS):
+        return partial(_sample_operator, name=figure.removeprefix(OPERATORS))
+    return partial(_sample_part, part=figure + _SUFFIX)
+
+
+def _judge(limit: Limit, ratio: float, low: float, high: float) -> Judgement:
+    verdict = BEYOND if low > limit.ratio else WITHIN if high <= limit.ratio else CANNOT_TELL
+    return Judgement(str(limit), verdict, ratio, low, high)
+
+
+def _samples(side: Side, sample: Callable[[Recording], Sample | None]) -> list[Sample]:
+    return [found for recording in side.recordings if (found := sample(recording)) is not None]
+
+
+def _sample_part(recording: Recording, part: str) -> Sample | None:
+    values = recording.usual[part].drop_nulls()
+    return sample_mean(values.to_numpy().astype(np.float64)) if values.len() >= LEAST_STEPS else None
+
+
+def _sample_operator(recording: Recording, name: str) -> Sample | None:
+    values = operator_times(recording, name)
+    return sample_mean(values) if values.size >= LEAST_STEPS else None
+
+
+def _sample_peak(recording: Recording) -> Sample | None:
+    peaks = pl.concat([memory_summary(trace).select("peak_allocated") for trace in recording.traces])["peak_allocated"]
+    peak = peaks.max()
+    return Sample(1, float(peak), 0.0, 0.0, 1) if isinstance(peak, int | float) else None

@@ -1,0 +1,71 @@
+"""The recordings of one side of a comparison: its processes, each with its steps in order of time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.analysis.steps.summary import usual_step_times
+from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS, chosen_step_times
+from steplens.analysis.tools.joined_rows import join_rows
+from steplens.trace.building.checks.ranks import recorded_span
+from steplens.trace.trace import Trace
+
+#: parts of a step that are known of steps, in the order in which they are shown
+PARTS = (*HOST_PARTS, *DEVICE_PARTS)
+#: key of ``meta``: the process that was recorded
+_PROCESS = "pid"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One time that a program ran, on all its ranks, in one window or several.
+
+    Attributes:
+        traces: its ranks and windows.
+        steps: a row for each step that figures are of, in order of time: ``step_time_ns``, the mean over its ranks.
+        usual: the same without single steps that stand out, with ``PARTS``, each the mean over the ranks.
+    """
+
+    traces: tuple[Trace, ...]
+    steps: pl.DataFrame
+    usual: pl.DataFrame
+
+
+def find_recordings(traces: Sequence[Trace]) -> list[Recording]:
+    """What ran once each, among the traces of a run or a folder of runs, in order of time.
+
+    Traces of a rank that one process wrote are windows of one recording; of several processes, each is a recording of its own.
+    """
+    groups: dict[int, list[Trace]] = {}
+    processes: dict[int, dict[object, int]] = {}
+    for trace in sorted(traces, key=_began):
+        numbers = processes.setdefault(trace.rank, {})
+        number = numbers.setdefault(trace.meta_value(_PROCESS), len(numbers))
+        groups.setdefault(number, []).append(trace)
+    return [_make_recording(groups[number]) for number in sorted(groups)]
+
+
+def _began(trace: Trace) -> int:
+    return recorded_span(trace)[0] or 0
+
+
+def _make_recording(traces: Sequence[Trace]) -> Recording:
+    return Recording(tuple(traces), _steps_of_ranks(traces, usual=False), _steps_of_ranks(traces, usual=True))
+
+
+def _steps_of_ranks(traces: Sequence[Trace], *, usual: bool) -> pl.DataFrame:
+    windows: Counter[int] = Counter()
+    frames = []
+    for trace in traces:
+        steps = usual_step_times(trace) if usual else chosen_step_times(trace)
+        # numbers of steps may begin anew in each window
+        window = pl.lit(windows[trace.rank], dtype=pl.Int64)
+        frames.append(steps.select("step", "start_ns", "step_time_ns", *PARTS, window=window))
+        windows[trace.rank] += 1
+    figures = pl.col("step_time_ns", *PARTS).mean()
+    of_steps = join_rows(frames).group_by("window", "step").agg(pl.col("start_ns").min(), figures)
+    return of_steps.sort("window", "start_ns", "step").drop_nulls("step_time_ns")

@@ -1,0 +1,150 @@
+"""``steplens compare``: programs whose slowdown is known, what it says of them, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import steplens
+from steplens.comparison.gate import parse_limit
+
+from .conftest import event
+
+#: lengths of steps vary by so much, in turn, us
+_JITTER = (0, 40, -30, 20, -50, 10, 30, -20)
+
+
+def program(mm_us: float, steps: int = 24, first: int = 0, first_us: float = 1000) -> list[dict[str, Any]]:
+    """Steps of 10 ms, of which 4 ms are aten::mm, in forward; it takes ``mm_us`` here, and with it the step."""
+    events = []
+    begin = first_us
+    for step in range(steps):
+        length = 6000 + mm_us + _JITTER[step % len(_JITTER)]
+        events.append(event(f"ProfilerStep#{first + step}", begin, length - 1, "user_annotation"))
+        events.append(event("aten::mm", begin + 100, mm_us - 1))
+        events.append(event("autograd::engine::evaluate_function: MmBackward0", begin + 200 + mm_us, 3000))
+        events.append(event("Optimizer.step#SGD.step", begin + 3400 + mm_us, 1000, "user_annotation"))
+        events.append(event("aten::add_", begin + 3450 + mm_us, 900))
+        begin += length
+    return events
+
+
+@pytest.fixture
+def versions(cli: Any) -> Any:
+    cli.trace("before.json", program(4000))
+    cli.trace("after.json", program(5000))
+    cli.trace("same.json", program(4001, first_us=1007))
+    return cli
+
+
+def test_a_slowdown_and_where_it_is(versions: Any) -> None:
+    text = versions.run("compare", "before.json", "after.json").stdout
+    assert "A step is 10.0 % slower; the interval of 95 % is +8." in text.replace("\n", " ")
+    forward = next(line for line in text.splitlines() if line.lstrip().startswith("forward"))
+    assert "+1.00 ms" in forward and "100 % of the change" in forward and "chance" not in forward
+    assert "aten::mm" in text and "doubtful" not in text
+    assert "next: steplens advise after.json --since before.json" in text
+
+    found = versions.json("compare", "before.json", "after.json")["comparisons"][0]
+    assert found["step"]["verdict"] == "slower" and found["step"]["ratio"] == pytest.approx(0.1, abs=0.001)
+    # the parts add up to what the step became longer by
+    assert sum(part["difference_ns"] for part in found["parts"]) == pytest.approx(1e6, rel=0.001)
+    assert found["parts"][0]["part"] == "forward_ns" and found["parts"][0]["share"] == pytest.approx(1.0, abs=0.001)
+    assert (found["operators"][0]["name"], found["operators"][0]["difference_ns"]) == ("aten::mm", pytest.approx(1e6, rel=0.001))
+    quicker = versions.json("compare", "after.json", "before.json")["comparisons"][0]["step"]
+    assert quicker["verdict"] == "faster" and quicker["high"] < 0
+
+
+def test_sides_that_are_alike_and_what_cannot_be_told(versions: Any) -> None:
+    assert "A step is as long as before, within 2 %" in versions.run("compare", "before.json", "same.json").stdout
+    lengths = (4000, 4900, 3500, 4400)
+    restless: list[dict[str, Any]] = []
+    for number, length in enumerate(lengths):
+        restless += program(length, 6, first=6 * number, first_us=70_000 * number)
+    versions.trace("restless.json", restless)
+    text = versions.run("compare", "before.json", "restless.json").stdout.replace("\n", " ")
+    assert "Cannot tell whether a step became longer" in text and "recordings of each" in text
+    document = versions.json("compare", "before.json", "same.json", "after.json")
+    assert [found["step"]["verdict"] for found in document["comparisons"]] == ["alike", "slower"]
+
+
+def test_a_folder_of_recordings_is_so_many(versions: Any) -> None:
+    """Traces of several processes are recordings of their own; windows of one are one."""
+    for side, lengths in (("old", (4000, 4060, 3950)), ("new", (5000, 5080, 4930))):
+        for number, length in enumerate(lengths):
+            events = program(length, 12, first_us=1000 + 900_000 * number)
+            versions.write(f"{side}/{number}.json", "")
+            versions.trace(f"{side}/{number}.json", events, pid=100 + number)
+    found = versions.json("compare", "old", "new")["comparisons"][0]
+    assert (found["before"]["recordings"], found["before"]["steps"]) == (3, 36)
+    assert found["step"]["verdict"] == "slower"
+    run = steplens.compare(versions.folder / "old", steplens.open(versions.folder / "new"))
+    assert run.step.ratio == found["step"]["ratio"] and run.operators["name"][0] == "aten::mm"
+
+
+def test_what_else_differs_is_said(versions: Any) -> None:
+    shaped = [{**item, "args": {"Input Dims": [[8, 8]]}} if item["name"].startswith("aten") else item for item in program(4000)]
+    other = [{**item, "args": {"Input Dims": [[16, 8]]}} if item["name"].startswith("aten") else item for item in program(5000)]
+    versions.trace("small.json", shaped, torch_version="2.4")
+    versions.trace("large.json", other, torch_version="2.13")
+    doubts = versions.json("compare", "small.json", "large.json")["comparisons"][0]["doubts"]
+    assert any("inputs have other shapes" in doubt for doubt in doubts)
+    assert "PyTorch differ: 2.4 before, 2.13 after" in doubts
+    unlike = [{**item, "name": item["name"].replace("aten::", "mine::")} for item in program(4000)]
+    versions.trace("unlike.json", unlike)
+    assert "these are two programs" in versions.run("compare", "before.json", "unlike.json").stdout
+    assert "both sides hold the same recording" in versions.run("compare", "before.json", "before.json").stdout.replace("\n", " ")
+
+
+def test_limits_and_exit_codes(versions: Any) -> None:
+    kept = versions.run("compare", "before.json", "same.json", "--fail-on", "step>2%", "--fail-on", "operators.aten::mm>5%")
+    assert kept.stdout.count(": kept: ") == 2
+    versions.run("compare", "before.json", "after.json", "--fail-on", "step>2%", expect=1)
+    versions.run("compare", "before.json", "after.json", "--fail-on", "step>9.9%", expect=3)
+    text = versions.run("compare", "before.json", "after.json", "--fail-on", "operators.aten::mm > 5 %", expect=1).stdout
+    assert "limit operators.aten::mm>5%: exceeded: +25." in text
+    assert "limit forward>30%: kept" in versions.run("compare", "before.json", "after.json", "--fail-on", "forward>30%").stdout
+    text = versions.run("compare", "before.json", "after.json", "--fail-on", "memory_peak>1%", expect=3).stdout
+    assert "not recorded on both sides" in text
+    document = json.loads(versions.run("compare", "before.json", "after.json", "--fail-on", "step>2%", "--json", expect=1).stdout)
+    assert document["comparisons"][0]["limits"][0]["verdict"] == "beyond"
+
+
+def test_memory_of_two_processes_is_compared_exactly(recorded: Any) -> None:
+    text = recorded.run("compare", "result", "result", "--fail-on", "memory_peak>0.1%").stdout
+    assert "limit memory_peak>0.1%: kept: +0.0 %, +0.0 % to +0.0 %" in text
+
+
+def test_bad_input_is_one_sentence(versions: Any) -> None:
+    versions.trace("none.json", [event("aten::mm", 0, 10)])
+    versions.trace("one.json", program(4000, 1))
+    assert "has no steps to compare, and 3 are the least" in versions.refused("compare", "before.json", "none.json")
+    assert "has one step to compare" in versions.refused("compare", "one.json", "before.json")
+    assert "does not exist" in versions.refused("compare", "before.json", "missing")
+    assert "did you mean step?" in versions.refused("compare", "before.json", "after.json", "--fail-on", "stp>2%")
+    assert "is no limit" in versions.refused("compare", "before.json", "after.json", "--fail-on", "step")
+    assert str(parse_limit(" forward > 5 % ")) == "forward>5%"
+
+
+def test_a_side_that_was_cut_short_is_compared_and_said_to_be(versions: Any) -> None:
+    whole = (versions.folder / "after.json").read_text()
+    versions.write("cut.json", whole[: len(whole) // 2])
+    done = versions.run("compare", "before.json", "cut.json", "--fail-on", "step>2%", expect=2)
+    assert "10.0 % slower" in done.stdout and "doubtful: step times of the later side are doubtful" in done.stdout
+    assert len(done.stderr.splitlines()) == 1 and "cut.json: the data is truncated" in done.stderr
+
+
+def test_other_ranks_are_refused_and_one_of_each_is_compared(versions: Any) -> None:
+    for side, ranks in (("two", 2), ("three", 3)):
+        for rank in range(ranks):
+            versions.write(f"{side}/{rank}.json", "")
+            info = {"rank": rank, "world_size": ranks, "backend": "gloo"}
+            versions.trace(f"{side}/{rank}.json", program(4000 + 500 * (ranks == 3)), distributedInfo=info)
+    refusal = versions.refused("compare", "two", "three")
+    assert refusal.startswith("steplens: three: holds ranks 0-2, and what it is compared with ranks 0, 1. Compare")
+    found = versions.json("compare", "two", "three", "--rank", "1")["comparisons"][0]
+    assert found["step"]["ratio"] == pytest.approx(0.05, abs=0.001)
+    # of several ranks a step is the mean over them, and counts once
+    assert versions.json("compare", "two", "two")["comparisons"][0]["before"]["steps"] == 24
