@@ -88,9 +88,9 @@ def compare_alike(samples: Sequence[Sample], recordings: int, comparisons: int) 
     for _ in range(comparisons):
         drawn = [samples[place] for place in random.permutation(len(samples))[: 2 * recordings]]
         difference = find_difference(drawn[:recordings], drawn[recordings:])
-        covered += difference.low <= 0.0 <= difference.high
-        alarms += difference.low > math.log1p(GATE)
-        found += [difference.low + math.log1p(slowdown) > 0.0 for slowdown in SLOWDOWNS]
+        covered += difference.low_end <= 0.0 <= difference.high_end
+        alarms += difference.low_end > math.log1p(GATE)
+        found += [difference.low_end + math.log1p(slowdown) > 0.0 for slowdown in SLOWDOWNS]
         fixed += [difference.value > math.log1p(gate) for gate in FIXED_GATES]
         errors.append(difference.error)
     shares = [count / comparisons for count in (covered, alarms)]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from steplens.common.options import supported_ai_core_metrics as supported_ai_core_metrics
     from steplens.common.options import supported_export_type as supported_export_type
     from steplens.common.options import supported_profiler_level as supported_profiler_level
-    from steplens.comparison.comparison import compare as compare
+    from steplens.comparison.comparison import compare_paths as compare
     from steplens.offline import analyse as analyse
     from steplens.run import open_run as open
     from steplens.viewer import view as view
@@ -55,7 +55,7 @@ _EXPORTS = {
     "_KinetoProfile": "steplens.collect.pytorch.profiler",
     "advise": "steplens.advice.table:advice_table",
     "analyse": "steplens.offline",
-    "compare": "steplens.comparison.comparison",
+    "compare": "steplens.comparison.comparison:compare_paths",
     "export": "steplens.writers.exports.export",
     "export_chrome_trace": "steplens.writers.exports.export",
     "export_memory_timeline": "steplens.writers.exports.export",

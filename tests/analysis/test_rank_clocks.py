@@ -407,5 +407,5 @@ def test_real_jobs_whose_clocks_are_moved(tmp_path: Path, ranks: int) -> None:
 
 def test_the_error_of_a_pair_is_that_of_its_worst_pieces_either_way_round() -> None:
     errors = PairErrors.of_pieces(np.array([3, 0, 1, 0]), np.array([1, 9_999, 3, 1]), np.array([5.0, 7.0, 6.0, 2.0]))
-    assert [errors.between(*pair) for pair in ((1, 3), (3, 1), (9_999, 0), (0, 1), (0, 3))] == [6.0, 6.0, 7.0, 2.0, None]
-    assert PairErrors().between(0, 1) is None
+    assert [errors.find_error(*pair) for pair in ((1, 3), (3, 1), (9_999, 0), (0, 1), (0, 3))] == [6.0, 6.0, 7.0, 2.0, None]
+    assert PairErrors().find_error(0, 1) is None

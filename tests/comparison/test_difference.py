@@ -60,8 +60,8 @@ def test_the_interval_covers_the_truth_of_processes_that_differ(recordings: int)
     for draw in range(count):
         samples = [sample_of(draw * 40 + number, between=0.01) for number in range(2 * recordings)]
         alone = find_difference(samples[:recordings], samples[recordings:])
-        covered += alone.low <= 0.0 <= alone.high
-        found += alone.low + np.log(1.05) > 0.0
+        covered += alone.low_end <= 0.0 <= alone.high_end
+        found += alone.low_end + np.log(1.05) > 0.0
     assert covered >= 0.93 * count
     assert recordings < 10 or covered <= 0.98 * count
     assert recordings < 3 or found > 0.95 * count

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXIT_BEYOND, EXIT_CANNOT_TELL = 1, 3
 
 
-def compare(
+def show_comparisons(
     before: InputPath,
     after: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="What is compared with it.", show_default=False, parser=parse_path)
@@ -56,7 +56,7 @@ def compare(
         runs = [of_rank(open_with_progress(path, rank), rank) for path in paths]
         with show_work("comparing"):
             comparisons = [compare_runs(runs[0], run) for run in runs[1:]]
-            judgements = [[judge_limit(found, limit) for limit in limits] for found in comparisons]
+            judgements = [[judge_limit(comparison, limit) for limit in limits] for comparison in comparisons]
     except SteplensError as error:
         if json:
             print_json({"paths": [str(before), *map(str, after)], "problem": str(error)})
@@ -66,8 +66,8 @@ def compare(
     else:
         from steplens.cli.text.compare_text import show_comparison
 
-        for found, judged in zip(comparisons, judgements, strict=True):
-            show_comparison(found, judged, top)
+        for comparison, judged in zip(comparisons, judgements, strict=True):
+            show_comparison(comparison, judged, top)
     for run in runs:
         keep_timelines(run)
     for run in runs:
@@ -80,20 +80,20 @@ def compare(
         raise typer.Exit(EXIT_CANNOT_TELL)
 
 
-def _as_document(found: Comparison, judged: list[Judgement], top: int) -> dict[str, Any]:
-    step = {**dataclasses.asdict(found.step), "verdict": found.step.verdict}
+def _as_document(comparison: Comparison, judged: list[Judgement], top: int) -> dict[str, Any]:
+    step = {**dataclasses.asdict(comparison.step), "verdict": comparison.step.step_verdict}
     derived = ("difference_ns", "is_certain")
     return {
-        "before": _side_document(found.before),
-        "after": _side_document(found.after),
+        "before": _side_document(comparison.before),
+        "after": _side_document(comparison.after),
         "step": step,
-        "parts": [{**dataclasses.asdict(part), **{name: getattr(part, name) for name in derived}} for part in found.parts],
-        "operators": found.operators.head(top).to_dicts(),
-        "tasks": found.tasks.head(top).to_dicts(),
-        "doubts": list(found.doubts),
+        "parts": [{**dataclasses.asdict(part), **{name: getattr(part, name) for name in derived}} for part in comparison.parts],
+        "operators": comparison.operators.head(top).to_dicts(),
+        "tasks": comparison.tasks.head(top).to_dicts(),
+        "doubts": list(comparison.doubts),
         "limits": [dataclasses.asdict(judgement) for judgement in judged],
     }
 
 
 def _side_document(side: Side) -> dict[str, Any]:
-    return {"path": str(side.run.path), "recordings": len(side.recordings), "steps": side.steps, "step_ns": side.step_ns}
+    return {"path": str(side.run.path), "recordings": len(side.recordings), "steps": side.step_count, "step_ns": side.step_ns}

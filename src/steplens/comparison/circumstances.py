@@ -39,18 +39,20 @@ def find_doubts(before: Run, after: Run, calls: pl.DataFrame, calls_by_shape: pl
     elif calls_by_shape is not None and (of_shapes := common_share(calls_by_shape)) is not None and of_shapes < _SAME_SHAPES:
         sentences.append(f"inputs have other shapes: {100 * (1 - of_shapes):.0f} % of the operator calls of a step")
     first, second = before.traces, after.traces
-    if common := sorted({_resolved(path) for path in before.paths} & {_resolved(path) for path in after.paths}):
+    if common := sorted({_resolved_path(path) for path in before.paths} & {_resolved_path(path) for path in after.paths}):
         sentences.append(f"both sides hold the same recording: {common[0]}")
-    sentences += _differing("devices", _device_names(first), _device_names(second))
-    sentences += _differing("ranks", _rank_names(first), _rank_names(second))
+    sentences += _describe_difference("devices", _device_names(first), _device_names(second))
+    sentences += _describe_difference("ranks", _rank_names(first), _rank_names(second))
     for key, name in _COMPARED.items():
-        sentences += _differing(name, _meta_values(first, key), _meta_values(second, key))
+        sentences += _describe_difference(name, _meta_values(first, key), _meta_values(second, key))
     for option in _SLOWING:
-        sentences += _differing(f"recording with {option}", _options(first, option), _options(second, option))
+        sentences += _describe_difference(
+            f"recording with {option}", _option_values(first, option), _option_values(second, option)
+        )
     return sentences
 
 
-def _resolved(path: Path) -> str:
+def _resolved_path(path: Path) -> str:
     return told_path(path.resolve())
 
 
@@ -68,14 +70,14 @@ def _rank_names(traces: Sequence[Trace]) -> set[str]:
 
 
 def _meta_values(traces: Sequence[Trace], key: str) -> set[str]:
-    return {_text(value) for trace in traces if (value := trace.meta_value(key)) is not None}
+    return {_meta_text(value) for trace in traces if (value := trace.meta_value(key)) is not None}
 
 
-def _text(value: Any) -> str:
+def _meta_text(value: Any) -> str:
     return ", ".join(f"{name} {part}" for name, part in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _options(traces: Sequence[Trace], option: str) -> set[str]:
+def _option_values(traces: Sequence[Trace], option: str) -> set[str]:
     values = set()
     for trace in traces:
         config = trace.meta_value("config")
@@ -85,7 +87,7 @@ def _options(traces: Sequence[Trace], option: str) -> set[str]:
     return values
 
 
-def _differing(name: str, before: set[str], after: set[str]) -> Iterable[str]:
+def _describe_difference(name: str, before: set[str], after: set[str]) -> Iterable[str]:
     """A sentence where both sides are known and differ."""
     if before and after and before != after:
         yield f"{name} differ: {', '.join(sorted(before))} before, {', '.join(sorted(after))} after"

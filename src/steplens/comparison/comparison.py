@@ -25,7 +25,7 @@ from steplens.run import Run, open_run
 from steplens.trace.trace import Trace
 
 SLOWER, FASTER, ALIKE, CANNOT_TELL = "slower", "faster", "alike", "cannot tell"
-#: a change of a step that is smaller is of no interest: sides that differ by less, the whole interval within, are alike
+#: a change of a step that is smaller is of no interest: sides that differ by less, the step_ns interval within, are alike
 LEAST_CHANGE = 0.02
 #: a change that is a smaller share of the step is not divided among its parts
 _LEAST_SHOWN = 0.005
@@ -48,7 +48,7 @@ class Side:
     step_ns: float
 
     @property
-    def steps(self) -> int:
+    def step_count(self) -> int:
         """Over how many steps, those of all recordings."""
         return sum(recording.steps.height for recording in self.recordings)
 
@@ -60,7 +60,7 @@ class StepChange:
     Attributes:
         ratio: later over earlier, less 1: 0.05 is 5 % slower. ``low``, ``high``: its interval of 95 %.
         runs_needed: so many recordings a side, as long and as noisy as these, tell a change of ``LEAST_CHANGE``, or one as large
-            as what was found; None where this can be told, or not with a thousand.
+            as what was found; None where this can be rank_texts, or not with a thousand.
     """
 
     ratio: float
@@ -69,8 +69,8 @@ class StepChange:
     runs_needed: int | None = None
 
     @property
-    def verdict(self) -> str:
-        """SLOWER or FASTER where the whole interval says so, ALIKE where all of it is of no interest, else CANNOT_TELL."""
+    def step_verdict(self) -> str:
+        """SLOWER or FASTER where the step_ns interval says so, ALIKE where all of it is of no interest, else CANNOT_TELL."""
         if self.low >= -LEAST_CHANGE and self.high <= LEAST_CHANGE:
             return ALIKE
         if self.low > 0.0 or self.high < 0.0:
@@ -114,7 +114,7 @@ class Comparison:
         before: the earlier side, with which the later one is compared.
         after: the later side.
         step: what became of the step time.
-        parts: of the parts of a step that add up to it, the largest change first; none where they are not known.
+        parts: of the parts of a step that add up to it, the largest change first; none where they are not complete_steps.
         operators: ``names.compare_by_name`` of operators, self time.
         tasks: the same of device tasks; no rows where there is no accelerator.
         doubts: sentences about what else differs.
@@ -129,7 +129,7 @@ class Comparison:
     doubts: tuple[str, ...]
 
 
-def compare(before: str | os.PathLike[str] | Run, after: str | os.PathLike[str] | Run) -> Comparison:
+def compare_paths(before: str | os.PathLike[str] | Run, after: str | os.PathLike[str] | Run) -> Comparison:
     """Whether a step became slower between two runs, by how much, where, and how sure that is.
 
     Args:
@@ -155,10 +155,10 @@ def compare_runs(before: Run, after: Run) -> Comparison:
     """
     ranks = [sorted({trace.rank for trace in run.traces}) for run in (before, after)]
     if ranks[0] != ranks[1] and max(map(len, ranks)) > 1:
-        told = [f"rank{'s' * (len(side) > 1)} {number_ranges(side)}" for side in ranks]
+        rank_texts = [f"rank{'s' * (len(side) > 1)} {number_ranges(side)}" for side in ranks]
         raise InputError(
             after.path,
-            f"holds {told[1]}, and what it is compared with {told[0]}",
+            f"holds {rank_texts[1]}, and what it is compared with {rank_texts[0]}",
             "Compare runs on the same ranks, or one rank of each (--rank)",
         )
     first, second = _make_side(before), _make_side(after)
@@ -182,31 +182,31 @@ def _make_side(run: Run) -> Side:
     recordings = [recording for recording in find_recordings(run.traces) if recording.steps.height >= LEAST_STEPS]
     if not recordings:
         count = max((recording.steps.height for recording in find_recordings(run.traces)), default=0)
-        found = "no steps" if count == 0 else "one step" if count == 1 else f"{count} steps"
+        count_text = "no steps" if count == 0 else "one step" if count == 1 else f"{count} steps"
         raise InputError(
             run.path,
-            f"has {found} to compare, and {LEAST_STEPS} are the least",
+            f"has {count_text} to compare, and {LEAST_STEPS} are the least",
             "Record more steps, and mark each with step() (docs/recording.md)",
         )
-    medians = [_column(recording.steps, "step_time_ns") for recording in recordings]
+    medians = [_column_array(recording.steps, "step_time_ns") for recording in recordings]
     return Side(run, tuple(recordings), math.exp(float(np.mean([np.log(np.median(values)) for values in medians]))))
 
 
 def _compare_steps(before: Side, after: Side) -> StepChange:
-    found = find_difference(_sample_steps(before), _sample_steps(after))
-    ratio, low, high = (math.expm1(value) for value in (found.value, found.low, found.high))
+    difference = find_difference(_sample_steps(before), _sample_steps(after))
+    ratio, low, high = (math.expm1(end) for end in (difference.value, difference.low_end, difference.high_end))
     change = StepChange(ratio, low, high)
-    return change if change.verdict != CANNOT_TELL else StepChange(ratio, low, high, _runs_needed(found))
+    return change if change.step_verdict != CANNOT_TELL else StepChange(ratio, low, high, _runs_needed(difference))
 
 
 def _sample_steps(side: Side) -> list[Sample]:
     """The recordings of a side by the logarithm of their steps: differences are ratios."""
-    lengths = [np.maximum(_column(recording.steps, "step_time_ns"), 1.0) for recording in side.recordings]
+    lengths = [np.maximum(_column_array(recording.steps, "step_time_ns"), 1.0) for recording in side.recordings]
     return [sample_median(np.log(length)) for length in lengths]
 
 
-def _runs_needed(found: Difference) -> int | None:
-    return found.runs_needed(max(abs(found.value), math.log1p(LEAST_CHANGE)))
+def _runs_needed(difference: Difference) -> int | None:
+    return difference.runs_needed(max(abs(difference.value), math.log1p(LEAST_CHANGE)))
 
 
 def _compare_parts(before: Side, after: Side) -> tuple[PartChange, ...]:
@@ -227,9 +227,9 @@ def _changes_of_parts(
     for number, part in enumerate(parts):
         first, second = ([sample_mean(values[:, number]) for values in side] for side in (before, after))
         before_ns, after_ns = (float(np.mean([sample.usual for sample in side])) for side in (first, second))
-        found = find_difference(first, second, unit=(before_ns + after_ns) / 2.0)
-        share = found.value / change_ns if abs(change_ns) > _LEAST_SHOWN * step_ns else None
-        changes.append(PartChange(part, before_ns, after_ns, found.error, share))
+        difference = find_difference(first, second, unit=(before_ns + after_ns) / 2.0)
+        share = difference.value / change_ns if abs(change_ns) > _LEAST_SHOWN * step_ns else None
+        changes.append(PartChange(part, before_ns, after_ns, difference.error, share))
     return tuple(sorted(changes, key=lambda change: -abs(change.difference_ns)))
 
 
@@ -237,16 +237,16 @@ def _part_values(side: Side, parts: Sequence[str]) -> list[Floats] | None:
     """The parts of the usual steps of each recording, shape (steps, parts) each; None where they do not add up to the step."""
     arrays = []
     for recording in side.recordings:
-        known = recording.usual.drop_nulls(list(parts))
-        values = known.select(parts).to_numpy().astype(np.float64)
-        whole = _column(known, "step_time_ns")
-        if known.height < LEAST_STEPS or abs(values.sum() - whole.sum()) > _ADD_UP * whole.sum():
+        complete_steps = recording.usual.drop_nulls(list(parts))
+        values = complete_steps.select(parts).to_numpy().astype(np.float64)
+        step_ns = _column_array(complete_steps, "step_time_ns")
+        if complete_steps.height < LEAST_STEPS or abs(values.sum() - step_ns.sum()) > _ADD_UP * step_ns.sum():
             return None
         arrays.append(values)
     return arrays
 
 
-def _column(frame: pl.DataFrame, name: str) -> Floats:
+def _column_array(frame: pl.DataFrame, name: str) -> Floats:
     return frame[name].to_numpy().astype(np.float64)
 
 

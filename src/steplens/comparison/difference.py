@@ -38,19 +38,19 @@ class Difference:
     freedom: float
 
     @property
-    def low(self) -> float:
+    def low_end(self) -> float:
         """Where the interval begins."""
         return self.value - self.error
 
     @property
-    def high(self) -> float:
+    def high_end(self) -> float:
         """Where the interval ends."""
         return self.value + self.error
 
     @property
     def is_certain(self) -> bool:
         """Whether the whole interval lies on one side of 0."""
-        return self.low > 0.0 or self.high < 0.0
+        return self.low_end > 0.0 or self.high_end < 0.0
 
     def runs_needed(self, least: float) -> int | None:
         """How many recordings a side tell a difference as large as ``least``, all as noisy as these; None of more than 1,000."""

@@ -64,24 +64,24 @@ def parse_limit(text: str) -> Limit:
     Raises:
         SteplensError: it is none.
     """
-    found = _LIMIT.fullmatch(text)
-    if found is None:
+    match = _LIMIT.fullmatch(text)
+    if match is None:
         raise SteplensError(f"{text!r} is no limit; write a figure and by how much it may grow, such as step>2%")
-    figure = found["figure"]
+    figure = match["figure"]
     figures = [STEP, MEMORY_PEAK, *(part.removesuffix(_SUFFIX) for part in PARTS)]
     if figure not in figures and not (figure.startswith(OPERATORS) and figure != OPERATORS):
         close = difflib.get_close_matches(figure, figures, 1)
         hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(figures)} and {OPERATORS}NAME"
         raise SteplensError(f"{figure!r} is no figure that can have a limit{hint}")
-    return Limit(figure, float(found["percent"]) / 100.0)
+    return Limit(figure, float(match["percent"]) / 100.0)
 
 
-def judge_limit(found: Comparison, limit: Limit) -> Judgement:
+def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
     """Whether a figure grew beyond its limit."""
     if limit.figure == STEP:
-        return _judge(limit, found.step.ratio, found.step.low, found.step.high)
-    sample = _sampler(limit.figure)
-    first, second = _samples(found.before, sample), _samples(found.after, sample)
+        return _judge_interval(limit, comparison.step.ratio, comparison.step.low, comparison.step.high)
+    sample = _find_sampler(limit.figure)
+    first, second = _sample_side(comparison.before, sample), _sample_side(comparison.after, sample)
     if not first or not second:
         return Judgement(str(limit), CANNOT_TELL, None, None, None)
     before = sum(recorded.usual for recorded in first) / len(first)
@@ -90,10 +90,10 @@ def judge_limit(found: Comparison, limit: Limit) -> Judgement:
         return Judgement(str(limit), CANNOT_TELL if is_new else WITHIN, None, None, None)
     # peaks of two processes are equal where nothing changed
     difference = find_difference(first, second, unit=0.0 if limit.figure == MEMORY_PEAK else before)
-    return _judge(limit, difference.value / before, difference.low / before, difference.high / before)
+    return _judge_interval(limit, difference.value / before, difference.low_end / before, difference.high_end / before)
 
 
-def _sampler(figure: str) -> Callable[[Recording], Sample | None]:
+def _find_sampler(figure: str) -> Callable[[Recording], Sample | None]:
     """What takes a figure from a recording."""
     if figure == MEMORY_PEAK:
         return _sample_peak
@@ -102,13 +102,13 @@ def _sampler(figure: str) -> Callable[[Recording], Sample | None]:
     return partial(_sample_part, part=figure + _SUFFIX)
 
 
-def _judge(limit: Limit, ratio: float, low: float, high: float) -> Judgement:
+def _judge_interval(limit: Limit, ratio: float, low: float, high: float) -> Judgement:
     verdict = BEYOND if low > limit.ratio else WITHIN if high <= limit.ratio else CANNOT_TELL
     return Judgement(str(limit), verdict, ratio, low, high)
 
 
-def _samples(side: Side, sample: Callable[[Recording], Sample | None]) -> list[Sample]:
-    return [found for recording in side.recordings if (found := sample(recording)) is not None]
+def _sample_side(side: Side, sample: Callable[[Recording], Sample | None]) -> list[Sample]:
+    return [taken for recording in side.recordings if (taken := sample(recording)) is not None]
 
 
 def _sample_part(recording: Recording, part: str) -> Sample | None:

@@ -48,7 +48,7 @@ def sample_median(values: Floats) -> Sample:
     Args:
         values: shape (steps,), in order of time; ``LEAST_STEPS`` at least.
     """
-    return _sample(values, np.median)
+    return _sample_steps(values, np.median)
 
 
 def sample_mean(values: Floats) -> Sample:
@@ -57,10 +57,10 @@ def sample_mean(values: Floats) -> Sample:
     Args:
         values: shape (steps,), in order of time; ``LEAST_STEPS`` at least.
     """
-    return _sample(values, np.mean)
+    return _sample_steps(values, np.mean)
 
 
-def _sample(values: Floats, statistic: Callable[..., Floats]) -> Sample:
+def _sample_steps(values: Floats, statistic: Callable[..., Floats]) -> Sample:
     block = choose_block(values)
     count = values.size
     blocks = math.ceil(count / block)

@@ -42,14 +42,14 @@ def find_recordings(traces: Sequence[Trace]) -> list[Recording]:
     """
     groups: dict[int, list[Trace]] = {}
     processes: dict[int, dict[object, int]] = {}
-    for trace in sorted(traces, key=_began):
+    for trace in sorted(traces, key=_begin_ns):
         numbers = processes.setdefault(trace.rank, {})
         number = numbers.setdefault(trace.meta_value(_PROCESS), len(numbers))
         groups.setdefault(number, []).append(trace)
     return [_make_recording(groups[number]) for number in sorted(groups)]
 
 
-def _began(trace: Trace) -> int:
+def _begin_ns(trace: Trace) -> int:
     return recorded_span(trace)[0] or 0
 
 

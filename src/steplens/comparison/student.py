@@ -19,18 +19,18 @@ def student_quantile(probability: float, freedom: float) -> float:
         freedom: degrees of freedom, 1 or more.
     """
     low, high = 0.0, max(2.0, NormalDist().inv_cdf(probability))
-    while _beyond(high, freedom) > 1.0 - probability:
+    while _chance_beyond(high, freedom) > 1.0 - probability:
         high *= 2.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        if _beyond(middle, freedom) > 1.0 - probability:
+        if _chance_beyond(middle, freedom) > 1.0 - probability:
             low = middle
         else:
             high = middle
     return (low + high) / 2.0
 
 
-def _beyond(value: float, freedom: float) -> float:
+def _chance_beyond(value: float, freedom: float) -> float:
     """The chance of more than ``value``, which is 0 or more: half of the incomplete beta function (Abramowitz, Stegun 26.7.1)."""
     return _incomplete_beta(freedom / (freedom + value * value), freedom / 2.0, 0.5) / 2.0
 

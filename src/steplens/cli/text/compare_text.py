@@ -55,43 +55,43 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
 
 def step_sentence(step: StepChange) -> str:
     """What became of the step time, in a sentence."""
-    interval = f"the interval of 95 % is {_signed(step.low)} to {_signed(step.high)}"
-    if step.verdict == ALIKE:
-        return f"A step is as long as before, within {100 * LEAST_CHANGE:.0f} %: {_signed(step.ratio)}; {interval}."
-    if step.verdict == CANNOT_TELL:
+    interval = f"the interval of 95 % is {_signed_percent(step.low)} to {_signed_percent(step.high)}"
+    if step.step_verdict == ALIKE:
+        return f"A step is as long as before, within {100 * LEAST_CHANGE:.0f} %: {_signed_percent(step.ratio)}; {interval}."
+    if step.step_verdict == CANNOT_TELL:
         if step.runs_needed is None:
             more = "A thousand recordings like these do not tell."
         else:
             more = f"About {step.runs_needed} recordings of each, as long as these, in a folder, tell."
-        return f"Cannot tell whether a step became longer: {_signed(step.ratio)}; {interval}. {more}"
-    return f"A step is {abs(100 * step.ratio):.1f} % {step.verdict}; {interval}."
+        return f"Cannot tell whether a step became longer: {_signed_percent(step.ratio)}; {interval}. {more}"
+    return f"A step is {abs(100 * step.ratio):.1f} % {step.step_verdict}; {interval}."
 
 
 def _describe_side(side: Side) -> str:
     ranks = len({trace.rank for recording in side.recordings for trace in recording.traces})
     count = len(side.recordings)
-    words = [f"{duration(side.step_ns)} a step (median)", f"{side.steps} steps"]
+    words = [f"{duration(side.step_ns)} a step (median)", f"{side.step_count} steps"]
     words += [f"{count} recordings"] if count > 1 else []
     words += [f"{ranks} ranks"] if ranks > 1 else []
     return ", ".join(words)
 
 
-def _signed(ratio: float) -> str:
+def _signed_percent(ratio: float) -> str:
     return f"{100 * ratio:+.1f} %"
 
 
 def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
     out.print(plain("where, mean of the usual steps"))
-    width = max(len(_label(part.part)) for part in parts)
+    width = max(len(_part_label(part.part)) for part in parts)
     for part in parts:
         of_change = f"  {100 * part.share:.0f} % of the change" if part.share is not None else ""
         doubt = "" if part.is_certain else "  (chance may explain it)"
         change = f"{'+' if part.difference_ns > 0 else '-'}{duration(abs(part.difference_ns))}"
         times = f"{duration(part.before_ns):>10} -> {duration(part.after_ns):>10}  {change:>11}"
-        out.print(plain(f"  {_label(part.part).ljust(width)}  {times}{of_change}{doubt}"), soft_wrap=True)
+        out.print(plain(f"  {_part_label(part.part).ljust(width)}  {times}{of_change}{doubt}"), soft_wrap=True)
 
 
-def _label(part: str) -> str:
+def _part_label(part: str) -> str:
     return _LABELS.get(part, part)
 
 
@@ -102,15 +102,17 @@ def _show_names(out: Console, title: str, rows: pl.DataFrame, time: str) -> None
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
         before, after = row[f"before_{time}"], row[f"after_{time}"]
         change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
-        times = f"{_time(before):>10} -> {_time(after):>10}  {change:>11}"
-        out.print(plain(f"  {name.ljust(width)}  {times}  {_calls(row['before_calls'], row['after_calls'])}"), soft_wrap=True)
+        times = f"{_time_or_none(before):>10} -> {_time_or_none(after):>10}  {change:>11}"
+        out.print(
+            plain(f"  {name.ljust(width)}  {times}  {_call_counts(row['before_calls'], row['after_calls'])}"), soft_wrap=True
+        )
 
 
-def _time(ns: float | None) -> str:
+def _time_or_none(ns: float | None) -> str:
     return "none" if ns is None else duration(ns)
 
 
-def _calls(before: float | None, after: float | None) -> str:
+def _call_counts(before: float | None, after: float | None) -> str:
     counts = [f"{count or 0:.4g}" for count in (before, after)]
     return f"{counts[0]} calls" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]} calls"
 
@@ -119,7 +121,7 @@ def _judgement_sentence(judgement: Judgement) -> str:
     if judgement.ratio is None or judgement.low is None or judgement.high is None:
         return f"limit {judgement.limit}: {'kept' if judgement.verdict == WITHIN else 'cannot tell'}: not recorded on both sides"
     words = {BEYOND: "exceeded", WITHIN: "kept", CANNOT_TELL: "cannot tell"}
-    interval = f"{_signed(judgement.ratio)}, {_signed(judgement.low)} to {_signed(judgement.high)}"
+    interval = f"{_signed_percent(judgement.ratio)}, {_signed_percent(judgement.low)} to {_signed_percent(judgement.high)}"
     return f"limit {judgement.limit}: {words[judgement.verdict]}: {interval}"
 
 

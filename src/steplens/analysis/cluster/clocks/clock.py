@@ -82,7 +82,7 @@ class Clocks:
         """How far the difference of two ranks' times may be off, ns, the most over all pieces; None where it cannot be told."""
         if one == other:
             return 0.0
-        of_both = self.errors.between(one, other)
+        of_both = self.errors.find_error(one, other)
         if one in self.hosts and self.hosts[one] == self.hosts.get(other):
             return float(self.host_error_ns)
         reference, error = self._by_rank.get(one, (None, None)), self._by_rank.get(other, (None, None))

@@ -41,7 +41,7 @@ class PairErrors:
         keys, starts = np.unique(keys[order], return_index=True)
         return cls(keys, np.maximum.reduceat(error_ns[order], starts) if starts.size else np.zeros(0))
 
-    def between(self, one: int, other: int) -> float | None:
+    def find_error(self, one: int, other: int) -> float | None:
         """The error of a pair, ns; None where no messages tell of it."""
         key = (min(one, other) << _HALF) | max(one, other)
         at = int(np.searchsorted(self.keys, key))
