@@ -120,8 +120,13 @@ def test_memory_of_two_processes_is_compared_exactly(recorded: Any) -> None:
 def test_bad_input_is_one_sentence(versions: Any) -> None:
     versions.trace("none.json", [event("aten::mm", 0, 10)])
     versions.trace("one.json", program(4000, 1))
-    assert "has no steps to compare, and 3 are the least" in versions.refused("compare", "before.json", "none.json")
-    assert "has one step to compare" in versions.refused("compare", "one.json", "before.json")
+    done = versions.run("compare", "before.json", "none.json", expect=2)
+    assert "none.json: has no steps, and 3 are the least that tell whether a step became longer" in done.stderr
+    # what can be compared is shown
+    done = versions.run("compare", "one.json", "after.json", "--fail-on", "step>2%", expect=2)
+    assert "one.json: has one step" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert "+1.00 ms  100 % of the change" in done.stdout and "slower" not in done.stdout and "chance" not in done.stdout
+    assert versions.json("compare", "one.json", "after.json", expect=2)["comparisons"][0]["step"] is None
     assert "does not exist" in versions.refused("compare", "before.json", "missing")
     assert "did you mean step?" in versions.refused("compare", "before.json", "after.json", "--fail-on", "stp>2%")
     assert "is no limit" in versions.refused("compare", "before.json", "after.json", "--fail-on", "step")

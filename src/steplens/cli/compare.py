@@ -70,9 +70,12 @@ def show_comparisons(
             show_comparison(comparison, judged, top)
     for run in runs:
         keep_timelines(run)
-    for run in runs:
-        if problem := problem_of_health(run.health().to_dicts()):
-            raise InputError(run.path, problem)
+    for comparison in comparisons:
+        for side in (comparison.before, comparison.after):
+            if problem := problem_of_health(side.run.health().to_dicts()):
+                raise InputError(side.run.path, problem)
+            if side.problem is not None:
+                raise side.problem
     verdicts = {judgement.verdict for judged in judgements for judgement in judged}
     if "beyond" in verdicts:
         raise typer.Exit(EXIT_BEYOND)
@@ -81,7 +84,7 @@ def show_comparisons(
 
 
 def _as_document(comparison: Comparison, judged: list[Judgement], top: int) -> dict[str, Any]:
-    step = {**dataclasses.asdict(comparison.step), "verdict": comparison.step.step_verdict}
+    step = None if comparison.step is None else {**dataclasses.asdict(comparison.step), "verdict": comparison.step.step_verdict}
     derived = ("difference_ns", "is_certain")
     return {
         "before": _side_document(comparison.before),

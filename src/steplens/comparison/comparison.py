@@ -25,7 +25,7 @@ from steplens.run import Run, open_run
 from steplens.trace.trace import Trace
 
 SLOWER, FASTER, ALIKE, CANNOT_TELL = "slower", "faster", "alike", "cannot tell"
-#: a change of a step that is smaller is of no interest: sides that differ by less, the step_ns interval within, are alike
+#: a change of a step that is smaller is of no interest: sides that differ by less, the whole interval within, are alike
 LEAST_CHANGE = 0.02
 #: a change that is a smaller share of the step is not divided among its parts
 _LEAST_SHOWN = 0.005
@@ -40,17 +40,29 @@ class Side:
     Attributes:
         run: what was opened.
         recordings: the times that the program ran.
-        step_ns: the usual step: the median of each recording, over several their geometric mean.
+        step_ns: the usual step: the median of each recording, over several their geometric mean; None without steps.
     """
 
     run: Run
     recordings: tuple[Recording, ...]
-    step_ns: float
+    step_ns: float | None
 
     @property
     def step_count(self) -> int:
         """Over how many steps, those of all recordings."""
         return sum(recording.steps.height for recording in self.recordings)
+
+    @property
+    def problem(self) -> InputError | None:
+        """What to say of a side with too few steps; its operators and tasks can be compared all the same."""
+        if self.recordings and self.recordings[0].steps.height >= LEAST_STEPS:
+            return None
+        count_text = "no steps" if not self.step_count else "one step" if self.step_count == 1 else f"{self.step_count} steps"
+        return InputError(
+            self.run.path,
+            f"has {count_text}, and {LEAST_STEPS} are the least that tell whether a step became longer",
+            "Record more steps, and mark each with step() (docs/recording.md)",
+        )
 
 
 @dataclass(frozen=True)
@@ -85,14 +97,14 @@ class PartChange:
     Attributes:
         part: a column of ``step_times``, such as "forward_ns".
         before_ns: mean over the usual steps. ``after_ns``: the same of the later side.
-        error_ns: half of the interval of the difference.
+        error_ns: half of the interval of the difference; None where a side has too few steps to tell.
         share: of the change of the step; None where the step hardly changed.
     """
 
     part: str
     before_ns: float
     after_ns: float
-    error_ns: float
+    error_ns: float | None
     share: float | None
 
     @property
@@ -103,7 +115,7 @@ class PartChange:
     @property
     def is_certain(self) -> bool:
         """Whether it changed beyond what chance explains."""
-        return abs(self.difference_ns) > self.error_ns
+        return self.error_ns is not None and abs(self.difference_ns) > self.error_ns
 
 
 @dataclass(frozen=True)
@@ -113,8 +125,8 @@ class Comparison:
     Attributes:
         before: the earlier side, with which the later one is compared.
         after: the later side.
-        step: what became of the step time.
-        parts: of the parts of a step that add up to it, the largest change first; none where they are not complete_steps.
+        step: what became of the step time; None where a side has too few steps (``Side.problem``).
+        parts: of the parts of a step that add up to it, the largest change first; none where they are not known.
         operators: ``names.compare_by_name`` of operators, self time.
         tasks: the same of device tasks; no rows where there is no accelerator.
         doubts: sentences about what else differs.
@@ -122,7 +134,7 @@ class Comparison:
 
     before: Side
     after: Side
-    step: StepChange
+    step: StepChange | None
     parts: tuple[PartChange, ...]
     operators: pl.DataFrame
     tasks: pl.DataFrame
@@ -137,7 +149,7 @@ def compare_paths(before: str | os.PathLike[str] | Run, after: str | os.PathLike
         after: the later one.
 
     Raises:
-        InputError: one cannot be opened, or has too few steps.
+        InputError: one cannot be opened, or they ran on other ranks.
     """
     first, second = (run if isinstance(run, Run) else open_run(run) for run in (before, after))
     return compare_runs(first, second)
@@ -151,7 +163,7 @@ def compare_runs(before: Run, after: Run) -> Comparison:
         after: the later side.
 
     Raises:
-        InputError: a side has no steps, or too few, or ran on other ranks.
+        InputError: they ran on other ranks.
     """
     ranks = [sorted({trace.rank for trace in run.traces}) for run in (before, after)]
     if ranks[0] != ranks[1] and max(map(len, ranks)) > 1:
@@ -170,7 +182,7 @@ def compare_runs(before: Run, after: Run) -> Comparison:
     return Comparison(
         before=first,
         after=second,
-        step=_compare_steps(first, second),
+        step=None if first.problem or second.problem else _compare_steps(first, second),
         parts=_compare_parts(first, second),
         operators=calls,
         tasks=tasks if has_device else tasks.clear(),
@@ -179,17 +191,11 @@ def compare_runs(before: Run, after: Run) -> Comparison:
 
 
 def _make_side(run: Run) -> Side:
-    recordings = [recording for recording in find_recordings(run.traces) if recording.steps.height >= LEAST_STEPS]
-    if not recordings:
-        count = max((recording.steps.height for recording in find_recordings(run.traces)), default=0)
-        count_text = "no steps" if count == 0 else "one step" if count == 1 else f"{count} steps"
-        raise InputError(
-            run.path,
-            f"has {count_text} to compare, and {LEAST_STEPS} are the least",
-            "Record more steps, and mark each with step() (docs/recording.md)",
-        )
-    medians = [_column_array(recording.steps, "step_time_ns") for recording in recordings]
-    return Side(run, tuple(recordings), math.exp(float(np.mean([np.log(np.median(values)) for values in medians]))))
+    all_recordings = find_recordings(run.traces)
+    recordings = [recording for recording in all_recordings if recording.steps.height >= LEAST_STEPS]
+    recordings = recordings or [recording for recording in all_recordings if recording.steps.height]
+    medians = [np.log(np.median(_column_array(recording.steps, "step_time_ns"))) for recording in recordings]
+    return Side(run, tuple(recordings), math.exp(float(np.mean(medians))) if medians else None)
 
 
 def _compare_steps(before: Side, after: Side) -> StepChange:
@@ -212,24 +218,23 @@ def _runs_needed(difference: Difference) -> int | None:
 def _compare_parts(before: Side, after: Side) -> tuple[PartChange, ...]:
     for parts in (HOST_PARTS, DEVICE_PARTS):
         first, second = _part_values(before, parts), _part_values(after, parts)
-        if first is not None and second is not None:
-            return _changes_of_parts(parts, first, second, before.step_ns)
+        if first and second:
+            return _changes_of_parts(parts, first, second)
     return ()
 
 
-def _changes_of_parts(
-    parts: Sequence[str], before: Sequence[Floats], after: Sequence[Floats], step_ns: float
-) -> tuple[PartChange, ...]:
+def _changes_of_parts(parts: Sequence[str], before: Sequence[Floats], after: Sequence[Floats]) -> tuple[PartChange, ...]:
     """What became of parts that add up to the step, the largest change first; arrays of shape (steps, parts)."""
-    lengths = [float(np.mean([values.sum(axis=1).mean() for values in side])) for side in (before, after)]
-    change_ns = lengths[1] - lengths[0]
+    means = [np.mean([values.mean(axis=0) for values in side], axis=0) for side in (before, after)]
+    step_ns, change_ns = float(means[0].sum()), float(means[1].sum() - means[0].sum())
     changes = []
     for number, part in enumerate(parts):
         first, second = ([sample_mean(values[:, number]) for values in side] for side in (before, after))
-        before_ns, after_ns = (float(np.mean([sample.usual for sample in side])) for side in (first, second))
-        difference = find_difference(first, second, unit=(before_ns + after_ns) / 2.0)
-        share = difference.value / change_ns if abs(change_ns) > _LEAST_SHOWN * step_ns else None
-        changes.append(PartChange(part, before_ns, after_ns, difference.error, share))
+        before_ns, after_ns = float(means[0][number]), float(means[1][number])
+        is_told = all(values.shape[0] >= LEAST_STEPS for values in (*before, *after))
+        error = find_difference(first, second, unit=(before_ns + after_ns) / 2.0).error if is_told else None
+        share = (after_ns - before_ns) / change_ns if abs(change_ns) > _LEAST_SHOWN * step_ns else None
+        changes.append(PartChange(part, before_ns, after_ns, error, share))
     return tuple(sorted(changes, key=lambda change: -abs(change.difference_ns)))
 
 
@@ -240,7 +245,7 @@ def _part_values(side: Side, parts: Sequence[str]) -> list[Floats] | None:
         complete_steps = recording.usual.drop_nulls(list(parts))
         values = complete_steps.select(parts).to_numpy().astype(np.float64)
         step_ns = _column_array(complete_steps, "step_time_ns")
-        if complete_steps.height < LEAST_STEPS or abs(values.sum() - step_ns.sum()) > _ADD_UP * step_ns.sum():
+        if not complete_steps.height or abs(values.sum() - step_ns.sum()) > _ADD_UP * step_ns.sum():
             return None
         arrays.append(values)
     return arrays

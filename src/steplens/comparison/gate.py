@@ -79,7 +79,10 @@ def parse_limit(text: str) -> Limit:
 def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
     """Whether a figure grew beyond its limit."""
     if limit.figure == STEP:
-        return _judge_interval(limit, comparison.step.ratio, comparison.step.low, comparison.step.high)
+        step = comparison.step
+        if step is None:
+            return Judgement(str(limit), CANNOT_TELL, None, None, None)
+        return _judge_interval(limit, step.ratio, step.low, step.high)
     sample = _find_sampler(limit.figure)
     first, second = _sample_side(comparison.before, sample), _sample_side(comparison.after, sample)
     if not first or not second:

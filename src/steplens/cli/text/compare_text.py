@@ -34,10 +34,11 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
     out = console()
     for name, side in (("before", found.before), ("after", found.after)):
         out.print(plain(f"{name}: {told_path(side.run.path)}: {_describe_side(side)}", "dim"), soft_wrap=True)
-    _print_wrapped(out, step_sentence(found.step), "bold")
+    if found.step is not None:
+        _print_wrapped(out, step_sentence(found.step), "bold")
     for doubt in found.doubts:
         _print_wrapped(out, f"doubtful: {doubt}", "yellow")
-    parts = [part for part in found.parts if abs(part.difference_ns) >= _LEAST_PART * found.before.step_ns]
+    parts = [part for part in found.parts if abs(part.difference_ns) >= _LEAST_PART * (found.before.step_ns or 0.0)]
     if parts:
         _show_parts(out, parts)
     for title, rows, time in (
@@ -70,7 +71,9 @@ def step_sentence(step: StepChange) -> str:
 def _describe_side(side: Side) -> str:
     ranks = len({trace.rank for recording in side.recordings for trace in recording.traces})
     count = len(side.recordings)
-    words = [f"{duration(side.step_ns)} a step (median)", f"{side.step_count} steps"]
+    if side.step_ns is None:
+        return "no steps"
+    words = [f"{duration(side.step_ns)} a step (median)", f"{side.step_count} step{'s' * (side.step_count > 1)}"]
     words += [f"{count} recordings"] if count > 1 else []
     words += [f"{ranks} ranks"] if ranks > 1 else []
     return ", ".join(words)
@@ -85,7 +88,7 @@ def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
     width = max(len(_part_label(part.part)) for part in parts)
     for part in parts:
         of_change = f"  {100 * part.share:.0f} % of the change" if part.share is not None else ""
-        doubt = "" if part.is_certain else "  (chance may explain it)"
+        doubt = "" if part.is_certain or part.error_ns is None else "  (chance may explain it)"
         change = f"{'+' if part.difference_ns > 0 else '-'}{duration(abs(part.difference_ns))}"
         times = f"{duration(part.before_ns):>10} -> {duration(part.after_ns):>10}  {change:>11}"
         out.print(plain(f"  {_part_label(part.part).ljust(width)}  {times}{of_change}{doubt}"), soft_wrap=True)
