@@ -74,8 +74,8 @@ def show_comparisons(
         for side in (comparison.before, comparison.after):
             if problem := problem_of_health(side.run.health().to_dicts()):
                 raise InputError(side.run.path, problem)
-            if side.problem is not None:
-                raise side.problem
+            if side.too_few_steps is not None:
+                raise side.too_few_steps
     verdicts = {judgement.verdict for judged in judgements for judgement in judged}
     if "beyond" in verdicts:
         raise typer.Exit(EXIT_BEYOND)
@@ -93,6 +93,8 @@ def _as_document(comparison: Comparison, judged: list[Judgement], top: int) -> d
         "parts": [{**dataclasses.asdict(part), **{name: getattr(part, name) for name in derived}} for part in comparison.parts],
         "operators": comparison.operators.head(top).to_dicts(),
         "tasks": comparison.tasks.head(top).to_dicts(),
+        "device_time": comparison.device_time.rows.head(top).to_dicts(),
+        "device_time_matched": comparison.device_time.matched,
         "doubts": list(comparison.doubts),
         "limits": [dataclasses.asdict(judgement) for judgement in judged],
     }

@@ -16,6 +16,7 @@ from steplens.analysis.operators.operators import filled_columns, operators
 from steplens.analysis.steps.choice import number_ranges
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.common.errors import InputError
+from steplens.comparison.call_tree import DeviceTimeByPath, match_device_time
 from steplens.comparison.circumstances import find_doubts
 from steplens.comparison.difference import Difference, find_difference
 from steplens.comparison.names import compare_by_name
@@ -53,7 +54,7 @@ class Side:
         return sum(recording.steps.height for recording in self.recordings)
 
     @property
-    def problem(self) -> InputError | None:
+    def too_few_steps(self) -> InputError | None:
         """What to say of a side with too few steps; its operators and tasks can be compared all the same."""
         if self.recordings and self.recordings[0].steps.height >= LEAST_STEPS:
             return None
@@ -125,10 +126,11 @@ class Comparison:
     Attributes:
         before: the earlier side, with which the later one is compared.
         after: the later side.
-        step: what became of the step time; None where a side has too few steps (``Side.problem``).
+        step: what became of the step time; None where a side has too few steps (``Side.too_few_steps``).
         parts: of the parts of a step that add up to it, the largest change first; none where they are not known.
         operators: ``names.compare_by_name`` of operators, self time.
         tasks: the same of device tasks; no rows where there is no accelerator.
+        device_time: device time by call path, where names of tasks differ; no rows where there is no accelerator.
         doubts: sentences about what else differs.
     """
 
@@ -138,6 +140,7 @@ class Comparison:
     parts: tuple[PartChange, ...]
     operators: pl.DataFrame
     tasks: pl.DataFrame
+    device_time: DeviceTimeByPath
     doubts: tuple[str, ...]
 
 
@@ -182,10 +185,11 @@ def compare_runs(before: Run, after: Run) -> Comparison:
     return Comparison(
         before=first,
         after=second,
-        step=None if first.problem or second.problem else _compare_steps(first, second),
+        step=None if first.too_few_steps or second.too_few_steps else _compare_steps(first, second),
         parts=_compare_parts(first, second),
         operators=calls,
         tasks=tasks if has_device else tasks.clear(),
+        device_time=match_device_time(*((before.traces, after.traces) if has_device else ((), ()))),
         doubts=tuple(find_doubts(before, after, calls, by_shape)),
     )
 

@@ -111,7 +111,7 @@ def _judge_interval(limit: Limit, ratio: float, low: float, high: float) -> Judg
 
 
 def _sample_side(side: Side, sample: Callable[[Recording], Sample | None]) -> list[Sample]:
-    return [taken for recording in side.recordings if (taken := sample(recording)) is not None]
+    return [side_sample for recording in side.recordings if (side_sample := sample(recording)) is not None]
 
 
 def _sample_part(recording: Recording, part: str) -> Sample | None:

@@ -41,13 +41,13 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
     parts = [part for part in found.parts if abs(part.difference_ns) >= _LEAST_PART * (found.before.step_ns or 0.0)]
     if parts:
         _show_parts(out, parts)
-    for title, rows, time in (
-        ("operators, self time per step", found.operators, "self_ns"),
-        ("device tasks per step", found.tasks, "total_ns"),
-    ):
-        changed = rows.filter(pl.col("difference_ns") != 0)
-        if changed.height:
-            _show_names(out, title, changed.head(top), time)
+    changed = found.operators.filter(pl.col("difference_ns") != 0)
+    if changed.height:
+        _show_names(out, "operators, self time per step", changed.head(top), "self_ns")
+    changed = found.device_time.rows.filter(pl.col("difference_ns") != 0)
+    if changed.height:
+        matched = f"{100 * (found.device_time.matched or 0.0):.0f} % of the device time is matched"
+        _show_paths(out, f"device time per step by the operator that launched it ({matched})", changed.head(top))
     for judgement in judged:
         out.print(plain(_judgement_sentence(judgement), "" if judgement.verdict == WITHIN else "bold"), soft_wrap=True)
     before, after = (shlex.quote(str(side.run.path)) for side in (found.before, found.after))
@@ -90,8 +90,8 @@ def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
         of_change = f"  {100 * part.share:.0f} % of the change" if part.share is not None else ""
         doubt = "" if part.is_certain or part.error_ns is None else "  (chance may explain it)"
         change = f"{'+' if part.difference_ns > 0 else '-'}{duration(abs(part.difference_ns))}"
-        times = f"{duration(part.before_ns):>10} -> {duration(part.after_ns):>10}  {change:>11}"
-        out.print(plain(f"  {_part_label(part.part).ljust(width)}  {times}{of_change}{doubt}"), soft_wrap=True)
+        both_times = f"{duration(part.before_ns):>10} -> {duration(part.after_ns):>10}  {change:>11}"
+        out.print(plain(f"  {_part_label(part.part).ljust(width)}  {both_times}{of_change}{doubt}"), soft_wrap=True)
 
 
 def _part_label(part: str) -> str:
@@ -105,10 +105,29 @@ def _show_names(out: Console, title: str, rows: pl.DataFrame, time: str) -> None
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
         before, after = row[f"before_{time}"], row[f"after_{time}"]
         change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
-        times = f"{_time_or_none(before):>10} -> {_time_or_none(after):>10}  {change:>11}"
+        both_times = f"{_time_or_none(before):>10} -> {_time_or_none(after):>10}  {change:>11}"
         out.print(
-            plain(f"  {name.ljust(width)}  {times}  {_call_counts(row['before_calls'], row['after_calls'])}"), soft_wrap=True
+            plain(f"  {name.ljust(width)}  {both_times}  {_call_counts(row['before_calls'], row['after_calls'])}"), soft_wrap=True
         )
+
+
+def _show_paths(out: Console, title: str, rows: pl.DataFrame) -> None:
+    out.print(plain(title))
+    names = [
+        _shorten_name(f"{row['module']}: {row['name']}" if row["module"] else row["name"]) for row in rows.iter_rows(named=True)
+    ]
+    width = max(map(len, names))
+    for name, row in zip(names, rows.iter_rows(named=True), strict=True):
+        change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
+        both_times = f"{duration(row['before_ns']):>10} -> {duration(row['after_ns']):>10}  {change:>11}"
+        launched = [row["before_launched_by"] or "nothing", row["after_launched_by"] or "nothing"]
+        launchers = f"  {launched[0]} -> {launched[1]}" if launched[0] != launched[1] else ""
+        out.print(plain(f"  {name.ljust(width)}  {both_times}{launchers}"), soft_wrap=True)
+
+
+def _shorten_name(name: str) -> str:
+    """A name with its end, which tells modules apart."""
+    return name if len(name) <= _LONGEST else f"...{name[-(_LONGEST - 3) :]}"
 
 
 def _time_or_none(ns: float | None) -> str:

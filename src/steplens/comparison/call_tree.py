@@ -1,0 +1,212 @@
+"""Device time by call path, matched between two sides: what has other names below counts where the paths are still the same.
+
+Kernels of two GPUs, of two versions of a library, of a fused and an unfused operator have different names. The operator that
+launched them, or one above it, has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from steplens.analysis.steps.times import chosen_step_times
+from steplens.trace.trace import Trace
+
+Numbers = npt.NDArray[np.int64]
+
+#: columns of ``DeviceTimeByPath.rows``
+ROWS = {
+    "name": pl.String(),
+    "path": pl.String(),
+    "module": pl.String(),
+    "before_ns": pl.Float64(),
+    "after_ns": pl.Float64(),
+    "difference_ns": pl.Float64(),
+    "before_launched_by": pl.String(),
+    "after_launched_by": pl.String(),
+}
+_SEPARATOR = " > "
+#: operators that are named where sides differ below a path
+_NAMED = 3
+_ROOT = -1
+
+
+@dataclass(frozen=True)
+class DeviceTimeByPath:
+    """What ``match_device_time`` finds.
+
+    Attributes:
+        rows: columns ``ROWS``, per step, the largest change first: the last operator of a path that both sides have, the path
+            from the outermost operator, its module where that was recorded, device time of what is launched there and below on
+            paths that the other side lacks, and which operators launched it.
+        matched: share of the device time of both sides that has such a path, 0 to 1; None without device time of operators.
+    """
+
+    rows: pl.DataFrame
+    matched: float | None
+
+
+def match_device_time(before: Sequence[Trace], after: Sequence[Trace]) -> DeviceTimeByPath:
+    """Match the device time of two sides by call path, over the chosen steps, per step.
+
+    A path is the names of the operators that call each other, with the module of the innermost one. Device time whose path the
+    other side has not counts at the longest beginning of it that both have.
+
+    Args:
+        before: the traces of the earlier side.
+        after: those of the later one.
+    """
+    if not before or not after:
+        return DeviceTimeByPath(pl.DataFrame(schema=ROWS), None)
+    sides = [_read_calls(traces) for traces in (before, after)]
+    calls = pl.concat([side.calls.with_columns(side=pl.lit(number)) for number, side in enumerate(sides)])
+    all_kernels_ns = sum(side.kernel_ns for side in sides)
+    if not calls.height or not all_kernels_ns:
+        return DeviceTimeByPath(pl.DataFrame(schema=ROWS), None)
+    side_of = calls["side"].to_numpy()
+    # rows of the later side lie behind those of the earlier one
+    parent = calls["parent"].to_numpy() + np.where((side_of == 1) & (calls["parent"].to_numpy() >= 0), sides[0].calls.height, 0)
+    tree = _number_paths(parent, calls["depth"].to_numpy(), _number_labels(calls["label"]))
+    times = np.stack([_sum_times(tree, calls, number) for number in range(len(sides))])
+    places = _common_paths(tree, side_of)
+    moved = np.zeros_like(times)
+    has_place = places >= 0
+    for number in range(len(sides)):
+        np.add.at(moved[number], places[has_place], times[number, has_place])
+    matched = float(sum(moved[number].sum() * side.steps for number, side in enumerate(sides))) / all_kernels_ns
+    rows = _describe_paths(tree, calls, moved, times, places)
+    return DeviceTimeByPath(rows, min(matched, 1.0))
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """Calls of a side: label, name, module, depth, parent (a row, or -1) and device_ns per step.
+
+    Over so many steps, those of each rank, in which tasks of the device took ``kernel_ns`` together.
+    """
+
+    calls: pl.DataFrame
+    steps: int
+    kernel_ns: int
+
+
+def _read_calls(traces: Sequence[Trace]) -> _Calls:
+    numbers = [chosen_step_times(trace)["step"].to_list() for trace in traces]
+    steps = sum(map(len, numbers))
+    frames, offset, kernel_ns = [], 0, 0
+    name = pl.col("name").cast(pl.String)
+    for trace, step_numbers in zip(traces, numbers, strict=True):
+        is_counted = pl.col("step").is_in(step_numbers).fill_null(False) if steps else pl.lit(True)
+        kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
+        kernel_ns += int(kernels.item() or 0)
+        module = pl.col("module").cast(pl.String).fill_null("")
+        frame = (
+            trace.required("ops")
+            .select(
+                # each step and call of a range has its number behind its name
+                name=name.str.replace(r"#\d+$", ""),
+                module=module,
+                depth=pl.col("depth").cast(pl.Int64),
+                parent=pl.col("parent").cast(pl.Int64).fill_null(_ROOT),
+                device_ns=pl.when(is_counted).then(pl.col("device_self_ns")).otherwise(0) / max(steps, 1),
+            )
+            .collect()
+        )
+        frame = frame.with_columns(parent=pl.when(pl.col("parent") >= 0).then(pl.col("parent") + offset).otherwise(_ROOT))
+        frames.append(frame.with_columns(label=pl.concat_str("name", pl.lit("\0"), "module")))
+        offset += frame.height
+    return _Calls(pl.concat(frames), max(steps, 1), kernel_ns)
+
+
+@dataclass(frozen=True)
+class _PathTree:
+    """All paths of both sides: of each call its path, and of each path the one that it is longer than by one, or -1."""
+
+    path_of_call: Numbers
+    parent_path: Numbers
+
+
+def _number_labels(labels: pl.Series) -> Numbers:
+    return labels.rank("dense").to_numpy().astype(np.int64)
+
+
+def _number_paths(parent: Numbers, depth: Numbers, codes: Numbers) -> _PathTree:
+    """One number for all calls with the same path, level by level."""
+    path_of_call = np.full(parent.size, _ROOT)
+    parent_paths: list[Numbers] = []
+    count, width = 0, int(codes.max()) + 1
+    order = np.argsort(depth, kind="stable")
+    borders = np.flatnonzero(np.diff(depth[order])) + 1
+    for level in np.split(order, borders):
+        outer = np.where(parent[level] >= 0, path_of_call[parent[level]], _ROOT)
+        keys, numbers = np.unique((outer + 1) * width + codes[level], return_inverse=True)
+        path_of_call[level] = count + numbers
+        parent_paths.append(keys // width - 1)
+        count += keys.size
+    return _PathTree(path_of_call, np.concatenate(parent_paths))
+
+
+def _sum_times(tree: _PathTree, calls: pl.DataFrame, side: int) -> npt.NDArray[np.float64]:
+    """Device time of a side launched at each path itself, ns per step."""
+    own_ns = calls["device_ns"].to_numpy() * (calls["side"].to_numpy() == side)
+    return np.bincount(tree.path_of_call, weights=own_ns, minlength=tree.parent_path.size).astype(np.float64)
+
+
+def _common_paths(tree: _PathTree, side_of: Numbers) -> Numbers:
+    """Of each path the longest beginning of it that both sides have, itself perhaps; -1 where there is none."""
+    on_side = np.zeros((2, tree.parent_path.size), bool)
+    on_side[side_of, tree.path_of_call] = True
+    place = np.where(on_side.all(axis=0), np.arange(tree.parent_path.size), _ROOT)
+    # paths are numbered from the outermost ones
+    for path in np.flatnonzero(place == _ROOT).tolist():
+        outer = tree.parent_path[path]
+        if outer >= 0:
+            place[path] = place[outer]
+    return place
+
+
+def _describe_paths(
+    tree: _PathTree,
+    calls: pl.DataFrame,
+    moved: npt.NDArray[np.float64],
+    times: npt.NDArray[np.float64],
+    places: Numbers,
+) -> pl.DataFrame:
+    first_call = np.zeros(tree.parent_path.size, np.int64)
+    first_call[tree.path_of_call[::-1]] = np.arange(tree.path_of_call.size)[::-1]
+    names = calls["name"].gather(first_call).to_list()
+    modules = calls["module"].gather(first_call).to_list()
+    launched: list[dict[int, dict[str, float]]] = [{}, {}]
+    for side in range(2):
+        for path in np.flatnonzero((times[side] > 0) & (places >= 0)).tolist():
+            by_name = launched[side].setdefault(int(places[path]), {})
+            by_name[names[path]] = by_name.get(names[path], 0.0) + float(times[side, path])
+    rows = []
+    for path in np.flatnonzero(moved.sum(axis=0) > 0).tolist():
+        before_ns, after_ns = float(moved[0, path]), float(moved[1, path])
+        row = {"name": names[path], "path": _path_text(tree, names, path), "module": modules[path]}
+        row |= {"before_ns": before_ns, "after_ns": after_ns, "difference_ns": after_ns - before_ns}
+        row |= {
+            f"{side}_launched_by": _largest_names(launched[number].get(path, {}))
+            for number, side in enumerate(("before", "after"))
+        }
+        rows.append(row)
+    frame = pl.DataFrame(rows, schema=ROWS)
+    return frame.sort(pl.col("difference_ns").abs(), pl.col("path"), descending=[True, False])
+
+
+def _path_text(tree: _PathTree, names: Sequence[str], path: int) -> str:
+    path_names = []
+    while path >= 0:
+        path_names.append(names[path])
+        path = int(tree.parent_path[path])
+    return _SEPARATOR.join(reversed(path_names))
+
+
+def _largest_names(times_ns: dict[str, float]) -> str:
+    ordered = sorted(times_ns, key=lambda name: (-times_ns[name], name))
+    return ", ".join(ordered[:_NAMED]) + (f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else "")
