@@ -44,6 +44,8 @@ def test_stages_chains_and_micro_batches() -> None:
     found = find_pipeline(traces)
     assert found == Pipeline({0: 1, 3: 2, 1: 3, 2: 1, 4: 2, 5: 3}, {0: 0, 3: 0, 1: 0, 2: 2, 4: 2, 5: 2}, 3, 5)
     assert found.implied_share == pytest.approx(2 / 7)
+    # each of both hops costs its share of computing, collectives and passing on, which a rank within does on two sides
+    assert found.implied_wait(50.0, 10.0, 8.0) == pytest.approx(2 * (10 + 2 + 8 / 5 / (4 / 3)))
     job = layout(traces)
     assert (job.mode, job.stages) == (PIPELINE_PARALLEL, 3)
     assert [job.stage_of(rank) for rank in range(6)] == [1, 3, 1, 2, 2, 3]

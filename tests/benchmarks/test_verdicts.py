@@ -66,6 +66,23 @@ def test_what_is_slow_is_named(tmp_path: Path, fault: str, name: str, kind: str,
         assert "{" not in found.sentence(words)
 
 
+def test_the_bubble_has_the_collectives_of_its_stages_and_the_transfers_between_them(tmp_path: Path) -> None:
+    """Micro-batches of tensor parallelism move data on their way: stages wait for that, too, and for nothing beyond it."""
+    layout = Layout(data=2, pipeline=4, tensor=2, ranks_per_host=4)
+    found = parse_faults(["clock_offset:host=1,seconds=0.3"], layout, 3, 1)
+    write_job(tmp_path, layout, Model(layers=1), found, seed=1, steps=3)
+    verdict = steplens.open(tmp_path).verdict()
+    assert verdict.kind == PIPELINE
+    assert verdict.sentence(ENGLISH).startswith("Pipeline bubble: ")
+    judged = judge(tmp_path, layout)
+    assert (judged["named"], judged["false"]) == ("nothing", "")
+    assert "stage_waits" not in {finding.rule for finding in advise(steplens.open(tmp_path)).findings}
+    waits = exposed_waits(steplens.open(tmp_path).traces)
+    # gradients are no part of it: they are summed once, after all micro-batches
+    assert (waits["micro_batch_moving_ns"] > 0).all()
+    assert (waits["micro_batch_moving_ns"] < 0.5 * waits["collective_moving_ns"]).all()
+
+
 def test_a_sound_pipeline_has_a_bubble_and_nothing_slow(sound: Path) -> None:
     assert expected_name(sound) == ""
     judged = judge(sound, LAYOUT)

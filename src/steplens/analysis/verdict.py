@@ -287,8 +287,9 @@ def _shares_of_pipeline(traces: Sequence[Trace]) -> _PipelineShares | None:
     sums = exposed_waits(traces).select(pl.exclude("rank", "step").sum()).row(0, named=True)
     if not sums["period_ns"] or sums["unknown_ns"] > _UNTOLD * sums["exposed_ns"]:
         return None
-    moving, waiting, computing = (sums[f"{name}_ns"] / sums["period_ns"] for name in ("moving", "waiting", "computing"))
-    implied = computing * job_pipeline.bubble_of_computing
+    names = ("moving", "waiting", "computing", "collective_moving", "micro_batch_moving")
+    moving, waiting, computing, collectives, of_batches = (sums[f"{name}_ns"] / sums["period_ns"] for name in names)
+    implied = job_pipeline.implied_wait(computing, of_batches, moving - collectives)
     return _PipelineShares(moving, waiting, job_pipeline.stages, job_pipeline.batches, implied)
 
 

@@ -159,9 +159,10 @@ def _waits_beyond_bubble(exposed: Exposed, job_pipeline: Pipeline, waits: pl.Dat
 
 
 def _bubble_ns(job_pipeline: Pipeline, waits: pl.DataFrame) -> float:
-    """How long a rank waits in a step while a pipeline of equal stages fills and drains: (p - 1) / (m v) of its computing."""
-    computing = float(waits["computing_ns"].mean() or 0.0)  # type: ignore[arg-type]
-    return computing * job_pipeline.bubble_of_computing
+    """How long a rank waits in a step while a pipeline of equal stages fills and drains (``Pipeline.implied_wait``)."""
+    names = ("computing_ns", "micro_batch_moving_ns", "moving_ns", "collective_moving_ns")
+    computing, of_batches, moving, collectives = (float(waits[name].mean() or 0.0) for name in names)  # type: ignore[arg-type]
+    return job_pipeline.implied_wait(computing, of_batches, moving - collectives)
 
 
 @run_rule(rests_on=(STEP_DEVICE_TIMES,), applies=is_pipeline)

@@ -34,10 +34,21 @@ class Pipeline:
     batches: int
     chunks: int = 1
 
-    @property
-    def bubble_of_computing(self) -> float:
-        """How long a rank waits while the pipeline fills and drains, as a share of what it computes: (p - 1) / (m v)."""
-        return (self.stages - 1) / (self.batches * self.chunks)
+    def implied_wait(self, computing: float, micro_batch_moving: float, transfers: float) -> float:
+        """How long a rank waits in a step while a pipeline of equal stages fills and drains: (p - 1) / (m v) of what they do.
+
+        What the micro-batches need is done on the way: computing, the collectives inside of a stage, and passing on between
+        stages. The wait is in the unit of the arguments, which are of a step, means over all ranks.
+
+        Args:
+            computing: of the device.
+            micro_batch_moving: exposed collectives that each micro-batch needs, while they move data (``exposed_waits``).
+            transfers: exposed sends and receives, while they move data.
+        """
+        # stages within have two neighbours, the first and the last one
+        neighbours = 2 * (self.stages - 1) / self.stages
+        done = computing + micro_batch_moving + transfers / neighbours
+        return done * (self.stages - 1) / (self.batches * self.chunks)
 
     @property
     def implied_share(self) -> float:
