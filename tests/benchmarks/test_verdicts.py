@@ -80,7 +80,7 @@ def test_the_bubble_has_the_collectives_of_its_stages_and_the_transfers_between_
     waits = exposed_waits(steplens.open(tmp_path).traces)
     # gradients are no part of it: they are summed once, after all micro-batches
     assert (waits["micro_batch_moving_ns"] > 0).all()
-    assert (waits["micro_batch_moving_ns"] < 0.5 * waits["collective_moving_ns"]).all()
+    assert (waits["micro_batch_moving_ns"] < 0.9 * waits["collective_moving_ns"]).all()
 
 
 def test_a_sound_pipeline_has_a_bubble_and_nothing_slow(sound: Path) -> None:
