@@ -70,12 +70,12 @@ def record(out: Path, count: int) -> None:
         subprocess.run([sys.executable, "-c", TRAIN, out / f"{number:03}"], env=environment, check=True, capture_output=True)
 
 
-def step_times(out: Path) -> list[Floats]:
-    """The logarithms of the chosen steps of each recording."""
+def step_times(out: Path) -> list[tuple[Floats, float]]:
+    """The logarithms of the chosen steps of each recording, and how long it waited for a processor."""
     lengths = []
     for folder in sorted(out.iterdir()):
         (recording,) = find_recordings(steplens.open(folder).traces)
-        lengths.append(np.log(recording.steps["step_time_ns"].to_numpy().astype(np.float64)))
+        lengths.append((np.log(recording.steps["step_time_ns"].to_numpy().astype(np.float64)), recording.contention or 0.0))
     return lengths
 
 
@@ -105,12 +105,14 @@ def main() -> None:
     given = parser.parse_args()
     record(given.out, given.recordings)
     lengths = step_times(given.out)
+    waited = [100 * contention for _, contention in lengths]
+    print(f"waited for a processor: {np.median(waited):.1f} % of the time (median), {max(waited):.1f} % at most")
     names = [f"fixed {100 * gate:.0f} %" for gate in FIXED_GATES]
     heads = ["steps", "recordings a side", "interval", "covers the truth", "false alarms of step>2%", "finds 5 %", "finds 2 %"]
     print("|", " | ".join([*heads, *(f"false alarms of {name}" for name in names)]), "|")
     print("|", " | ".join(["---"] * (len(heads) + len(names))), "|")
     for steps in COUNTED:
-        samples = [sample_median(length[-steps:]) for length in lengths if length.size >= steps]
+        samples = [sample_median(length[-steps:], contention) for length, contention in lengths if length.size >= steps]
         for recordings in SIDES:
             if 2 * recordings > len(samples):
                 continue

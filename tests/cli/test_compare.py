@@ -92,6 +92,12 @@ def test_what_else_differs_is_said(versions: Any) -> None:
     doubts = versions.json("compare", "small.json", "large.json")["comparisons"][0]["doubts"]
     assert any("inputs have other shapes" in doubt for doubt in doubts)
     assert "PyTorch differ: 2.4 before, 2.13 after" in doubts
+    waiting = {"ran_ns": 700_000, "waited_ns": 300_000}
+    versions.trace("crowded.json", program(4000), processor_time=waiting)
+    crowded = versions.json("compare", "crowded.json", "after.json")["comparisons"][0]
+    assert any("waited 30 % of their time for a processor" in doubt for doubt in crowded["doubts"])
+    # whoever waits so much may wait less the next time
+    assert crowded["step"]["verdict"] == "cannot tell"
     unlike = [{**item, "name": item["name"].replace("aten::", "mine::")} for item in program(4000)]
     versions.trace("unlike.json", unlike)
     assert "these are two programs" in versions.run("compare", "before.json", "unlike.json").stdout

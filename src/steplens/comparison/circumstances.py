@@ -10,15 +10,24 @@ import polars as pl
 
 from steplens.analysis.operators.common_calls import are_unlike, common_share
 from steplens.common.stand_ins import told_path
+from steplens.comparison.recordings import find_recordings
 from steplens.run import Run
 from steplens.trace.building.devices import device_names
 from steplens.trace.health import STEP_TIMES
 from steplens.trace.trace import Trace
 
 #: what is recorded of the machine and its software: key of ``meta`` and its name
-_COMPARED = {"torch_version": "PyTorch", "mindspore_version": "MindSpore", "host_name": "host", "processor": "processor"}
+_COMPARED = {
+    "torch_version": "PyTorch",
+    "ms_version": "MindSpore",
+    "host_name": "host",
+    "hostname": "host",
+    "processor": "processor",
+}
 #: options of a recording that slow a step down
 _SLOWING = ("record_shapes", "with_stack", "profile_memory", "with_modules", "with_flops")
+#: a smaller share of its time that a process waited for a processor is no contention
+_CONTENTION = 0.05
 #: calls of the same operators with inputs of the same shapes are fewer of other inputs
 _SAME_SHAPES = 0.9
 
@@ -43,6 +52,7 @@ def find_doubts(before: Run, after: Run, calls: pl.DataFrame, calls_by_shape: pl
         sentences.append(f"both sides hold the same recording: {common[0]}")
     sentences += _describe_difference("devices", _device_names(first), _device_names(second))
     sentences += _describe_difference("ranks", _rank_names(first), _rank_names(second))
+    sentences += [*_describe_contention(first, "earlier"), *_describe_contention(second, "later")]
     for key, name in _COMPARED.items():
         sentences += _describe_difference(name, _meta_values(first, key), _meta_values(second, key))
     for option in _SLOWING:
@@ -54,6 +64,15 @@ def find_doubts(before: Run, after: Run, calls: pl.DataFrame, calls_by_shape: pl
 
 def _resolved_path(path: Path) -> str:
     return told_path(path.resolve())
+
+
+def _describe_contention(traces: Sequence[Trace], side: str) -> Iterable[str]:
+    waited = max((recording.contention or 0.0 for recording in find_recordings(traces)), default=0.0)
+    if waited > _CONTENTION:
+        yield (
+            f"processes of the {side} side waited {100 * waited:.0f} % of their time for a processor: other programs, or more "
+            f"threads than there are processors"
+        )
 
 
 def _describe_health(run: Run, side: str) -> Iterable[str]:

@@ -211,8 +211,10 @@ def _compare_steps(before: Side, after: Side) -> StepChange:
 
 def _sample_steps(side: Side) -> list[Sample]:
     """The recordings of a side by the logarithm of their steps: differences are ratios."""
-    lengths = [np.maximum(_column_array(recording.steps, "step_time_ns"), 1.0) for recording in side.recordings]
-    return [sample_median(np.log(length)) for length in lengths]
+    return [
+        sample_median(np.log(np.maximum(_column_array(recording.steps, "step_time_ns"), 1.0)), recording.contention or 0.0)
+        for recording in side.recordings
+    ]
 
 
 def _runs_needed(difference: Difference) -> int | None:
@@ -223,17 +225,20 @@ def _compare_parts(before: Side, after: Side) -> tuple[PartChange, ...]:
     for parts in (HOST_PARTS, DEVICE_PARTS):
         first, second = _part_values(before, parts), _part_values(after, parts)
         if first and second:
-            return _changes_of_parts(parts, first, second)
+            contention = [recording.contention or 0.0 for recording in (*before.recordings, *after.recordings)]
+            return _changes_of_parts(parts, first, second, max(contention))
     return ()
 
 
-def _changes_of_parts(parts: Sequence[str], before: Sequence[Floats], after: Sequence[Floats]) -> tuple[PartChange, ...]:
+def _changes_of_parts(
+    parts: Sequence[str], before: Sequence[Floats], after: Sequence[Floats], contention: float
+) -> tuple[PartChange, ...]:
     """What became of parts that add up to the step, the largest change first; arrays of shape (steps, parts)."""
     means = [np.mean([values.mean(axis=0) for values in side], axis=0) for side in (before, after)]
     step_ns, change_ns = float(means[0].sum()), float(means[1].sum() - means[0].sum())
     changes = []
     for number, part in enumerate(parts):
-        first, second = ([sample_mean(values[:, number]) for values in side] for side in (before, after))
+        first, second = ([sample_mean(values[:, number], contention) for values in side] for side in (before, after))
         before_ns, after_ns = float(means[0][number]), float(means[1][number])
         is_told = all(values.shape[0] >= LEAST_STEPS for values in (*before, *after))
         error = find_difference(first, second, unit=(before_ns + after_ns) / 2.0).error if is_told else None

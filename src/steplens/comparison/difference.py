@@ -66,7 +66,8 @@ def find_difference(before: Sequence[Sample], after: Sequence[Sample], unit: flo
 
     Processes of one program differ by more than their own steps tell: memory lies elsewhere, neighbours on the machine do
     something else. How much, recordings of one side tell; beside them counts what is known beforehand, as much as six
-    recordings: half of what single steps differ by.
+    recordings: half of what single steps differ by, and the share of its time that a process waited for a processor, since
+    the next one may wait less, or more.
 
     Args:
         before: the recordings of the earlier side, each with ``LEAST_STEPS`` at least.
@@ -78,7 +79,8 @@ def find_difference(before: Sequence[Sample], after: Sequence[Sample], unit: flo
     samples = [*before, *after]
     sampling = sum(sample.sampling_variance for sample in samples) / len(samples)
     spread = sum(sample.spread for sample in samples) / len(samples)
-    assumed = (_OF_SPREAD * spread) ** 2 + sampling + (_LEAST_APART * unit) ** 2
+    contention = sum(sample.contention**2 for sample in samples) / len(samples)
+    assumed = (_OF_SPREAD * spread) ** 2 + sampling + (_LEAST_APART**2 + contention) * unit**2
     apart = sum((sample.usual - mean) ** 2 for side, mean in zip(sides, means, strict=True) for sample in side)
     freedom = _WORTH + len(samples) - 2
     # recordings that happen to agree are as uncertain as each of them is

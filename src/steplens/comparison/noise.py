@@ -33,6 +33,7 @@ class Sample:
         sampling_variance: how far another stretch of as many steps of this process would be off, squared.
         spread: how far single steps lie from the usual one: standard deviation, robust.
         block: so many steps on end are resampled together, as neighbours resemble each other.
+        contention: the share of its time that the process waited for a processor, 0 to 1; 0 where that was not recorded.
     """
 
     steps: int
@@ -40,27 +41,30 @@ class Sample:
     sampling_variance: float
     spread: float
     block: int
+    contention: float = 0.0
 
 
-def sample_median(values: Floats) -> Sample:
+def sample_median(values: Floats, contention: float = 0.0) -> Sample:
     """A recording by the median of its steps.
 
     Args:
         values: shape (steps,), in order of time; ``LEAST_STEPS`` at least.
+        contention: as in ``Sample``.
     """
-    return _sample_steps(values, np.median)
+    return _sample_steps(values, np.median, contention)
 
 
-def sample_mean(values: Floats) -> Sample:
+def sample_mean(values: Floats, contention: float = 0.0) -> Sample:
     """A recording by the mean of its steps, as of parts of a step, which add up.
 
     Args:
         values: shape (steps,), in order of time; ``LEAST_STEPS`` at least.
+        contention: as in ``Sample``.
     """
-    return _sample_steps(values, np.mean)
+    return _sample_steps(values, np.mean, contention)
 
 
-def _sample_steps(values: Floats, statistic: Callable[..., Floats]) -> Sample:
+def _sample_steps(values: Floats, statistic: Callable[..., Floats], contention: float) -> Sample:
     block = choose_block(values)
     count = values.size
     blocks = math.ceil(count / block)
@@ -75,7 +79,7 @@ def _sample_steps(values: Floats, statistic: Callable[..., Floats]) -> Sample:
     # resamples of few blocks vary too little
     inflation = count / (count - block) if count > block else 1.0
     variance = float(np.concatenate(resampled).var()) * inflation
-    return Sample(count, float(statistic(values)), variance, _robust_deviation(values), block)
+    return Sample(count, float(statistic(values)), variance, _robust_deviation(values), block, contention)
 
 
 def choose_block(values: Floats) -> int:

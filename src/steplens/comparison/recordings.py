@@ -17,7 +17,9 @@ from steplens.trace.trace import Trace
 #: parts of a step that are known of steps, in the order in which they are shown
 PARTS = (*HOST_PARTS, *DEVICE_PARTS)
 #: key of ``meta``: the process that was recorded
-_PROCESS = "pid"
+_PROCESS_NUMBER = "pid"
+#: and how long its threads ran and waited for a processor while it was
+PROCESSOR_TIME = "processor_time"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,13 @@ class Recording:
     steps: pl.DataFrame
     usual: pl.DataFrame
 
+    @property
+    def contention(self) -> float | None:
+        """The share of their time that its processes waited for a processor, 0 to 1; None where that was not recorded."""
+        times = [value for trace in self.traces if isinstance(value := trace.meta_value(PROCESSOR_TIME), dict)]
+        ran, waited = (sum(time.get(name, 0) for time in times) for name in ("ran_ns", "waited_ns"))
+        return waited / (ran + waited) if ran + waited > 0 else None
+
 
 def find_recordings(traces: Sequence[Trace]) -> list[Recording]:
     """What ran once each, among the traces of a run or a folder of runs, in order of time.
@@ -44,7 +53,7 @@ def find_recordings(traces: Sequence[Trace]) -> list[Recording]:
     processes: dict[int, dict[object, int]] = {}
     for trace in sorted(traces, key=_begin_ns):
         numbers = processes.setdefault(trace.rank, {})
-        number = numbers.setdefault(trace.meta_value(_PROCESS), len(numbers))
+        number = numbers.setdefault(trace.meta_value(_PROCESS_NUMBER), len(numbers))
         groups.setdefault(number, []).append(trace)
     return [_make_recording(groups[number]) for number in sorted(groups)]
 

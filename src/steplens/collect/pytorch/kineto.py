@@ -18,7 +18,7 @@ from typing import Any
 
 from steplens.collect.ascend import operator_arguments
 from steplens.collect.ascend.device_session import DeviceSession
-from steplens.collect.common import clock, exception_text, log, metadata
+from steplens.collect.common import clock, exception_text, log, metadata, processor_times
 from steplens.collect.common.health import ERROR, WARNING, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch import saving
@@ -177,6 +177,7 @@ class KinetoSession(KinetoArguments):
         window.span.whole_steps = self.step > self.ended_step
         # The window begins here, not where warmup began.
         window.thread, window.began_in = threading.current_thread(), backward.backward_number()
+        window.span.thread_times = processor_times.thread_times()
         window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
         try:
             window.kineto._start_trace()
@@ -225,6 +226,7 @@ class KinetoSession(KinetoArguments):
         if self._device is not None:
             self._device.wait()
         window.span.end_ns, window.span.end_monotonic_ns = clock.both_ns()
+        window.span.processor_time = processor_times.time_between(window.span.thread_times, processor_times.thread_times())
         self._end_recording(window)
         window.counters["stop_ns"] = clock.monotonic_ns() - window.span.end_monotonic_ns
         window.counters["thread_wait_ns"] = window.threads.waited_ns

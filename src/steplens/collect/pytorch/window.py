@@ -61,6 +61,9 @@ class Span:
     whole_steps: bool = False
     end_ns: int = 0
     end_monotonic_ns: int = 0
+    #: of each thread when recording began, and what all of them ran and waited until it ended (``processor_times``)
+    thread_times: dict[str, tuple[int, int]] = field(default_factory=dict)
+    processor_time: dict[str, int] | None = None
 
 
 @dataclass
