@@ -75,7 +75,7 @@ def step_times(out: Path) -> list[tuple[Floats, float]]:
     lengths = []
     for folder in sorted(out.iterdir()):
         (recording,) = find_recordings(steplens.open(folder).traces)
-        lengths.append((np.log(recording.steps["step_time_ns"].to_numpy().astype(np.float64)), recording.contention or 0.0))
+        lengths.append((np.log(recording.steps["step_time_ns"].to_numpy().astype(np.float64)), recording.waited_share or 0.0))
     return lengths
 
 

@@ -67,7 +67,7 @@ def _resolved_path(path: Path) -> str:
 
 
 def _describe_contention(traces: Sequence[Trace], side: str) -> Iterable[str]:
-    waited = max((recording.contention or 0.0 for recording in find_recordings(traces)), default=0.0)
+    waited = max((recording.waited_share or 0.0 for recording in find_recordings(traces)), default=0.0)
     if waited > _CONTENTION:
         yield (
             f"processes of the {side} side waited {100 * waited:.0f} % of their time for a processor: other programs, or more "

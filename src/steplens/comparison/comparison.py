@@ -212,7 +212,7 @@ def _compare_steps(before: Side, after: Side) -> StepChange:
 def _sample_steps(side: Side) -> list[Sample]:
     """The recordings of a side by the logarithm of their steps: differences are ratios."""
     return [
-        sample_median(np.log(np.maximum(_column_array(recording.steps, "step_time_ns"), 1.0)), recording.contention or 0.0)
+        sample_median(np.log(np.maximum(_column_array(recording.steps, "step_time_ns"), 1.0)), recording.waited_share or 0.0)
         for recording in side.recordings
     ]
 
@@ -225,7 +225,7 @@ def _compare_parts(before: Side, after: Side) -> tuple[PartChange, ...]:
     for parts in (HOST_PARTS, DEVICE_PARTS):
         first, second = _part_values(before, parts), _part_values(after, parts)
         if first and second:
-            contention = [recording.contention or 0.0 for recording in (*before.recordings, *after.recordings)]
+            contention = [recording.waited_share or 0.0 for recording in (*before.recordings, *after.recordings)]
             return _changes_of_parts(parts, first, second, max(contention))
     return ()
 

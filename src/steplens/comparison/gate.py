@@ -116,12 +116,14 @@ def _sample_side(side: Side, sample: Callable[[Recording], Sample | None]) -> li
 
 def _sample_part(recording: Recording, part: str) -> Sample | None:
     values = recording.usual[part].drop_nulls()
-    return sample_mean(values.to_numpy().astype(np.float64), recording.contention or 0.0) if values.len() >= LEAST_STEPS else None
+    return (
+        sample_mean(values.to_numpy().astype(np.float64), recording.waited_share or 0.0) if values.len() >= LEAST_STEPS else None
+    )
 
 
 def _sample_operator(recording: Recording, name: str) -> Sample | None:
     values = operator_times(recording, name)
-    return sample_mean(values, recording.contention or 0.0) if values.size >= LEAST_STEPS else None
+    return sample_mean(values, recording.waited_share or 0.0) if values.size >= LEAST_STEPS else None
 
 
 def _sample_peak(recording: Recording) -> Sample | None:

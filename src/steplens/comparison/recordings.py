@@ -37,7 +37,7 @@ class Recording:
     usual: pl.DataFrame
 
     @property
-    def contention(self) -> float | None:
+    def waited_share(self) -> float | None:
         """The share of their time that its processes waited for a processor, 0 to 1; None where that was not recorded."""
         times = [value for trace in self.traces if isinstance(value := trace.meta_value(PROCESSOR_TIME), dict)]
         ran, waited = (sum(time.get(name, 0) for time in times) for name in ("ran_ns", "waited_ns"))
