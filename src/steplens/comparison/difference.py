@@ -11,11 +11,11 @@ from steplens.comparison.student import student_quantile
 
 CONFIDENCE = 0.95
 #: processes of one program differ by this share of what single steps differ by (docs/compare.md), ...
-_OF_SPREAD = 0.5
+_OF_SPREAD = 0.8
 #: ... and by this share of the figure at least
 _LEAST_APART = 0.005
 #: what is known of that beforehand weighs as much as so many processes that were recorded
-_WORTH = 6
+_WORTH = 4
 #: runs a side that may still be asked for
 _MOST_RUNS = 1_000
 
@@ -65,8 +65,8 @@ def find_difference(before: Sequence[Sample], after: Sequence[Sample], unit: flo
     """The difference of two sides, each of one recording or several.
 
     Processes of one program differ by more than their own steps tell: memory lies elsewhere, neighbours on the machine do
-    something else. How much, recordings of one side tell; beside them counts what is known beforehand, as much as six
-    recordings: half of what single steps differ by, and the share of its time that a process waited for a processor, since
+    something else. How much, recordings of one side tell; beside them counts what is known beforehand, as much as four
+    recordings: four fifths of what single steps differ by, and the share of its time that a process waited for a processor, since
     the next one may wait less, or more.
 
     Args:
