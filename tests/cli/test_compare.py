@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import steplens
-from steplens.comparison.gate import parse_limit
+from steplens.comparison import limits, recordings
+from steplens.comparison.limits import parse_limit
 
 from .conftest import event
 
@@ -137,6 +138,8 @@ def test_bad_input_is_one_sentence(versions: Any) -> None:
     assert "did you mean step?" in versions.refused("compare", "before.json", "after.json", "--fail-on", "stp>2%")
     assert "is no limit" in versions.refused("compare", "before.json", "after.json", "--fail-on", "step")
     assert str(parse_limit(" forward > 5 % ")) == "forward>5%"
+    # known without what reads
+    assert tuple(part + limits.SUFFIX for part in limits.PARTS) == recordings.PARTS
 
 
 def test_a_side_that_was_cut_short_is_compared_and_said_to_be(versions: Any) -> None:

@@ -14,6 +14,7 @@ from steplens.cli.summary.summary import problem_of_health
 from steplens.cli.table import of_rank
 from steplens.cli.text.text import print_json
 from steplens.common.errors import InputError, SteplensError
+from steplens.comparison.limits import parse_limit
 from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ def show_comparisons(
         paths = [before, *after]
         for path in paths:
             refuse_hopeless(path)
-        from steplens.comparison.comparison import compare_runs
-        from steplens.comparison.gate import judge_limit, parse_limit
-
         limits = [parse_limit(text) for text in fail_on or []]
+        from steplens.comparison.comparison import compare_runs
+        from steplens.comparison.gate import judge_limit
+
         runs = [of_rank(open_with_progress(path, rank), rank) for path in paths]
         with show_work("comparing"):
             comparisons = [compare_runs(runs[0], run) for run in runs[1:]]

@@ -1,9 +1,7 @@
-"""Limits that a change is not to exceed, such as ``step>2%``, and whether it does."""
+"""Whether a change exceeds its limit (``limits``)."""
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,33 +10,14 @@ import numpy as np
 import polars as pl
 
 from steplens.analysis.memory.memory import memory_summary
-from steplens.common.errors import SteplensError
 from steplens.comparison.comparison import Comparison, Side
 from steplens.comparison.difference import find_difference
+from steplens.comparison.limits import MEMORY_PEAK, OPERATORS, STEP, SUFFIX, Limit
 from steplens.comparison.noise import LEAST_STEPS, Sample, sample_mean
 from steplens.comparison.operator_steps import operator_times
-from steplens.comparison.recordings import PARTS, Recording
+from steplens.comparison.recordings import Recording
 
 BEYOND, WITHIN, CANNOT_TELL = "beyond", "within", "cannot tell"
-STEP, MEMORY_PEAK, OPERATORS = "step", "memory_peak", "operators."
-_SUFFIX = "_ns"
-_LIMIT = re.compile(r"\s*(?P<figure>\S.*?)\s*>\s*(?P<percent>\d+(?:\.\d+)?)\s*%\s*")
-
-
-@dataclass(frozen=True)
-class Limit:
-    """By how much a figure may grow.
-
-    Attributes:
-        figure: STEP, a part of the step without its unit (``forward``), ``operators.NAME`` or MEMORY_PEAK.
-        ratio: 0.02 is 2 %.
-    """
-
-    figure: str
-    ratio: float
-
-    def __str__(self) -> str:
-        return f"{self.figure}>{100 * self.ratio:g}%"
 
 
 @dataclass(frozen=True)
@@ -56,24 +35,6 @@ class Judgement:
     ratio: float | None
     low: float | None
     high: float | None
-
-
-def parse_limit(text: str) -> Limit:
-    """A limit as a user writes it.
-
-    Raises:
-        SteplensError: it is none.
-    """
-    match = _LIMIT.fullmatch(text)
-    if match is None:
-        raise SteplensError(f"{text!r} is no limit; write a figure and by how much it may grow, such as step>2%")
-    figure = match["figure"]
-    figures = [STEP, MEMORY_PEAK, *(part.removesuffix(_SUFFIX) for part in PARTS)]
-    if figure not in figures and not (figure.startswith(OPERATORS) and figure != OPERATORS):
-        close = difflib.get_close_matches(figure, figures, 1)
-        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(figures)} and {OPERATORS}NAME"
-        raise SteplensError(f"{figure!r} is no figure that can have a limit{hint}")
-    return Limit(figure, float(match["percent"]) / 100.0)
 
 
 def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
@@ -102,7 +63,7 @@ def _find_sampler(figure: str) -> Callable[[Recording], Sample | None]:
         return _sample_peak
     if figure.startswith(OPERATORS):
         return partial(_sample_operator, name=figure.removeprefix(OPERATORS))
-    return partial(_sample_part, part=figure + _SUFFIX)
+    return partial(_sample_part, part=figure + SUFFIX)
 
 
 def _judge_interval(limit: Limit, ratio: float, low: float, high: float) -> Judgement:
