@@ -84,9 +84,10 @@ def match_device_time(before: Sequence[Trace], after: Sequence[Trace]) -> Device
 
 @dataclass(frozen=True)
 class _Calls:
-    """Calls of a side: label, name, module, depth, parent (a row, or -1) and device_ns per step.
+    """Calls of a side, those of a trace with the same path in one row.
 
-    Over so many steps, those of each rank, in which tasks of the device took ``kernel_ns`` together.
+    Columns: name, module, label, depth, parent (a row, or -1) and device_ns. Times are per step, over so many steps, those of each
+    rank, in which tasks of the device took ``kernel_ns`` together.
     """
 
     calls: pl.DataFrame
@@ -98,28 +99,38 @@ def _read_calls(traces: Sequence[Trace]) -> _Calls:
     numbers = [chosen_step_times(trace)["step"].to_list() for trace in traces]
     steps = sum(map(len, numbers))
     frames, offset, kernel_ns = [], 0, 0
-    name = pl.col("name").cast(pl.String)
     for trace, step_numbers in zip(traces, numbers, strict=True):
         is_counted = pl.col("step").is_in(step_numbers).fill_null(False) if steps else pl.lit(True)
         kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
         kernel_ns += int(kernels.item() or 0)
-        module = pl.col("module").cast(pl.String).fill_null("")
-        frame = (
-            trace.required("ops")
-            .select(
-                # each step and call of a range has its number behind its name
-                name=name.str.replace(r"#\d+$", ""),
-                module=module,
-                depth=pl.col("depth").cast(pl.Int64),
-                parent=pl.col("parent").cast(pl.Int64).fill_null(_ROOT),
-                device_ns=pl.when(is_counted).then(pl.col("device_self_ns")).otherwise(0) / max(steps, 1),
-            )
-            .collect()
-        )
-        frame = frame.with_columns(parent=pl.when(pl.col("parent") >= 0).then(pl.col("parent") + offset).otherwise(_ROOT))
-        frames.append(frame.with_columns(label=pl.concat_str("name", pl.lit("\0"), "module")))
+        frame = _sum_paths(trace, is_counted)
+        parent = pl.when(pl.col("parent") >= 0).then(pl.col("parent") + offset).otherwise(_ROOT)
+        frames.append(frame.with_columns(parent=parent, device_ns=pl.col("device_ns") / max(steps, 1)))
         offset += frame.height
     return _Calls(pl.concat(frames), max(steps, 1), kernel_ns)
+
+
+def _sum_paths(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
+    """The paths of the calls of a trace, a row each: a job has millions of calls, and thousands of paths."""
+    calls = (
+        trace.required("ops")
+        .select(
+            # each step and call of a range has its number behind its name
+            name=pl.col("name").cast(pl.String).str.replace(r"#\d+$", ""),
+            module=pl.col("module").cast(pl.String).fill_null(""),
+            depth=pl.col("depth").cast(pl.Int64),
+            parent=pl.col("parent").cast(pl.Int64).fill_null(_ROOT),
+            device_ns=pl.when(is_counted).then(pl.col("device_self_ns")).otherwise(0).cast(pl.Float64),
+        )
+        .with_columns(label=pl.concat_str("name", pl.lit("\0"), "module"))
+        .collect()
+    )
+    if not calls.height:
+        return calls
+    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(calls["label"]))
+    own_ns = np.bincount(tree.path_of_call, weights=calls["device_ns"].to_numpy(), minlength=tree.parent_path.size)
+    rows = calls.select(pl.exclude("device_ns", "parent"))[_first_calls(tree)]
+    return rows.with_columns(parent=pl.Series(tree.parent_path), device_ns=pl.Series(own_ns)).select(calls.columns)
 
 
 @dataclass(frozen=True)
@@ -150,6 +161,13 @@ def _number_paths(parent: Numbers, depth: Numbers, codes: Numbers) -> _PathTree:
     return _PathTree(path_of_call, np.concatenate(parent_paths))
 
 
+def _first_calls(tree: _PathTree) -> Numbers:
+    """Of each path its first call."""
+    first_call = np.zeros(tree.parent_path.size, np.int64)
+    first_call[tree.path_of_call[::-1]] = np.arange(tree.path_of_call.size)[::-1]
+    return first_call
+
+
 def _sum_times(tree: _PathTree, calls: pl.DataFrame, side: int) -> npt.NDArray[np.float64]:
     """Device time of a side launched at each path itself, ns per step."""
     own_ns = calls["device_ns"].to_numpy() * (calls["side"].to_numpy() == side)
@@ -176,8 +194,7 @@ def _describe_paths(
     times: npt.NDArray[np.float64],
     places: Numbers,
 ) -> pl.DataFrame:
-    first_call = np.zeros(tree.parent_path.size, np.int64)
-    first_call[tree.path_of_call[::-1]] = np.arange(tree.path_of_call.size)[::-1]
+    first_call = _first_calls(tree)
     names = calls["name"].gather(first_call).to_list()
     modules = calls["module"].gather(first_call).to_list()
     launched: list[dict[int, dict[str, float]]] = [{}, {}]

@@ -181,14 +181,17 @@ def compare_runs(before: Run, after: Run) -> Comparison:
     has_shapes = all("input_shapes" in filled_columns(trace) for run in (before, after) for trace in run.traces)
     by_shape = _compare_calls(before, after, "shape") if has_shapes else None
     has_device = any(trace.has_accelerator for run in (before, after) for trace in run.traces)
-    tasks = compare_by_name(before.traces, after.traces, kernel_statistics, "count", "total_ns")
+    if has_device:
+        tasks = compare_by_name(before.traces, after.traces, kernel_statistics, "count", "total_ns")
+    else:
+        tasks = calls.clear().rename({"before_self_ns": "before_total_ns", "after_self_ns": "after_total_ns"})
     return Comparison(
         before=first,
         after=second,
         step=None if first.too_few_steps or second.too_few_steps else _compare_steps(first, second),
         parts=_compare_parts(first, second),
         operators=calls,
-        tasks=tasks if has_device else tasks.clear(),
+        tasks=tasks,
         device_time=match_device_time(*((before.traces, after.traces) if has_device else ((), ()))),
         doubts=tuple(find_doubts(before, after, calls, by_shape)),
     )
