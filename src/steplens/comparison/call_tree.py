@@ -86,8 +86,8 @@ def match_device_time(before: Sequence[Trace], after: Sequence[Trace]) -> Device
 class _Calls:
     """Calls of a side, those of a trace with the same path in one row.
 
-    Columns: name, module, label, depth, parent (a row, or -1) and device_ns. Times are per step, over so many steps, those of each
-    rank, in which tasks of the device took ``kernel_ns`` together.
+    Columns: name, module, label, depth, parent (a row, or -1) and device_ns. Times are per step, over so many steps, those of
+    each rank, in which tasks of the device took ``kernel_ns`` together.
     """
 
     calls: pl.DataFrame

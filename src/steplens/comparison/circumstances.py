@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,8 @@ def _describe_health(run: Run, side: str) -> Iterable[str]:
 
 
 def _device_names(traces: Sequence[Trace]) -> set[str]:
-    return {name for trace in traces for name in device_names(trace)}
+    """What computes, such as "CUDA (NVIDIA A100)": which of several equal devices it was makes no difference."""
+    return {re.sub(r" \d+", "", name, count=1) for trace in traces for name in device_names(trace)}
 
 
 def _rank_names(traces: Sequence[Trace]) -> set[str]:

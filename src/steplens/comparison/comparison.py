@@ -274,5 +274,6 @@ def _compare_calls(before: Run, after: Run, by: str) -> pl.DataFrame:
 def _by_name(trace: Trace, *, steps: list[int] | None, by: str) -> pl.DataFrame:
     rows = operators(trace, by, steps=steps)
     if by == "shape":
-        rows = rows.with_columns(name=pl.concat_str(pl.col("name").cast(pl.String), pl.col("input_shapes").cast(pl.String)))
+        shapes = pl.col("input_shapes").cast(pl.String).fill_null("")
+        rows = rows.with_columns(name=pl.concat_str(pl.col("name").cast(pl.String), shapes))
     return rows.with_columns(pl.col("name").cast(pl.String))

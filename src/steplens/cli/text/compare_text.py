@@ -113,9 +113,7 @@ def _show_names(out: Console, title: str, rows: pl.DataFrame, time: str) -> None
 
 def _show_paths(out: Console, title: str, rows: pl.DataFrame) -> None:
     out.print(plain(title))
-    names = [
-        _shorten_name(f"{row['module']}: {row['name']}" if row["module"] else row["name"]) for row in rows.iter_rows(named=True)
-    ]
+    names = [_shorten_name(name) for name in _path_names(rows)]
     width = max(map(len, names))
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
         change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
@@ -123,6 +121,13 @@ def _show_paths(out: Console, title: str, rows: pl.DataFrame) -> None:
         launched = [row["before_launched_by"] or "nothing", row["after_launched_by"] or "nothing"]
         launchers = f"  {launched[0]} -> {launched[1]}" if launched[0] != launched[1] else ""
         out.print(plain(f"  {name.ljust(width)}  {both_times}{launchers}"), soft_wrap=True)
+
+
+def _path_names(rows: pl.DataFrame) -> list[str]:
+    """The last operator of each path with its module, and with what calls it where several rows would have one name."""
+    names = [f"{row['module']}: {row['name']}" if row["module"] else row["name"] for row in rows.iter_rows(named=True)]
+    paths = [" > ".join(path.split(" > ")[-2:]) for path in rows["path"].to_list()]
+    return [path if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)]
 
 
 def _shorten_name(name: str) -> str:
