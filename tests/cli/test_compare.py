@@ -45,7 +45,8 @@ def test_a_slowdown_and_where_it_is(versions: Any) -> None:
     assert "A step is 10.0 % slower; the interval of 95 % is +7." in text.replace("\n", " ")
     forward = next(line for line in text.splitlines() if line.lstrip().startswith("forward"))
     assert "+1.00 ms" in forward and "100 % of the change" in forward and "chance" not in forward
-    assert "aten::mm" in text and "doubtful" not in text
+    mm = next(line for line in text.splitlines() if line.lstrip().startswith("aten::mm"))
+    assert "+25.0 %" in mm and "1 call" in mm and "chance" not in mm and "doubtful" not in text
     assert "next: steplens advise after.json --since before.json" in text
 
     found = versions.json("compare", "before.json", "after.json")["comparisons"][0]
@@ -66,7 +67,7 @@ def test_sides_that_are_alike_and_what_cannot_be_told(versions: Any) -> None:
         restless += program(length, 6, first=6 * number, first_us=70_000 * number)
     versions.trace("restless.json", restless)
     text = versions.run("compare", "before.json", "restless.json").stdout.replace("\n", " ")
-    assert "Cannot tell whether a step became longer" in text and "recordings of each" in text
+    assert "Cannot tell whether a step became longer" in text and "To tell a change of" in text
     document = versions.json("compare", "before.json", "same.json", "after.json")
     assert [found["step"]["verdict"] for found in document["comparisons"]] == ["alike", "slower"]
 
@@ -102,7 +103,33 @@ def test_what_else_differs_is_said(versions: Any) -> None:
     unlike = [{**item, "name": item["name"].replace("aten::", "mine::")} for item in program(4000)]
     versions.trace("unlike.json", unlike)
     assert "these are two programs" in versions.run("compare", "before.json", "unlike.json").stdout
-    assert "both sides hold the same recording" in versions.run("compare", "before.json", "before.json").stdout.replace("\n", " ")
+    assert "both sides hold the same 1 recording" in versions.run("compare", "before.json", "before.json").stdout.replace(
+        "\n", " "
+    )
+
+
+def test_sides_that_hold_copies_or_several_programs_are_doubted(versions: Any) -> None:
+    versions.trace("mixed/0.json", program(4000), pid=1, trace_id="A")
+    versions.trace("mixed/1.json", program(4000), pid=1, trace_id="A")
+    versions.trace("mixed/2.json", program(6500, first_us=900_000), pid=2, trace_id="B")
+    versions.trace("one.json", program(6500, first_us=900_000), pid=2, trace_id="B")
+    doubts = versions.json("compare", "mixed", "one.json")["comparisons"][0]["doubts"]
+    assert "the earlier side holds 1 recording twice, which count twice" in doubts
+    assert "both sides hold the same 1 recording" in doubts
+    assert "recordings of the earlier side have steps of 9.999 ms to 12.5 ms: are they of one program?" in doubts
+    doubts = versions.json("compare", "one.json", "before.json")["comparisons"][0]["doubts"]
+    assert "the earlier side was recorded after the later one" in doubts
+
+
+def test_an_operator_that_chance_moves_is_said_to_be(versions: Any) -> None:
+    events = program(4000)
+    for place, item in enumerate(item for item in events if item["name"] == "aten::add_"):
+        item["dur"] = 500 + 37 * (place * 7 % 11)
+    versions.trace("moved.json", events)
+    line = next(line for line in versions.run("compare", "before.json", "moved.json").stdout.splitlines() if "aten::add_" in line)
+    assert "(chance may explain it)" in line
+    rows = versions.json("compare", "before.json", "moved.json")["comparisons"][0]["operators"]
+    assert [(row["name"], row["is_certain"]) for row in rows[:1]] == [("aten::add_", False)]
 
 
 def test_limits_and_exit_codes(versions: Any) -> None:
@@ -114,9 +141,13 @@ def test_limits_and_exit_codes(versions: Any) -> None:
     assert "limit operators.aten::mm>5%: exceeded: +25." in text
     assert "limit forward>30%: kept" in versions.run("compare", "before.json", "after.json", "--fail-on", "forward>30%").stdout
     text = versions.run("compare", "before.json", "after.json", "--fail-on", "memory_peak>1%", expect=3).stdout
-    assert "not recorded on both sides" in text
+    assert "cannot tell: it was not recorded on either side" in text
     document = json.loads(versions.run("compare", "before.json", "after.json", "--fail-on", "step>2%", "--json", expect=1).stdout)
-    assert document["comparisons"][0]["limits"][0]["verdict"] == "beyond"
+    assert document["comparisons"][0]["limits"][0]["verdict"] == "exceeded"
+    # an operator that nobody has is a misspelt one
+    assert "neither side has an operator 'mm'; perhaps aten::mm" in versions.refused(
+        "compare", "before.json", "after.json", "--fail-on", "operators.mm>5%"
+    )
 
 
 def test_memory_of_two_processes_is_compared_exactly(recorded: Any) -> None:
@@ -132,6 +163,7 @@ def test_bad_input_is_one_sentence(versions: Any) -> None:
     # what can be compared is shown
     done = versions.run("compare", "one.json", "after.json", "--fail-on", "step>2%", expect=2)
     assert "one.json: has one step" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert "Cannot tell whether a step became longer: there are 1 step before and 24 steps after" in done.stdout
     assert "+1.00 ms  100 % of the change" in done.stdout and "slower" not in done.stdout and "chance" not in done.stdout
     assert versions.json("compare", "one.json", "after.json", expect=2)["comparisons"][0]["step"] is None
     assert "does not exist" in versions.refused("compare", "before.json", "missing")

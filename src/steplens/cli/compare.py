@@ -45,6 +45,9 @@ def show_comparisons(
 
     A folder of several recordings of one program counts as so many runs, which tells smaller changes: processes of one program
     differ by more than steps of a process. The interval is that of 95 %.
+
+    Exit codes: 0, or with --fail-on 1 where a limit is exceeded, 3 where none is and one cannot be told; 2 for bad input, too few
+    steps, or data that was cut short. docs/compare.md lists the figures that can have a limit.
     """
     try:
         paths = [before, *after]
@@ -78,7 +81,7 @@ def show_comparisons(
             if side.too_few_steps is not None:
                 raise side.too_few_steps
     verdicts = {judgement.verdict for judged in judgements for judgement in judged}
-    if "beyond" in verdicts:
+    if "exceeded" in verdicts:
         raise typer.Exit(EXIT_BEYOND)
     if "cannot tell" in verdicts:
         raise typer.Exit(EXIT_CANNOT_TELL)
@@ -92,13 +95,22 @@ def _as_document(comparison: Comparison, judged: list[Judgement], top: int) -> d
         "after": _side_document(comparison.after),
         "step": step,
         "parts": [{**dataclasses.asdict(part), **{name: getattr(part, name) for name in derived}} for part in comparison.parts],
-        "operators": comparison.operators.head(top).to_dicts(),
+        "operators": [_operator_document(comparison, row) for row in comparison.operators.head(top).to_dicts()],
         "tasks": comparison.tasks.head(top).to_dicts(),
         "device_time": comparison.device_time.rows.head(top).to_dicts(),
         "device_time_matched": comparison.device_time.matched,
         "doubts": list(comparison.doubts),
         "limits": [dataclasses.asdict(judgement) for judgement in judged],
     }
+
+
+def _operator_document(comparison: Comparison, row: dict[str, Any]) -> dict[str, Any]:
+    from steplens.comparison.operator_steps import SELF, compare_operator
+
+    difference = compare_operator(comparison.before.recordings, comparison.after.recordings, row["name"], SELF).difference
+    if difference is None:
+        return {**row, "error_ns": None, "is_certain": False}
+    return {**row, "error_ns": difference.error, "is_certain": difference.is_certain}
 
 
 def _side_document(side: Side) -> dict[str, Any]:

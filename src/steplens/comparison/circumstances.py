@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 
 from steplens.analysis.operators.common_calls import are_unlike, common_share
-from steplens.common.stand_ins import told_path
 from steplens.comparison.recordings import find_recordings
 from steplens.run import Run
+from steplens.trace.building.checks.ranks import recorded_span
 from steplens.trace.building.devices import device_names
 from steplens.trace.health import STEP_TIMES
 from steplens.trace.trace import Trace
@@ -27,6 +27,8 @@ _COMPARED = {
 }
 #: options of a recording that slow a step down
 _SLOWING = ("record_shapes", "with_stack", "profile_memory", "with_modules", "with_flops")
+#: recordings of one program differ by less
+_ALIKE = 1.15
 #: a smaller share of its time that a process waited for a processor is no contention
 _CONTENTION = 0.05
 #: calls of the same operators with inputs of the same shapes are fewer of other inputs
@@ -49,8 +51,11 @@ def find_doubts(before: Run, after: Run, calls: pl.DataFrame, calls_by_shape: pl
     elif calls_by_shape is not None and (of_shapes := common_share(calls_by_shape)) is not None and of_shapes < _SAME_SHAPES:
         sentences.append(f"inputs have other shapes: {100 * (1 - of_shapes):.0f} % of the operator calls of a step")
     first, second = before.traces, after.traces
-    if common := sorted({_resolved_path(path) for path in before.paths} & {_resolved_path(path) for path in after.paths}):
-        sentences.append(f"both sides hold the same recording: {common[0]}")
+    sentences += _describe_copies(before, after)
+    sentences += [*_describe_mixture(first, "earlier"), *_describe_mixture(second, "later")]
+    begins = [min((begin for trace in side if (begin := recorded_span(trace)[0])), default=0) for side in (first, second)]
+    if 0 < begins[1] < begins[0]:
+        sentences.append("the earlier side was recorded after the later one")
     sentences += _describe_difference("devices", _device_names(first), _device_names(second))
     sentences += _describe_difference("ranks", _rank_names(first), _rank_names(second))
     sentences += [*_describe_contention(first, "earlier"), *_describe_contention(second, "later")]
@@ -63,8 +68,37 @@ def find_doubts(before: Run, after: Run, calls: pl.DataFrame, calls_by_shape: pl
     return sentences
 
 
-def _resolved_path(path: Path) -> str:
-    return told_path(path.resolve())
+def _describe_copies(before: Run, after: Run) -> Iterable[str]:
+    """Recordings that are there twice, wherever their copies lie."""
+    sides = [
+        [_recording_identity(trace, path) for trace, path in zip(run.traces, run.paths, strict=True)] for run in (before, after)
+    ]
+    for name, side in zip(("earlier", "later"), sides, strict=True):
+        if copies := len(side) - len(set(side)):
+            yield f"the {name} side holds {copies} recording{'s' * (copies > 1)} twice, which count twice"
+    if common := set(sides[0]) & set(sides[1]):
+        yield f"both sides hold the same {len(common)} recording{'s' * (len(common) > 1)}"
+
+
+def _recording_identity(trace: Trace, path: Path) -> tuple[object, ...]:
+    """What copies of a recording have in common, and nothing else."""
+    trace_id = trace.meta_value("trace_id")
+    return (trace_id, trace.rank) if trace_id is not None else (path.resolve(),)
+
+
+def _describe_mixture(traces: Sequence[Trace], side: str) -> Iterable[str]:
+    """Recordings of a side that are of no one program on one kind of device."""
+    kinds = sorted(_device_names(traces))
+    if len(kinds) > 1:
+        yield f"the {side} side holds recordings on {', '.join(kinds)}"
+    steps_ns = [
+        float(median)
+        for recording in find_recordings(traces)
+        if isinstance(median := recording.steps["step_time_ns"].median(), float)
+    ]
+    if steps_ns and max(steps_ns) > _ALIKE * min(steps_ns):
+        shortest, longest = (f"{value / 1e6:.4g} ms" for value in (min(steps_ns), max(steps_ns)))
+        yield f"recordings of the {side} side have steps of {shortest} to {longest}: are they of one program?"
 
 
 def _describe_contention(traces: Sequence[Trace], side: str) -> Iterable[str]:

@@ -66,15 +66,22 @@ def _make_recording(traces: Sequence[Trace]) -> Recording:
     return Recording(tuple(traces), _steps_of_ranks(traces, usual=False), _steps_of_ranks(traces, usual=True))
 
 
-def _steps_of_ranks(traces: Sequence[Trace], *, usual: bool) -> pl.DataFrame:
+def number_windows(traces: Sequence[Trace]) -> list[int]:
+    """Which window of its rank each trace of a recording is, from 0: numbers of steps may begin anew in each."""
     windows: Counter[int] = Counter()
-    frames = []
+    numbers = []
     for trace in traces:
-        steps = usual_step_times(trace) if usual else chosen_step_times(trace)
-        # numbers of steps may begin anew in each window
-        window = pl.lit(windows[trace.rank], dtype=pl.Int64)
-        frames.append(steps.select("step", "start_ns", "step_time_ns", *PARTS, window=window))
+        numbers.append(windows[trace.rank])
         windows[trace.rank] += 1
+    return numbers
+
+
+def _steps_of_ranks(traces: Sequence[Trace], *, usual: bool) -> pl.DataFrame:
+    frames = []
+    for trace, number in zip(traces, number_windows(traces), strict=True):
+        steps = usual_step_times(trace) if usual else chosen_step_times(trace)
+        window = pl.lit(number, dtype=pl.Int64)
+        frames.append(steps.select("step", "start_ns", "step_time_ns", *PARTS, window=window))
     figures = pl.col("step_time_ns", *PARTS).mean()
     of_steps = join_rows(frames).group_by("window", "step").agg(pl.col("start_ns").min(), figures)
     return of_steps.sort("window", "start_ns", "step").drop_nulls("step_time_ns")

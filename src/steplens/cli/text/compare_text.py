@@ -14,7 +14,8 @@ from steplens.cli.text.bars import DEVICE, PHASES
 from steplens.cli.text.text import console, duration, plain
 from steplens.common.stand_ins import told_path
 from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, Side, StepChange
-from steplens.comparison.gate import BEYOND, WITHIN, Judgement
+from steplens.comparison.gate import KEPT, Judgement
+from steplens.comparison.operator_steps import SELF, compare_operator
 
 _LABELS = {segment.column: segment.label for segment in (*PHASES, *DEVICE)} | {"backward_ns": "backward"}
 #: names longer than that are cut
@@ -32,10 +33,10 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
         top: how many operators and device tasks to show.
     """
     out = console()
+    out.print()
     for name, side in (("before", found.before), ("after", found.after)):
         out.print(plain(f"{name}: {told_path(side.run.path)}: {_describe_side(side)}", "dim"), soft_wrap=True)
-    if found.step is not None:
-        _print_wrapped(out, step_sentence(found.step), "bold")
+    _print_wrapped(out, step_sentence(found.step) if found.step is not None else too_few_sentence(found), "bold")
     for doubt in found.doubts:
         _print_wrapped(out, f"doubtful: {doubt}", "yellow")
     parts = [part for part in found.parts if abs(part.difference_ns) >= _LEAST_PART * (found.before.step_ns or 0.0)]
@@ -43,13 +44,17 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
         _show_parts(out, parts)
     changed = found.operators.filter(pl.col("difference_ns") != 0)
     if changed.height:
-        _show_names(out, "operators, self time per step", changed.head(top), "self_ns")
+        _show_operators(out, found, changed.head(top))
     changed = found.device_time.rows.filter(pl.col("difference_ns") != 0)
     if changed.height:
-        matched = f"{100 * (found.device_time.matched or 0.0):.0f} % of the device time is matched"
-        _show_paths(out, f"device time per step by the operator that launched it ({matched})", changed.head(top))
+        before_ns, after_ns = (float(found.device_time.rows[name].sum()) for name in ("before_ns", "after_ns"))
+        matched = f"{100 * (found.device_time.matched or 0.0):.0f} % of it is of operators that both sides have"
+        title = (
+            f"device time per step, {duration(before_ns)} -> {duration(after_ns)}, by the operator that launched it; {matched}"
+        )
+        _show_paths(out, title, changed.head(top))
     for judgement in judged:
-        out.print(plain(_judgement_sentence(judgement), "" if judgement.verdict == WITHIN else "bold"), soft_wrap=True)
+        out.print(plain(_judgement_sentence(judgement), "" if judgement.verdict == KEPT else "bold"), soft_wrap=True)
     before, after = (shlex.quote(str(side.run.path)) for side in (found.before, found.after))
     say_next([f"steplens advise {after} --since {before}", f"steplens view {before} {after}"])
 
@@ -63,9 +68,16 @@ def step_sentence(step: StepChange) -> str:
         if step.runs_needed is None:
             more = "A thousand recordings like these do not tell."
         else:
-            more = f"About {step.runs_needed} recordings of each, as long as these, in a folder, tell."
+            least = max(abs(step.ratio), LEAST_CHANGE)
+            more = f"To tell a change of {100 * least:.1f} % takes about {step.runs_needed} recordings a side like these."
         return f"Cannot tell whether a step became longer: {_signed_percent(step.ratio)}; {interval}. {more}"
     return f"A step is {abs(100 * step.ratio):.1f} % {step.step_verdict}; {interval}."
+
+
+def too_few_sentence(found: Comparison) -> str:
+    """What is said in the place of ``step_sentence`` where a side has too few steps."""
+    counts = [f"{side.step_count} step{'s' * (side.step_count != 1)}" for side in (found.before, found.after)]
+    return f"Cannot tell whether a step became longer: there are {counts[0]} before and {counts[1]} after, and 3 are the least."
 
 
 def _describe_side(side: Side) -> str:
@@ -90,37 +102,41 @@ def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
         of_change = f"  {100 * part.share:.0f} % of the change" if part.share is not None else ""
         doubt = "" if part.is_certain or part.error_ns is None else "  (chance may explain it)"
         change = f"{'+' if part.difference_ns > 0 else '-'}{duration(abs(part.difference_ns))}"
-        both_times = f"{duration(part.before_ns):>10} -> {duration(part.after_ns):>10}  {change:>11}"
-        out.print(plain(f"  {_part_label(part.part).ljust(width)}  {both_times}{of_change}{doubt}"), soft_wrap=True)
+        times = f"{duration(part.before_ns):>10} -> {duration(part.after_ns):>10}  {change:>11}"
+        out.print(plain(f"  {_part_label(part.part).ljust(width)}  {times}{of_change}{doubt}"), soft_wrap=True)
 
 
 def _part_label(part: str) -> str:
     return _LABELS.get(part, part)
 
 
-def _show_names(out: Console, title: str, rows: pl.DataFrame, time: str) -> None:
-    out.print(plain(title))
+def _show_operators(out: Console, found: Comparison, rows: pl.DataFrame) -> None:
+    out.print(plain("operators, self time per step"))
     names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..." for name in rows["name"].to_list()]
     width = max(map(len, names))
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
-        before, after = row[f"before_{time}"], row[f"after_{time}"]
+        before, after = row["before_self_ns"], row["after_self_ns"]
         change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
-        both_times = f"{_time_or_none(before):>10} -> {_time_or_none(after):>10}  {change:>11}"
+        percent = f"{_signed_percent(row['difference_ns'] / before):>9}" if before else " " * 9
+        difference = compare_operator(found.before.recordings, found.after.recordings, row["name"], SELF).difference
+        doubt = "  (chance may explain it)" if difference is not None and not difference.is_certain else ""
+        times = f"{_time_or_none(before):>10} -> {_time_or_none(after):>10}  {change:>11} {percent}"
         out.print(
-            plain(f"  {name.ljust(width)}  {both_times}  {_call_counts(row['before_calls'], row['after_calls'])}"), soft_wrap=True
+            plain(f"  {name.ljust(width)}  {times}  {_call_counts(row['before_calls'], row['after_calls'])}{doubt}"),
+            soft_wrap=True,
         )
 
 
 def _show_paths(out: Console, title: str, rows: pl.DataFrame) -> None:
-    out.print(plain(title))
+    out.print(plain(title), soft_wrap=True)
     names = [_shorten_name(name) for name in _path_names(rows)]
     width = max(map(len, names))
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
         change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
-        both_times = f"{duration(row['before_ns']):>10} -> {duration(row['after_ns']):>10}  {change:>11}"
+        times = f"{duration(row['before_ns']):>10} -> {duration(row['after_ns']):>10}  {change:>11}"
         launched = [row["before_launched_by"] or "nothing", row["after_launched_by"] or "nothing"]
         launchers = f"  {launched[0]} -> {launched[1]}" if launched[0] != launched[1] else ""
-        out.print(plain(f"  {name.ljust(width)}  {both_times}{launchers}"), soft_wrap=True)
+        out.print(plain(f"  {name.ljust(width)}  {times}{launchers}"), soft_wrap=True)
 
 
 def _path_names(rows: pl.DataFrame) -> list[str]:
@@ -141,17 +157,20 @@ def _time_or_none(ns: float | None) -> str:
 
 def _call_counts(before: float | None, after: float | None) -> str:
     counts = [f"{count or 0:.4g}" for count in (before, after)]
-    return f"{counts[0]} calls" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]} calls"
+    return f"{counts[0]} call{'s' * (counts[0] != '1')}" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]} calls"
 
 
 def _judgement_sentence(judgement: Judgement) -> str:
     if judgement.ratio is None or judgement.low is None or judgement.high is None:
-        return f"limit {judgement.limit}: {'kept' if judgement.verdict == WITHIN else 'cannot tell'}: not recorded on both sides"
-    words = {BEYOND: "exceeded", WITHIN: "kept", CANNOT_TELL: "cannot tell"}
+        return f"limit {judgement.limit}: {judgement.verdict}: {judgement.reason}"
     interval = f"{_signed_percent(judgement.ratio)}, {_signed_percent(judgement.low)} to {_signed_percent(judgement.high)}"
-    return f"limit {judgement.limit}: {words[judgement.verdict]}: {interval}"
+    return f"limit {judgement.limit}: {judgement.verdict}: {interval}"
 
 
 def _print_wrapped(out: Console, text: str, style: str) -> None:
+    if not out.is_terminal:
+        # whoever searches a log for a sentence finds it
+        out.print(plain(text, style), soft_wrap=True)
+        return
     for line in textwrap.wrap(text, width=max(40, out.width), break_long_words=False, break_on_hyphens=False):
         out.print(plain(line, style), soft_wrap=True)
