@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from pathlib import Path
 
@@ -96,9 +95,7 @@ def test_a_slow_generator_is_named_and_priced(tmp_path: Path) -> None:
     # on a busy machine a single step may be much longer than the others, which moves their mean
     usual = [statistics.mean(slow_ns), statistics.median(slow_ns)]
     waits = [length - statistics.median(healthy_ns) for length in usual]
-    if not 0.7 * min(waits) <= saving.likely_ns <= 1.3 * max(waits):
-        assert os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1), (saving.likely_ns, waits)
-        pytest.skip("the machine is too busy: what a batch takes changes meanwhile")
+    assert 0.7 * min(waits) <= saving.likely_ns <= 1.3 * max(waits)
     told = {finding.rule: finding for finding in healthy.findings}
     assert "data_pipeline_healthy" in told
     blamed = {rule for rule, finding in told.items() if finding.level != "low" and rule in PIPELINE}
