@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +67,7 @@ def show_comparisons(
             print_json({"paths": [str(before), *map(str, after)], "problem": str(error)})
         raise
     if json:
-        print_json({"comparisons": [_as_document(*row, top) for row in zip(comparisons, judgements, strict=True)]})
+        print_json({"comparisons": [comparison_document(*row, top) for row in zip(comparisons, judgements, strict=True)]})
     else:
         from steplens.cli.text.compare_text import show_comparison
 
@@ -87,7 +88,8 @@ def show_comparisons(
         raise typer.Exit(EXIT_CANNOT_TELL)
 
 
-def _as_document(comparison: Comparison, judged: list[Judgement], top: int) -> dict[str, Any]:
+def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top: int) -> dict[str, Any]:
+    """What ``--json`` prints of a comparison."""
     step = None if comparison.step is None else {**dataclasses.asdict(comparison.step), "verdict": comparison.step.step_verdict}
     derived = ("difference_ns", "is_certain")
     return {

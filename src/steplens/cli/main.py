@@ -57,6 +57,7 @@ _COMMANDS = {
     "summary": _Entry("summary.summary:summary", _LOOK, _LOOKING),
     "advise": _Entry("advise:advise", _LOOK, _LOOKING),
     "compare": _Entry("compare:show_comparisons", _LOOK, _LOOKING),
+    "bench": _Entry("bench:bench", _LOOK, "bench:BenchCommand"),
     "table": _Entry("table:table", _LOOK, _LOOKING),
     "sql": _Entry("sql:answer_sql", _LOOK, _LOOKING),
     "open": _Entry("open_:open_", _LOOK, _LOOKING),

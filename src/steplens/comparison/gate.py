@@ -50,7 +50,7 @@ def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
     if comparison.step is None:
         return Judgement(str(limit), CANNOT_TELL, reason="there are too few steps")
     if limit.figure == STEP:
-        return _judge_interval(limit, comparison.step.ratio, comparison.step.low, comparison.step.high)
+        return judge_interval(limit, comparison.step.ratio, comparison.step.low, comparison.step.high)
     if limit.figure.startswith(OPERATORS):
         return _judge_operator(comparison, limit)
     sample = _sample_peak if limit.figure == MEMORY_PEAK else partial(_sample_part, part=limit.figure + SUFFIX)
@@ -79,13 +79,14 @@ def _judge_operator(comparison: Comparison, limit: Limit) -> Judgement:
 
 def _judge_difference(limit: Limit, before: float, after: float, difference: Difference) -> Judgement:
     if before > 0.0:
-        return _judge_interval(limit, difference.value / before, difference.low_end / before, difference.high_end / before)
+        return judge_interval(limit, difference.value / before, difference.low_end / before, difference.high_end / before)
     if after > 0.0:
         return Judgement(str(limit), CANNOT_TELL, reason="the earlier side has none of it")
     return Judgement(str(limit), KEPT, reason="neither side has any of it")
 
 
-def _judge_interval(limit: Limit, ratio: float, low: float, high: float) -> Judgement:
+def judge_interval(limit: Limit, ratio: float, low: float, high: float) -> Judgement:
+    """Whether a change with its interval exceeds a limit; 0.05 is 5 %."""
     verdict = EXCEEDED if low > limit.ratio else KEPT if high <= limit.ratio else CANNOT_TELL
     return Judgement(str(limit), verdict, ratio, low, high)
 

@@ -36,9 +36,17 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
     out.print()
     for name, side in (("before", found.before), ("after", found.after)):
         out.print(plain(f"{name}: {told_path(side.run.path)}: {_describe_side(side)}", "dim"), soft_wrap=True)
-    _print_wrapped(out, step_sentence(found.step) if found.step is not None else too_few_sentence(found), "bold")
+    print_wrapped(out, step_sentence(found.step) if found.step is not None else too_few_sentence(found), "bold")
+    show_where(out, found, top)
+    show_judgements(out, judged)
+    before, after = (shlex.quote(str(side.run.path)) for side in (found.before, found.after))
+    say_next([f"steplens advise {after} --since {before}", f"steplens view {before} {after}"])
+
+
+def show_where(out: Console, found: Comparison, top: int) -> None:
+    """Print what makes a comparison doubtful, and where the difference lies."""
     for doubt in found.doubts:
-        _print_wrapped(out, f"doubtful: {doubt}", "yellow")
+        print_wrapped(out, f"doubtful: {doubt}", "yellow")
     parts = [part for part in found.parts if abs(part.difference_ns) >= _LEAST_PART * (found.before.step_ns or 0.0)]
     if parts:
         _show_parts(out, parts)
@@ -53,23 +61,30 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
             f"device time per step, {duration(before_ns)} -> {duration(after_ns)}, by the operator that launched it; {matched}"
         )
         _show_paths(out, title, changed.head(top))
+
+
+def show_judgements(out: Console, judged: Sequence[Judgement]) -> None:
+    """Print whether limits are kept."""
     for judgement in judged:
         out.print(plain(_judgement_sentence(judgement), "" if judgement.verdict == KEPT else "bold"), soft_wrap=True)
-    before, after = (shlex.quote(str(side.run.path)) for side in (found.before, found.after))
-    say_next([f"steplens advise {after} --since {before}", f"steplens view {before} {after}"])
 
 
-def step_sentence(step: StepChange) -> str:
-    """What became of the step time, in a sentence."""
+def step_sentence(step: StepChange, counted: str = "recordings a side like these") -> str:
+    """What became of the step time, in a sentence.
+
+    Args:
+        step: what was found.
+        counted: what more of would tell.
+    """
     interval = f"the interval of 95 % is {_signed_percent(step.low)} to {_signed_percent(step.high)}"
     if step.step_verdict == ALIKE:
         return f"A step is as long as before, within {100 * LEAST_CHANGE:.0f} %: {_signed_percent(step.ratio)}; {interval}."
     if step.step_verdict == CANNOT_TELL:
         if step.runs_needed is None:
-            more = "A thousand recordings like these do not tell."
+            more = "Not even a thousand recordings like these would tell."
         else:
             least = max(abs(step.ratio), LEAST_CHANGE)
-            more = f"To tell a change of {100 * least:.1f} % takes about {step.runs_needed} recordings a side like these."
+            more = f"To tell a change of {100 * least:.1f} % takes about {step.runs_needed} {counted}."
         return f"Cannot tell whether a step became longer: {_signed_percent(step.ratio)}; {interval}. {more}"
     return f"A step is {abs(100 * step.ratio):.1f} % {step.step_verdict}; {interval}."
 
@@ -167,7 +182,8 @@ def _judgement_sentence(judgement: Judgement) -> str:
     return f"limit {judgement.limit}: {judgement.verdict}: {interval}"
 
 
-def _print_wrapped(out: Console, text: str, style: str) -> None:
+def print_wrapped(out: Console, text: str, style: str) -> None:
+    """Print a sentence in lines of the terminal's width; in one line where it goes elsewhere."""
     if not out.is_terminal:
         # whoever searches a log for a sentence finds it
         out.print(plain(text, style), soft_wrap=True)

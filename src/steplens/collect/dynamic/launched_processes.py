@@ -19,6 +19,7 @@ from typing import Any
 
 from steplens.collect.common import exception_text, interrupts, log
 from steplens.collect.dynamic.launchers import is_worker
+from steplens.collect.dynamic.step_timer import StepTimer
 from steplens.common import json_text, options, rundir
 
 #: holds the order, as JSON
@@ -49,6 +50,8 @@ class Order:
         black_box: write only when something happens, see :class:`~steplens.collect.black_box.black_box.BlackBox`:
             ``operators`` or ``numbers``; the schedule and ``experimental`` then do not count. None for windows by the schedule.
         step_on: what ends a step: ``optimizer``, the end of an optimizer step, or ``forward``, the next call of the model.
+        timing: arguments of ``StepTimer``, which takes the time of steps before any is recorded; None for none. Nothing is
+            recorded then where the schedule has no active step.
     """
 
     out: str
@@ -59,6 +62,7 @@ class Order:
     worker_name: str | None = None
     black_box: str | None = None
     step_on: str = OPTIMIZER
+    timing: Mapping[str, Any] | None = None
 
     def text(self) -> str:
         """As it stands in the environment."""
@@ -204,6 +208,7 @@ class Watcher:
         steps = ForwardSteps if order.step_on == FORWARD else OptimizerSteps
         self._steps = steps(self._on_step, lambda: self._recording.prepare())
         self._recording = StepRecording(order, log.error)
+        self._timer = _make_timer(order)
 
     def install(self) -> None:
         """Watch for steps, and say that this process exists."""
@@ -214,7 +219,15 @@ class Watcher:
     def _on_step(self) -> None:
         if self._steps.count == 1:
             self._first_step()
-        self._recording.on_step()
+        # before the profiler, whose first steps take long
+        if self._timer is None:
+            self._recording.on_step()
+            return
+        self._timer.on_step()
+        if self._records:
+            self._recording.on_step()
+        if self._timer.is_done and self._steps.count == self._steps_until_closed:
+            self._write_answer(closed=True)
 
     def _first_step(self) -> None:
         self._write_answer()
@@ -232,12 +245,36 @@ class Watcher:
 
     def end(self, exception: BaseException | None = None) -> None:
         """Close the window that is open, if any, and leave word of what became of this process; see ``StepRecording.stop``."""
+        if self._timer is not None:
+            self._timer.write()
         self._recording.stop(exception)
-        self._write_answer(ended=True)
+        self._write_answer(ended=True, closed=True)
 
-    def _write_answer(self, *, ended: bool = False) -> None:
-        """Leave word of this process, without which the command's report is poorer; ``ended``: it takes no further steps."""
-        answer = {"pid": os.getpid(), "steps": self._steps.count, "failed": self._recording.failed, "ended": ended}
+    @property
+    def _records(self) -> bool:
+        return int(self._order.schedule.get("active", 0)) > 0
+
+    @property
+    def _steps_until_closed(self) -> int:
+        """After how many ends of steps the first window is closed, or nothing is to be recorded."""
+        names = ("skip_first", "wait", "warmup", "active") if self._records else ("skip_first", "wait")
+        # the first step is the first that is waited for
+        return sum(int(self._order.schedule.get(name, 0)) for name in names)
+
+    def _write_answer(self, *, ended: bool = False, closed: bool = False) -> None:
+        """Leave word of this process, without which the command's report is poorer.
+
+        Args:
+            ended: it takes no further steps.
+            closed: its window has been written, or there is none to write.
+        """
+        answer = {
+            "pid": os.getpid(),
+            "steps": self._steps.count,
+            "failed": self._recording.failed,
+            "ended": ended,
+            "closed": closed or self._recording.failed,
+        }
         with contextlib.suppress(OSError):
             rundir.write_json(Path(self._order.answers) / f"{os.getpid()}.json", answer)
 
@@ -245,6 +282,11 @@ class Watcher:
         # A forked worker that loads data never steps; one that trains records like its parent.
         self._steps.follow_fork()
         self._recording = StepRecording(self._order, log.error)
+        self._timer = _make_timer(self._order)
+
+
+def _make_timer(order: Order) -> StepTimer | None:
+    return None if order.timing is None else StepTimer(**order.timing)
 
 
 def read_answers(folder: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,180 @@
+"""Versions of a program beside each other: worktrees of a git repository, with what git does not keep linked into them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from steplens.common.errors import SteplensError
+
+#: the files as they lie there, changes that are not committed among them
+WORKING_TREE = "."
+#: folders of a repository from which programs import
+_IMPORTED_FROM = (".", "src")
+_OF_ANOTHER_TREE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+_SHORT = 12
+
+
+@dataclass(frozen=True)
+class Version:
+    """One of the two.
+
+    Attributes:
+        name: what the user calls it, such as "main".
+        folder: where its command is run.
+        commit: of git, 40 hex digits; empty where it is none.
+        environment: variables that its command gets beside those of this process.
+        foreign: a folder from which it is not to import anything; empty for none.
+    """
+
+    name: str
+    folder: Path
+    commit: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    foreign: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name with the beginning of the commit."""
+        return f"{self.name} ({self.commit[:_SHORT]})" if self.commit and not self.commit.startswith(self.name) else self.name
+
+
+@contextlib.contextmanager
+def check_out(names: Sequence[str], links: Sequence[str] = (), setup: str | None = None) -> Iterator[list[Version]]:
+    """Check versions out beside each other, for as long as the context lasts.
+
+    Each gets a worktree, detached, in folders whose names are equally long; the command runs in the folder that corresponds to
+    the current one. Imports come from the worktree and its ``src``, before what is installed.
+
+    Args:
+        names: branches, tags, commits, or WORKING_TREE.
+        links: what git ignores and programs need, relative to the top of the repository.
+        setup: a command line for the shell that is run in each of them first.
+
+    Raises:
+        SteplensError: this is no repository, a name is no commit, or the setup failed.
+    """
+    top = _find_top()
+    commits = [_find_commit(top, name) for name in names]
+    below = Path.cwd().resolve().relative_to(top)
+    around = Path(tempfile.mkdtemp(prefix="steplens_bench_"))
+    made: list[Path] = []
+    try:
+        versions = []
+        for number, (name, commit) in enumerate(zip(names, commits, strict=True), 1):
+            folder = around / f"side{number}"
+            _git(top, "worktree", "add", "--detach", "--quiet", "--", str(folder), commit)
+            made.append(folder)
+            if name == WORKING_TREE:
+                _copy_untracked(top, folder)
+            for link in links:
+                _link(top, folder, link)
+            label = "working tree" if name == WORKING_TREE else name
+            kept = "" if name == WORKING_TREE else commit
+            version = Version(label, folder / below, kept, _imports_from(folder), foreign=str(top))
+            if not version.folder.is_dir():
+                raise SteplensError(f"{name}: has no folder {below}, in which the command is to be run")
+            versions.append(version)
+        for version in versions:
+            if setup is not None:
+                _run_setup(version, setup)
+        yield versions
+    finally:
+        for folder in made:
+            with contextlib.suppress(SteplensError):
+                _git(top, "worktree", "remove", "--force", "--force", "--", str(folder))
+        shutil.rmtree(around, ignore_errors=True)
+        with contextlib.suppress(SteplensError):
+            _git(top, "worktree", "prune")
+
+
+def _find_top() -> Path:
+    try:
+        return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel")).resolve()
+    except SteplensError as error:
+        raise SteplensError(
+            f"{Path.cwd()}: --base and --head are versions of a git repository, and git finds none here ({error}); run steplens "
+            "bench in the repository, or give two commands with --base-command and --head-command"
+        ) from None
+
+
+def _find_commit(top: Path, name: str) -> str:
+    if name == WORKING_TREE:
+        # tracked files as they are; nothing where all is committed
+        return _git(top, "stash", "create") or _git(top, "rev-parse", "HEAD")
+    try:
+        return _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    except SteplensError:
+        raise SteplensError(
+            f"{name!r} is no branch, tag or commit of {top}; a branch of another repository has to be fetched first"
+        ) from None
+
+
+def _copy_untracked(top: Path, folder: Path) -> None:
+    """Copy files that git neither tracks nor ignores."""
+    for name in _git(top, "ls-files", "--others", "--exclude-standard", "-z").split("\0"):
+        source, target = top / name, folder / name
+        if name and source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _link(top: Path, folder: Path, link: str) -> None:
+    source, target = (Path(os.path.normpath(place / link)) for place in (top, folder))
+    if not source.is_relative_to(top) or source == top:
+        raise SteplensError(f"--link {link}: is not in the repository; name what lies in {top}, relative to it")
+    if not source.exists():
+        raise SteplensError(f"--link {link}: there is nothing of that name in {top}")
+    if not os.path.lexists(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
+
+
+def _imports_from(folder: Path) -> dict[str, str]:
+    paths = [str(folder / name) for name in _IMPORTED_FROM if (folder / name).is_dir()]
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([*(os.path.normpath(path) for path in paths), *([before] if before else [])])}
+
+
+def _run_setup(version: Version, setup: str) -> None:
+    ended = subprocess.run(
+        setup,
+        shell=True,  # the user's own line, for a shell
+        cwd=version.folder,
+        env={**os.environ, **version.environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if ended.returncode:
+        said = "\n".join(ended.stdout.splitlines()[-10:])
+        raise SteplensError(f"--setup failed in {version.label} with exit code {ended.returncode}:\n{said}")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    # set in hooks of git, where they name another tree than this one
+    environment = {name: text for name, text in os.environ.items() if name not in _OF_ANOTHER_TREE}
+    try:
+        ended = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+        )
+    except FileNotFoundError:
+        raise SteplensError("there is no program git") from None
+    if ended.returncode:
+        raise SteplensError(f"git {arguments[0]}: {ended.stderr.strip().splitlines()[-1] if ended.stderr.strip() else 'failed'}")
+    return ended.stdout.strip("\n")

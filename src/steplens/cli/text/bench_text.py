@@ -1,0 +1,46 @@
+"""What ``steplens bench`` found in the terminal: the sentence first, then what explains it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from steplens.bench.rounds import SIDES, Bench
+from steplens.cli.line.ending import say_next
+from steplens.cli.text.compare_text import print_wrapped, show_judgements, show_where, step_sentence
+from steplens.cli.text.text import console, duration, plain
+from steplens.comparison.comparison import Comparison
+from steplens.comparison.gate import Judgement
+
+#: beside programs that wait for a processor for more of their time rounds differ by what else the machine does
+_MUCH_WAITING = 0.05
+
+
+def show_bench(found: Bench, comparison: Comparison | None, judged: Sequence[Judgement], top: int, folder: Path) -> None:
+    """Print what the rounds say.
+
+    Args:
+        found: of the steps at full speed.
+        comparison: of what was recorded; None where nothing was.
+        judged: whether limits are kept.
+        top: how many operators and device tasks to show.
+        folder: where it is kept.
+    """
+    out = console()
+    out.print()
+    rounds = len(found.rounds)
+    steps = min(run.steps for round_ in found.rounds for run in (round_.base, round_.head))
+    for number, (side, version) in enumerate(zip(SIDES, found.versions, strict=True)):
+        usual = duration(found.usual_ns(number))
+        out.print(plain(f"{side}: {version.label}: {usual} a step, {rounds} runs of {steps} steps", "dim"), soft_wrap=True)
+    print_wrapped(out, step_sentence(found.step, "rounds like these"), "bold")
+    if not found.is_told and rounds < found.wanted:
+        print_wrapped(out, f"Time was up after {rounds} of {found.wanted} rounds.", "")
+    if found.waited_share > _MUCH_WAITING:
+        waited = f"the programs waited {100 * found.waited_share:.0f} % of their time for a processor"
+        print_wrapped(out, f"doubtful: {waited}: on a machine that does nothing else fewer rounds tell more", "yellow")
+    if comparison is not None:
+        show_where(out, comparison, top)
+    show_judgements(out, judged)
+    say_next([f"steplens view {' '.join(shlex.quote(str(folder / side)) for side in SIDES)}"] if comparison is not None else [])
