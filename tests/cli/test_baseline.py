@@ -15,7 +15,7 @@ import pytest
 import steplens
 from steplens.comparison.baselines.document import VERSION
 
-from .test_compare import program
+from .test_compare import almost, program
 
 
 @pytest.fixture
@@ -41,22 +41,6 @@ def comparable(document: dict[str, Any]) -> dict[str, Any]:
     for side in ("before", "after"):
         del found[side]["path"]
     return found
-
-
-def almost(found: Any, expected: Any) -> None:
-    """The same values, numbers to their eighth digit."""
-    if isinstance(expected, dict):
-        assert list(found) == list(expected)
-        for key in expected:
-            almost(found[key], expected[key])
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for value, other in zip(found, expected, strict=True):
-            almost(value, other)
-    elif isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-7, abs=1e-4)
-    else:
-        assert found == expected
 
 
 def test_a_baseline_compares_as_its_recordings_do(versions: Any) -> None:
@@ -109,7 +93,7 @@ def test_a_name_that_is_taken_is_replaced_or_added_to_when_asked(versions: Any) 
 def test_what_a_baseline_holds_is_shown(versions: Any) -> None:
     versions.run("baseline", "save", "main", "old")
     text = versions.run("baseline", "show", "main").stdout
-    assert "36 steps, 3 recordings" in text and "torch 2.13" in text and "recorded 1970-01-01" in text
+    assert "36 steps, 3 recordings" in text and "PyTorch 2.13" in text and "recorded 1970-01-01" in text
     assert "forward" in text and "aten::mm" in text
     document = versions.json("baseline", "show", "baseline:main")
     assert document["parts"]["forward_ns"] == pytest.approx(4.1e6, rel=0.02) and document["machine"] == {

@@ -39,7 +39,8 @@ CALLS = {
     "self_ns": pl.Float64(),
     "device_ns": pl.Float64(),
 }
-_SUMS = ("calls", "self_ns", "device_ns")
+#: those of them that add up
+SUMS = ("calls", "self_ns", "device_ns")
 _SEPARATOR = " > "
 #: operators that are named where sides differ below a path
 _NAMED = 3
@@ -127,7 +128,7 @@ def measure_paths(traces: Sequence[Trace]) -> CallPaths:
 def join_paths(sides: Sequence[CallPaths]) -> CallPaths:
     """The call paths of several sides as those of one, per step of all of them."""
     steps = sum(side.steps for side in sides)
-    sums = [side.calls.with_columns(pl.col(*_SUMS) * side.steps) for side in sides]
+    sums = [side.calls.with_columns(pl.col(*SUMS) * side.steps) for side in sides]
     return CallPaths(_mean_calls(sums, steps), steps, sum(side.kernel_ns for side in sides))
 
 
@@ -139,7 +140,7 @@ def _mean_calls(frames: Sequence[pl.DataFrame], steps: int) -> pl.DataFrame:
         parent = pl.when(pl.col("parent") >= 0).then(pl.col("parent") + offset).otherwise(_ROOT)
         moved.append(frame.with_columns(parent=parent))
         offset += frame.height
-    return _join_calls(pl.concat(moved)).with_columns(pl.col(*_SUMS) / steps)
+    return _join_calls(pl.concat(moved)).with_columns(pl.col(*SUMS) / steps)
 
 
 def _calls_of(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
@@ -168,7 +169,7 @@ def _join_calls(calls: pl.DataFrame) -> pl.DataFrame:
         return calls
     tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(_labels_of(calls)))
     size = tree.parent_path.size
-    sums = {name: np.bincount(tree.path_of_call, weights=calls[name].to_numpy(), minlength=size) for name in _SUMS}
+    sums = {name: np.bincount(tree.path_of_call, weights=calls[name].to_numpy(), minlength=size) for name in SUMS}
     rows = calls.select("name", "module", "depth")[_first_calls(tree)]
     return rows.with_columns(parent=pl.Series(tree.parent_path), **{name: pl.Series(values) for name, values in sums.items()})
 

@@ -20,7 +20,7 @@ from steplens.trace.health import STEP_TIMES
 from steplens.trace.trace import Trace
 
 #: what is recorded of the machine and its software: key of ``meta`` and its name
-_COMPARED = {
+MACHINE_NAMES = {
     "torch_version": "PyTorch",
     "ms_version": "MindSpore",
     "host_name": "host",
@@ -82,7 +82,7 @@ def measure_circumstances(run: Run, recordings: Sequence[Recording]) -> Circumst
         begin_ns=min((begin for trace in traces if (begin := recorded_span(trace)[0])), default=0),
         identities=tuple(_recording_identity(trace, path) for trace, path in zip(traces, run.paths, strict=True)),
         devices=_device_names(traces),
-        machine={key: values for key in _COMPARED if (values := _meta_values(traces, key))},
+        machine={key: values for key in MACHINE_NAMES if (values := _meta_values(traces, key))},
         options={option: values for option in _SLOWING if (values := _option_values(traces, option))},
         steps_ns=tuple(float(median) for median in medians if isinstance(median, float)),
         waited_share=max((recording.waited_share or 0.0 for recording in recordings), default=0.0),
@@ -118,7 +118,7 @@ def find_doubts(
     sentences += _describe_difference("ranks", _rank_names(before), _rank_names(after))
     for name, side in sides:
         sentences += _describe_contention(side, name)
-    for key, name in _COMPARED.items():
+    for key, name in MACHINE_NAMES.items():
         sentences += _describe_difference(name, before.machine.get(key, ()), after.machine.get(key, ()))
     for option in _SLOWING:
         values = (before.options.get(option, ()), after.options.get(option, ()))

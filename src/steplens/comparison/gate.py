@@ -21,6 +21,8 @@ from steplens.comparison.side import Side
 
 #: when anything communicates, alone or beside computing
 _COMMUNICATION = ("exposed_communication_ns", "overlapped_communication_ns")
+#: names that are proposed for one that nothing has
+_NAMED = 3
 _CALLED = {OPERATORS: "an operator", KERNELS: "a device task"}
 EXCEEDED, KEPT, CANNOT_TELL = "exceeded", "kept", "cannot tell"
 
@@ -74,8 +76,9 @@ def _judge_item(comparison: Comparison, limit: Limit, kind: str, rows: pl.DataFr
     name = limit.figure.removeprefix(kind)
     names = rows["name"].to_list()
     if name not in names:
-        # "mm" for "aten::mm", or a slip
-        close = [same for same in names if same.rpartition("::")[2] == name] or difflib.get_close_matches(name, names, 3)
+        # "mm" for "aten::mm", a slip, or a part of the name of a kernel
+        close = [same for same in names if same.rpartition("::")[2] == name] or difflib.get_close_matches(name, names, _NAMED)
+        close = close or [longer for longer in names if name in longer][:_NAMED]
         hint = f"; perhaps {' or '.join(close)}" if close else ""
         raise SteplensError(f"{limit}: neither side has {_CALLED[kind]} {name!r}{hint}")
     change = compare_operator(comparison.before, comparison.after, name, time)

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens.cli.text.compare_text import PART_LABELS, describe_side, shorten_name
+from steplens.cli.text.compare_text import PART_LABELS, cut_name, describe_side
 from steplens.cli.text.text import console, duration, plain, size
 from steplens.comparison.baselines.baseline import Baseline
 from steplens.comparison.baselines.places import baseline_name
+from steplens.comparison.circumstances import MACHINE_NAMES
 from steplens.comparison.recordings import PARTS
 from steplens.comparison.side import Side
 
@@ -48,7 +49,7 @@ def describe_baseline(baseline: Baseline, top: int) -> None:
     out.print()
     out.print(plain(f"{baseline_name(side.path)}: {describe_side(side)}", "bold"), soft_wrap=True)
     out.print(plain(_origin_text(baseline)), soft_wrap=True)
-    machine = [f"{key.removesuffix('_version')} {', '.join(values)}" for key, values in side.circumstances.machine.items()]
+    machine = [f"{MACHINE_NAMES.get(key, key)} {', '.join(values)}" for key, values in side.circumstances.machine.items()]
     out.print(plain("; ".join([f"on {', '.join(side.circumstances.devices) or 'no known device'}", *machine])), soft_wrap=True)
     for problem in side.circumstances.doubtful_steps:
         out.print(plain(f"doubtful: {problem}", "yellow"), soft_wrap=True)
@@ -118,4 +119,4 @@ def _part_means(side: Side) -> dict[str, float]:
 
 def _largest_rows(rows: pl.DataFrame, time: str, top: int) -> list[tuple[str, float]]:
     largest = rows.sort(time, "name", descending=[True, False]).head(top)
-    return [(shorten_name(name), time_ns) for name, time_ns in largest.select("name", time).iter_rows()]
+    return [(cut_name(name), time_ns) for name, time_ns in largest.select("name", time).iter_rows()]

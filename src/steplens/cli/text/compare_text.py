@@ -116,7 +116,7 @@ def _part_label(part: str) -> str:
 
 def _show_operators(out: Console, found: Comparison, rows: pl.DataFrame) -> None:
     out.print(plain("operators, self time per step"))
-    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..." for name in rows["name"].to_list()]
+    names = [cut_name(name) for name in rows["name"].to_list()]
     width = max(map(len, names))
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
         before, after = row["before_self_ns"], row["after_self_ns"]
@@ -133,7 +133,7 @@ def _show_operators(out: Console, found: Comparison, rows: pl.DataFrame) -> None
 
 def _show_paths(out: Console, title: str, rows: pl.DataFrame) -> None:
     out.print(plain(title), soft_wrap=True)
-    names = [shorten_name(name) for name in _path_names(rows)]
+    names = [_shorten_name(name) for name in _path_names(rows)]
     width = max(map(len, names))
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
         change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
@@ -150,7 +150,12 @@ def _path_names(rows: pl.DataFrame) -> list[str]:
     return [path if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)]
 
 
-def shorten_name(name: str) -> str:
+def cut_name(name: str) -> str:
+    """A name with its beginning, which tells operators and kernels apart."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+
+
+def _shorten_name(name: str) -> str:
     """A name with its end, which tells modules apart."""
     return name if len(name) <= _LONGEST else f"...{name[-(_LONGEST - 3) :]}"
 

@@ -78,28 +78,32 @@ class CircumstancesDocument(msgspec.Struct):
 
 
 class Items(msgspec.Struct):
-    """Operators or device tasks with their calls and time per step; ``input_shapes`` where they are told apart by these."""
+    """Operators or device tasks with their calls and time in all steps; ``input_shapes`` where they are told apart by these."""
 
     name: Texts
-    calls: Amounts
-    time_ns: Amounts
+    calls: Wholes
+    time_ns: Wholes
     input_shapes: Texts | None = None
 
 
 class Paths(msgspec.Struct):
-    """``call_tree.CallPaths.calls``."""
+    """``call_tree.CallPaths.calls``, with sums over all steps."""
 
     name: Texts
     module: Texts
     depth: Counts
     parent: Wholes
-    calls: Amounts
-    self_ns: Amounts
-    device_ns: Amounts
+    calls: Wholes
+    self_ns: Wholes
+    device_ns: Wholes
 
 
 class SideDocument(msgspec.Struct):
-    """``side.Side``, with all of its figures."""
+    """``side.Side``, with all of its figures.
+
+    Attributes:
+        steps: over how many steps operators, tasks and paths are added up: sums are whole numbers, and means are not.
+    """
 
     has_device: bool
     circumstances: CircumstancesDocument

@@ -16,7 +16,7 @@ from steplens.comparison.baselines.document import (
     Samples,
     SideDocument,
 )
-from steplens.comparison.call_tree import CALLS, CallPaths
+from steplens.comparison.call_tree import CALLS, SUMS, CallPaths
 from steplens.comparison.circumstances import Circumstances
 from steplens.comparison.item_times import DEVICE, SELF, TASK
 from steplens.comparison.noise import Sample
@@ -28,7 +28,7 @@ _KEYS = {"window": pl.Int64(), "step": pl.Int64()}
 _STEPS = {**_KEYS, "start_ns": pl.Int64(), "step_time_ns": pl.Float64()}
 _USUAL = {**_KEYS, "step_time_ns": pl.Float64(), **dict.fromkeys(FIGURES, pl.Float64())}
 #: significant digits of figures, more than any clock has of a step
-_DIGITS = 9
+_DIGITS = 12
 
 
 def describe_side(side: Side) -> SideDocument:
@@ -58,10 +58,10 @@ def describe_side(side: Side) -> SideDocument:
         recordings=recordings,
         steps=paths.steps,
         kernel_ns=paths.kernel_ns,
-        operators=_describe_items(figures.operator_rows, "self_ns"),
-        shapes=None if shapes is None else _describe_items(shapes, "self_ns"),
-        tasks=_describe_items(figures.task_rows, "total_ns"),
-        paths=Paths(**_to_columns(paths.calls, CALLS)),
+        operators=_describe_items(figures.operator_rows, "self_ns", paths.steps),
+        shapes=None if shapes is None else _describe_items(shapes, "self_ns", paths.steps),
+        tasks=_describe_items(figures.task_rows, "total_ns", paths.steps),
+        paths=Paths(**_add_up(paths.calls.select(*CALLS), SUMS, paths.steps).to_dict(as_series=False)),
     )
 
 
@@ -110,10 +110,10 @@ class KeptFigures:
     """
 
     def __init__(self, document: SideDocument, recordings: Sequence[Recording]) -> None:
-        self.operator_rows = _read_items(document.operators, "self_ns")
-        self.shape_rows = None if document.shapes is None else _read_items(document.shapes, "self_ns")
-        self.task_rows = _read_items(document.tasks, "total_ns")
-        self.call_paths = CallPaths(_read_paths(document.paths), document.steps, document.kernel_ns)
+        self.operator_rows = _read_items(document.operators, "self_ns", document.steps)
+        self.shape_rows = None if document.shapes is None else _read_items(document.shapes, "self_ns", document.steps)
+        self.task_rows = _read_items(document.tasks, "total_ns", document.steps)
+        self.call_paths = CallPaths(_read_paths(document.paths, document.steps), document.steps, document.kernel_ns)
         self.memory_peaks = tuple(recording.memory_peak for recording in document.recordings)
         self._recordings = recordings
         self._samples = [
@@ -159,22 +159,28 @@ def _make_sample(recording: Recording, usual: float, variance: float, spread: fl
     return Sample(recording.usual.height, usual, variance, spread, block, recording.waited_share or 0.0)
 
 
-def _describe_items(rows: pl.DataFrame, time: str) -> Items:
+def _describe_items(rows: pl.DataFrame, time: str, steps: int) -> Items:
     keys = [name for name in ("name", "input_shapes") if name in rows.columns]
-    ordered = rows.sort(keys)
+    ordered = _add_up(rows.sort(keys), ("calls", time), steps)
     shapes = ordered["input_shapes"].to_list() if "input_shapes" in keys else None
-    return Items(ordered["name"].to_list(), _round_numbers(ordered["calls"]), _round_numbers(ordered[time]), shapes)
+    return Items(ordered["name"].to_list(), ordered["calls"].to_list(), ordered[time].to_list(), shapes)
 
 
-def _read_items(items: Items, time: str) -> pl.DataFrame:
+def _read_items(items: Items, time: str, steps: int) -> pl.DataFrame:
     columns: dict[str, Any] = {"name": items.name, "calls": items.calls, time: items.time_ns}
     columns |= {} if items.input_shapes is None else {"input_shapes": items.input_shapes}
     types = {"name": pl.String(), "input_shapes": pl.String(), "calls": pl.Float64(), time: pl.Float64()}
-    return _from_columns(columns, {name: dtype for name, dtype in types.items() if name in columns})
+    rows = _from_columns(columns, {name: dtype for name, dtype in types.items() if name in columns})
+    return rows.with_columns(pl.col("calls", time) / steps)
 
 
-def _read_paths(paths: Paths) -> pl.DataFrame:
-    frame = _from_columns({name: getattr(paths, name) for name in CALLS}, CALLS)
+def _add_up(rows: pl.DataFrame, means: Sequence[str], steps: int) -> pl.DataFrame:
+    """Rows with sums over all steps in place of means: of calls and of ns, so that they are whole numbers."""
+    return rows.with_columns((pl.col(means) * steps).round().cast(pl.Int64))
+
+
+def _read_paths(paths: Paths, steps: int) -> pl.DataFrame:
+    frame = _from_columns({name: getattr(paths, name) for name in CALLS}, CALLS).with_columns(pl.col(SUMS) / steps)
     numbered = frame.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
     outer = numbered.select("row", outer_depth="depth")
     joined = numbered.filter(pl.col("parent") >= 0).join(outer, left_on="parent", right_on="row", how="left")
