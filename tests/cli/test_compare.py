@@ -32,6 +32,22 @@ def program(mm_us: float, steps: int = 24, first: int = 0, first_us: float = 100
     return events
 
 
+def almost(found: Any, expected: Any) -> None:
+    """The same values, numbers to their eighth digit."""
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key in expected:
+            almost(found[key], expected[key])
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for value, other in zip(found, expected, strict=True):
+            almost(value, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-7, abs=1e-4)
+    else:
+        assert found == expected
+
+
 @pytest.fixture
 def versions(cli: Any) -> Any:
     cli.trace("before.json", program(4000))
@@ -147,6 +163,47 @@ def test_limits_and_exit_codes(versions: Any) -> None:
     # an operator that nobody has is a misspelt one
     assert "neither side has an operator 'mm'; perhaps aten::mm" in versions.refused(
         "compare", "before.json", "after.json", "--fail-on", "operators.mm>5%"
+    )
+
+
+def test_limits_of_kernels_and_communication(versions: Any) -> None:
+    """Two ranks whose collectives take half as long again: the kernel and the communication of a step do, in every step."""
+    from benchmarks.jobs.job import write_job
+    from benchmarks.jobs.layout import Layout
+    from benchmarks.jobs.program import Model
+
+    write_job(versions.folder / "job", Layout(2, 1, 1), Model(layers=1), [], steps=8, seed=1)
+    (versions.folder / "longer").mkdir()
+    for path in (versions.folder / "job").glob("*.pt.trace.json"):
+        trace = json.loads(path.read_text())
+        kernels = [item for item in trace["traceEvents"] if item.get("cat") == "kernel" and item["name"].startswith("nccl")]
+        name = kernels[0]["name"]
+        for item in kernels:
+            item["dur"] *= 1.5
+        (versions.folder / "longer" / path.name).write_text(json.dumps(trace))
+    limits = ("--fail-on", "communication>10%", "--fail-on", f"kernels.{name}>10%", "--fail-on", "computing>300%")
+    limits += ("--fail-on", "operators.record_param_comms>10%")
+    found = json.loads(versions.run("compare", "job", "longer", *limits, "--json", expect=3).stdout)["comparisons"][0]
+    ratios = [judged["ratio"] for judged in found["limits"]]
+    assert ratios == [
+        pytest.approx(0.5, abs=0.05),
+        pytest.approx(0.5, abs=0.01),
+        pytest.approx(0.0, abs=0.05),
+        pytest.approx(0.5, abs=0.01),
+    ]
+    assert found["limits"][2]["verdict"] == "kept"
+    assert f"neither side has a device task 'nccl'; perhaps {name}" in versions.refused(
+        "compare", "job", "longer", "--fail-on", "kernels.nccl>5%"
+    )
+    versions.run("baseline", "save", "job", "job")
+    kept = versions.json("compare", "baseline:job", "longer", *limits, expect=3)["comparisons"][0]
+    for part in ("limits", "device_time", "tasks", "parts"):
+        almost(kept[part], found[part])
+    # what nobody recorded
+    text = versions.run("compare", "before.json", "same.json", "--fail-on", "communication>5%").stdout
+    assert "limit communication>5%: kept: neither side has any of it" in text
+    assert "neither side has a device task 'aten::mm'" in versions.refused(
+        "compare", "before.json", "same.json", "--fail-on", "kernels.aten::mm>5%"
     )
 
 

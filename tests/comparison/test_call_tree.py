@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 
 import pytest
 
 import steplens
-from steplens.comparison.call_tree import match_device_time
+from steplens.comparison.call_tree import DeviceTimeByPath, match_device_time, measure_paths
 from steplens.trace.trace import Trace
 
 from ..shared_data import shared
@@ -25,30 +26,34 @@ def convolutions(inner: str, kernel_us: float, *, module: str | None = None) -> 
     return build(ops=ops, kernels=kernels)
 
 
+def match(before: Sequence[Trace], after: Sequence[Trace]) -> DeviceTimeByPath:
+    return match_device_time(measure_paths(before), measure_paths(after))
+
+
 def test_what_has_another_name_below_counts_where_the_paths_are_the_same() -> None:
-    found = match_device_time([convolutions("aten::miopen_convolution", 50)], [convolutions("aten::cudnn_convolution", 30)])
+    found = match([convolutions("aten::miopen_convolution", 50)], [convolutions("aten::cudnn_convolution", 30)])
     assert found.matched == 1.0
     first, second = found.rows.to_dicts()
     assert (first["path"], first["before_ns"], first["after_ns"]) == ("aten::conv2d", 50_000, 30_000)
     assert (first["before_launched_by"], first["after_launched_by"]) == ("aten::miopen_convolution", "aten::cudnn_convolution")
     assert (second["path"], second["difference_ns"]) == ("aten::mul", 0)
     # the same path to the end is named by its end
-    alike = match_device_time([convolutions("aten::conv", 50)], [convolutions("aten::conv", 40)])
+    alike = match([convolutions("aten::conv", 50)], [convolutions("aten::conv", 40)])
     assert alike.rows["path"].to_list() == ["aten::conv2d > aten::conv", "aten::mul"]
 
 
 def test_modules_tell_paths_apart_and_what_is_on_one_side_alone_is_not_matched() -> None:
-    found = match_device_time([convolutions("aten::conv", 50, module="net.0")], [convolutions("aten::conv", 50, module="net.1")])
+    found = match([convolutions("aten::conv", 50, module="net.0")], [convolutions("aten::conv", 50, module="net.1")])
     assert found.rows["path"].to_list() == ["aten::mul"]
     assert found.matched == pytest.approx(20 / 120)
-    nothing = match_device_time([build(ops=[op("aten::mul", 0, 1)])], [build(ops=[op("aten::mul", 0, 1)])])
+    nothing = match([build(ops=[op("aten::mul", 0, 1)])], [build(ops=[op("aten::mul", 0, 1)])])
     assert nothing.matched is None and nothing.rows.is_empty()
 
 
 def test_several_ranks_and_calls_add_up() -> None:
     """Rows of several traces keep their own parents; without steps times are those of the whole recordings."""
     two = [convolutions("aten::conv", 50), convolutions("aten::conv", 70)]
-    found = match_device_time(two, [convolutions("aten::conv", 30)])
+    found = match(two, [convolutions("aten::conv", 30)])
     assert found.rows.select("path", "before_ns", "after_ns").rows()[0] == ("aten::conv2d > aten::conv", 120_000, 30_000)
 
 
@@ -56,7 +61,7 @@ def test_one_model_on_gpus_of_two_makers() -> None:
     """Nearly all of the device time has its counterpart, and operators take what TraceLens says of the same traces."""
     folders = [shared("tracelens", gpu, "Falconsai_nsfw_image_detection__1016002") for gpu in ("mi300", "h100")]
     runs = [steplens.open(folder / "trace.json.gz") for folder in folders]
-    found = match_device_time(*(run.traces for run in runs))
+    found = match(*(run.traces for run in runs))
     assert found.matched is not None and found.matched >= 0.95
     rows = {row["name"]: row for row in found.rows.to_dicts()}
     for side, folder in zip(("before_ns", "after_ns"), folders, strict=True):

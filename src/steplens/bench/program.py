@@ -205,8 +205,8 @@ def _why_untimed(version: Version, documents: Sequence[Mapping[str, Any]], plan:
         )
     return (
         f"{version.label}: took no step that was noticed: no optimizer of PyTorch stepped more than {plan.skip} times; where "
-        f"nothing is trained give --step-on forward; PyTorch has to be 2.5 or newer, in an environment that has steplens. Its last "
-        f"lines:\n{_last_lines(log)}"
+        f"nothing is trained give --step-on forward; PyTorch has to be 2.5 or newer, in an environment that has steplens. Its "
+        f"last lines:\n{_last_lines(log)}"
     )
 
 

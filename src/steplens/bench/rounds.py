@@ -178,8 +178,8 @@ def _run_round(
         if run.foreign_modules:
             raise SteplensError(
                 f"{versions[side].label}: imported {', '.join(run.foreign_modules)} from {versions[side].foreign} and not from "
-                "its own checkout, so that both versions would run the same code; look for absolute paths in the program, or for a "
-                "package that is installed in editable mode and lies neither at the top nor in src"
+                "its own checkout, so that both versions would run the same code; look for absolute paths in the program, or for "
+                "a package that is installed in editable mode and lies neither at the top nor in src"
             )
         runs[side] = run
     return Round(runs[0], runs[1], head_first)

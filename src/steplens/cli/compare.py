@@ -9,26 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import InputPath, Json, Rank, parse_path
+from steplens.cli.line.arguments import Json, Rank, SidePath, parse_side
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import problem_of_health
 from steplens.cli.table import of_rank
 from steplens.cli.text.text import print_json
 from steplens.common.errors import InputError, SteplensError
+from steplens.comparison.baselines.places import check_baseline, is_baseline
 from steplens.comparison.limits import parse_limit
 from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
-    from steplens.comparison.comparison import Comparison, Side
+    from steplens.comparison.comparison import Comparison
     from steplens.comparison.gate import Judgement
+    from steplens.comparison.side import Side
 
 EXIT_BEYOND, EXIT_CANNOT_TELL = 1, 3
 
 
 def show_comparisons(
-    before: InputPath,
+    before: SidePath,
     after: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="What is compared with it.", show_default=False, parser=parse_path)
+        list[Path], typer.Argument(metavar="PATH...", help="What is compared with it.", show_default=False, parser=parse_side)
     ],
     fail_on: Annotated[
         list[str] | None,
@@ -53,14 +55,19 @@ def show_comparisons(
     try:
         paths = [before, *after]
         for path in paths:
-            refuse_hopeless(path)
+            (check_baseline if is_baseline(path) else refuse_hopeless)(path)
         limits = [parse_limit(text) for text in fail_on or []]
-        from steplens.comparison.comparison import compare_runs
+        from steplens.comparison.comparison import compare_sides
         from steplens.comparison.gate import judge_limit
+        from steplens.comparison.measure import measure_side
+        from steplens.run import Run
 
-        runs = [of_rank(open_with_progress(path, rank), rank) for path in paths]
+        opened = [
+            _open_baseline(path, rank) if is_baseline(path) else of_rank(open_with_progress(path, rank), rank) for path in paths
+        ]
         with show_work("comparing"):
-            comparisons = [compare_runs(runs[0], run) for run in runs[1:]]
+            sides = [measure_side(run) if isinstance(run, Run) else run for run in opened]
+            comparisons = [compare_sides(sides[0], side) for side in sides[1:]]
             judgements = [[judge_limit(comparison, limit) for limit in limits] for comparison in comparisons]
     except SteplensError as error:
         if json:
@@ -73,12 +80,13 @@ def show_comparisons(
 
         for comparison, judged in zip(comparisons, judgements, strict=True):
             show_comparison(comparison, judged, top)
-    for run in runs:
-        keep_timelines(run)
+    for side in sides:
+        if side.run is not None:
+            keep_timelines(side.run)
     for comparison in comparisons:
         for side in (comparison.before, comparison.after):
-            if problem := problem_of_health(side.run.health().to_dicts()):
-                raise InputError(side.run.path, problem)
+            if problem := problem_of_health(side.circumstances.problems):
+                raise InputError(side.path, problem)
             if side.too_few_steps is not None:
                 raise side.too_few_steps
     verdicts = {judgement.verdict for judged in judgements for judgement in judged}
@@ -86,6 +94,15 @@ def show_comparisons(
         raise typer.Exit(EXIT_BEYOND)
     if "cannot tell" in verdicts:
         raise typer.Exit(EXIT_CANNOT_TELL)
+
+
+def _open_baseline(path: Path, rank: int | None) -> Side:
+    from steplens.comparison.baselines.baseline import read_baseline
+
+    side = read_baseline(path).side
+    if rank is not None and side.circumstances.ranks != (rank,):
+        raise InputError(path, f"is not of rank {rank} alone, and a baseline cannot be divided", "Save one with --rank")
+    return side
 
 
 def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top: int) -> dict[str, Any]:
@@ -107,13 +124,14 @@ def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top
 
 
 def _operator_document(comparison: Comparison, row: dict[str, Any]) -> dict[str, Any]:
-    from steplens.comparison.operator_steps import SELF, compare_operator
+    from steplens.comparison.item_times import SELF
+    from steplens.comparison.operator_steps import compare_operator
 
-    difference = compare_operator(comparison.before.recordings, comparison.after.recordings, row["name"], SELF).difference
+    difference = compare_operator(comparison.before, comparison.after, row["name"], SELF).difference
     if difference is None:
         return {**row, "error_ns": None, "is_certain": False}
     return {**row, "error_ns": difference.error, "is_certain": difference.is_certain}
 
 
 def _side_document(side: Side) -> dict[str, Any]:
-    return {"path": str(side.run.path), "recordings": len(side.recordings), "steps": side.step_count, "step_ns": side.step_ns}
+    return {"path": str(side.path), "recordings": len(side.recordings), "steps": side.step_count, "step_ns": side.step_ns}

@@ -38,7 +38,8 @@ class _Entry(NamedTuple):
     """A command, of which nothing is imported before it is asked for.
 
     Attributes:
-        called: module of this package, and the function there that is the command; ``make_command`` gives it.
+        called: module of this package, and the function there that is the command; ``make_command`` gives it, ``make_group``
+            gives one that has commands of its own.
         panel: where the help lists it.
         kind: module and class, where it has one of its own.
     """
@@ -58,6 +59,7 @@ _COMMANDS = {
     "advise": _Entry("advise:advise", _LOOK, _LOOKING),
     "compare": _Entry("compare:show_comparisons", _LOOK, _LOOKING),
     "bench": _Entry("bench:bench", _LOOK, "bench:BenchCommand"),
+    "baseline": _Entry("baseline:make_group", _LOOK),
     "table": _Entry("table:table", _LOOK, _LOOKING),
     "sql": _Entry("sql:answer_sql", _LOOK, _LOOKING),
     "open": _Entry("open_:open_", _LOOK, _LOOKING),
@@ -100,6 +102,9 @@ def make_app(names: Collection[str] = _COMMANDS) -> typer.Typer:
     for name in names:
         entry = _COMMANDS[name]
         called = _load_attribute(entry.called)
+        if entry.called.endswith(":make_group"):
+            app.add_typer(called(), name=name, rich_help_panel=entry.panel)
+            continue
         if entry.called.endswith(":make_command"):
             called = called()
         app.command(name, cls=_load_attribute(entry.kind), rich_help_panel=entry.panel)(called)

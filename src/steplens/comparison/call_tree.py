@@ -29,6 +29,18 @@ ROWS = {
     "before_launched_by": pl.String(),
     "after_launched_by": pl.String(),
 }
+#: columns of ``CallPaths.calls``
+CALLS = {
+    "name": pl.String(),
+    "module": pl.String(),
+    "depth": pl.Int64(),
+    "parent": pl.Int64(),
+    "calls": pl.Float64(),
+    "self_ns": pl.Float64(),
+    "device_ns": pl.Float64(),
+}
+#: those of them that add up
+SUMS = ("calls", "self_ns", "device_ns")
 _SEPARATOR = " > "
 #: operators that are named where sides differ below a path
 _NAMED = 3
@@ -50,27 +62,45 @@ class DeviceTimeByPath:
     matched: float | None
 
 
-def match_device_time(before: Sequence[Trace], after: Sequence[Trace]) -> DeviceTimeByPath:
+NO_DEVICE_TIME = DeviceTimeByPath(pl.DataFrame(schema=ROWS), None)
+
+
+@dataclass(frozen=True)
+class CallPaths:
+    """The calls of a side, those with the same path in one row.
+
+    Attributes:
+        calls: columns ``CALLS``: the last operator of the path and its module ("" where none is known), how many operators are
+            around it, the row of the path without it (-1 for none; rows lie behind that of their parent), and per step how often
+            it was called, its self time, and the time of the device tasks that it launched itself.
+        steps: of so many steps, those of each rank and recording; 1 where there are none, and sums are of whole recordings.
+        kernel_ns: how long device tasks took in all of these together.
+    """
+
+    calls: pl.DataFrame
+    steps: int
+    kernel_ns: int
+
+
+def match_device_time(before: CallPaths, after: CallPaths) -> DeviceTimeByPath:
     """Match the device time of two sides by call path, over the chosen steps, per step.
 
     A path is the names of the operators that call each other, with the module of the innermost one. Device time whose path the
     other side has not counts at the longest beginning of it that both have.
 
     Args:
-        before: the traces of the earlier side.
+        before: the call paths of the earlier side.
         after: those of the later one.
     """
-    if not before or not after:
-        return DeviceTimeByPath(pl.DataFrame(schema=ROWS), None)
-    sides = [_read_calls(traces) for traces in (before, after)]
+    sides = (before, after)
     calls = pl.concat([side.calls.with_columns(side=pl.lit(number)) for number, side in enumerate(sides)])
     all_kernels_ns = sum(side.kernel_ns for side in sides)
     if not calls.height or not all_kernels_ns:
-        return DeviceTimeByPath(pl.DataFrame(schema=ROWS), None)
+        return NO_DEVICE_TIME
     side_of = calls["side"].to_numpy()
     # rows of the later side lie behind those of the earlier one
     parent = calls["parent"].to_numpy() + np.where((side_of == 1) & (calls["parent"].to_numpy() >= 0), sides[0].calls.height, 0)
-    tree = _number_paths(parent, calls["depth"].to_numpy(), _number_labels(calls["label"]))
+    tree = _number_paths(parent, calls["depth"].to_numpy(), _number_labels(_labels_of(calls)))
     times = np.stack([_sum_times(tree, calls, number) for number in range(len(sides))])
     places = _common_paths(tree, side_of)
     moved = np.zeros_like(times)
@@ -82,37 +112,41 @@ def match_device_time(before: Sequence[Trace], after: Sequence[Trace]) -> Device
     return DeviceTimeByPath(rows, min(matched, 1.0))
 
 
-@dataclass(frozen=True)
-class _Calls:
-    """Calls of a side, those of a trace with the same path in one row.
-
-    Columns: name, module, label, depth, parent (a row, or -1) and device_ns. Times are per step, over so many steps, those of
-    each rank, in which tasks of the device took ``kernel_ns`` together.
-    """
-
-    calls: pl.DataFrame
-    steps: int
-    kernel_ns: int
-
-
-def _read_calls(traces: Sequence[Trace]) -> _Calls:
+def measure_paths(traces: Sequence[Trace]) -> CallPaths:
+    """The call paths of a side, with what they took in the chosen steps of all its traces, per step; without steps in all."""
     numbers = [chosen_step_times(trace)["step"].to_list() for trace in traces]
     steps = sum(map(len, numbers))
-    frames, offset, kernel_ns = [], 0, 0
+    frames, kernel_ns = [], 0
     for trace, step_numbers in zip(traces, numbers, strict=True):
         is_counted = pl.col("step").is_in(step_numbers).fill_null(False) if steps else pl.lit(True)
         kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
         kernel_ns += int(kernels.item() or 0)
-        frame = _sum_paths(trace, is_counted)
+        frames.append(_join_calls(_calls_of(trace, is_counted)))
+    return CallPaths(_mean_calls(frames, max(steps, 1)), max(steps, 1), kernel_ns)
+
+
+def join_paths(sides: Sequence[CallPaths]) -> CallPaths:
+    """The call paths of several sides as those of one, per step of all of them."""
+    steps = sum(side.steps for side in sides)
+    sums = [side.calls.with_columns(pl.col(*SUMS) * side.steps) for side in sides]
+    return CallPaths(_mean_calls(sums, steps), steps, sum(side.kernel_ns for side in sides))
+
+
+def _mean_calls(frames: Sequence[pl.DataFrame], steps: int) -> pl.DataFrame:
+    """Paths with their sums, joined and divided by a number of steps."""
+    moved, offset = [pl.DataFrame(schema=CALLS)], 0
+    for frame in frames:
+        # rows lie behind those of the frames before
         parent = pl.when(pl.col("parent") >= 0).then(pl.col("parent") + offset).otherwise(_ROOT)
-        frames.append(frame.with_columns(parent=parent, device_ns=pl.col("device_ns") / max(steps, 1)))
+        moved.append(frame.with_columns(parent=parent))
         offset += frame.height
-    return _Calls(pl.concat(frames), max(steps, 1), kernel_ns)
+    return _join_calls(pl.concat(moved)).with_columns(pl.col(*SUMS) / steps)
 
 
-def _sum_paths(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
-    """The paths of the calls of a trace, a row each: a job has millions of calls, and thousands of paths."""
-    calls = (
+def _calls_of(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
+    """A row per call, with ``CALLS``; what does not count has neither calls nor time."""
+    counts = pl.when(is_counted)
+    return (
         trace.required("ops")
         .select(
             # each step and call of a range has its number behind its name
@@ -120,17 +154,28 @@ def _sum_paths(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
             module=pl.col("module").cast(pl.String).fill_null(""),
             depth=pl.col("depth").cast(pl.Int64),
             parent=pl.col("parent").cast(pl.Int64).fill_null(_ROOT),
-            device_ns=pl.when(is_counted).then(pl.col("device_self_ns")).otherwise(0).cast(pl.Float64),
+            calls=counts.then(1).otherwise(0).cast(pl.Float64),
+            self_ns=counts.then(pl.col("self_ns")).otherwise(0).cast(pl.Float64),
+            device_ns=counts.then(pl.col("device_self_ns")).otherwise(0).cast(pl.Float64),
         )
-        .with_columns(label=pl.concat_str("name", pl.lit("\0"), "module"))
+        .select(*CALLS)
         .collect()
     )
+
+
+def _join_calls(calls: pl.DataFrame) -> pl.DataFrame:
+    """The paths of calls, a row each, behind that of what is around it: a job has millions of calls, and thousands of paths."""
     if not calls.height:
         return calls
-    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(calls["label"]))
-    own_ns = np.bincount(tree.path_of_call, weights=calls["device_ns"].to_numpy(), minlength=tree.parent_path.size)
-    rows = calls.select(pl.exclude("device_ns", "parent"))[_first_calls(tree)]
-    return rows.with_columns(parent=pl.Series(tree.parent_path), device_ns=pl.Series(own_ns)).select(calls.columns)
+    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(_labels_of(calls)))
+    size = tree.parent_path.size
+    sums = {name: np.bincount(tree.path_of_call, weights=calls[name].to_numpy(), minlength=size) for name in SUMS}
+    rows = calls.select("name", "module", "depth")[_first_calls(tree)]
+    return rows.with_columns(parent=pl.Series(tree.parent_path), **{name: pl.Series(values) for name, values in sums.items()})
+
+
+def _labels_of(calls: pl.DataFrame) -> pl.Series:
+    return calls.select(pl.concat_str("name", pl.lit("\0"), "module")).to_series()
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,22 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import polars as pl
 
-from steplens.analysis.device.kernels import kernel_statistics
-from steplens.analysis.operators.operators import filled_columns, operators
 from steplens.analysis.steps.choice import number_ranges
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.common.errors import InputError
-from steplens.comparison.call_tree import DeviceTimeByPath, match_device_time
+from steplens.comparison.baselines.sides import open_side
+from steplens.comparison.call_tree import NO_DEVICE_TIME, DeviceTimeByPath, match_device_time
 from steplens.comparison.circumstances import find_doubts
 from steplens.comparison.difference import Difference, find_difference
-from steplens.comparison.names import compare_by_name
+from steplens.comparison.measure import measure_side
+from steplens.comparison.names import join_by_name
 from steplens.comparison.noise import LEAST_STEPS, Floats, Sample, sample_mean, sample_median
-from steplens.comparison.recordings import Recording, find_recordings
-from steplens.run import Run, open_run
-from steplens.trace.trace import Trace
+from steplens.comparison.side import Side
+from steplens.run import Run
 
 SLOWER, FASTER, ALIKE, CANNOT_TELL = "slower", "faster", "alike", "cannot tell"
 #: a change of a step that is smaller is of no interest: sides that differ by less, the whole interval within, are alike
@@ -32,38 +30,6 @@ LEAST_CHANGE = 0.02
 _LEAST_SHOWN = 0.005
 #: parts add up to the step but for what is rounded
 _ADD_UP = 0.01
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the sides.
-
-    Attributes:
-        run: what was opened.
-        recordings: the times that the program ran.
-        step_ns: the usual step: the median of each recording, over several their geometric mean; None without steps.
-    """
-
-    run: Run
-    recordings: tuple[Recording, ...]
-    step_ns: float | None
-
-    @property
-    def step_count(self) -> int:
-        """Over how many steps, those of all recordings."""
-        return sum(recording.steps.height for recording in self.recordings)
-
-    @property
-    def too_few_steps(self) -> InputError | None:
-        """What to say of a side with too few steps; its operators and tasks can be compared all the same."""
-        if self.recordings and self.recordings[0].steps.height >= LEAST_STEPS:
-            return None
-        count_text = "no steps" if not self.step_count else "one step" if self.step_count == 1 else f"{self.step_count} steps"
-        return InputError(
-            self.run.path,
-            f"has {count_text}, and {LEAST_STEPS} are the least that tell whether a step became longer",
-            "Record more steps, and mark each with step() (docs/recording.md)",
-        )
 
 
 @dataclass(frozen=True)
@@ -128,7 +94,7 @@ class Comparison:
         after: the later side.
         step: what became of the step time; None where a side has too few steps (``Side.too_few_steps``).
         parts: of the parts of a step that add up to it, the largest change first; none where they are not known.
-        operators: ``names.compare_by_name`` of operators, self time.
+        operators: ``names.join_by_name`` of operators, self time.
         tasks: the same of device tasks; no rows where there is no accelerator.
         device_time: device time by call path, where names of tasks differ; no rows where there is no accelerator.
         doubts: sentences about what else differs.
@@ -148,14 +114,14 @@ def compare_paths(before: str | os.PathLike[str] | Run, after: str | os.PathLike
     """Whether a step became slower between two runs, by how much, where, and how sure that is.
 
     Args:
-        before: the earlier run, or its path; a folder of several recordings of one program counts as so many.
+        before: the earlier run, or its path or URL; a folder of several recordings of one program counts as so many. Or a
+            baseline, as ``baseline:NAME``, or the path or URL of its file.
         after: the later one.
 
     Raises:
         InputError: one cannot be opened, or they ran on other ranks.
     """
-    first, second = (run if isinstance(run, Run) else open_run(run) for run in (before, after))
-    return compare_runs(first, second)
+    return compare_sides(open_side(before), open_side(after))
 
 
 def compare_runs(before: Run, after: Run) -> Comparison:
@@ -168,7 +134,20 @@ def compare_runs(before: Run, after: Run) -> Comparison:
     Raises:
         InputError: they ran on other ranks.
     """
-    ranks = [sorted({trace.rank for trace in run.traces}) for run in (before, after)]
+    return compare_sides(measure_side(before), measure_side(after))
+
+
+def compare_sides(before: Side, after: Side) -> Comparison:
+    """Compare two sides that were measured, now or before.
+
+    Args:
+        before: the earlier side.
+        after: the later side.
+
+    Raises:
+        InputError: they ran on other ranks.
+    """
+    ranks = [side.circumstances.ranks for side in (before, after)]
     if ranks[0] != ranks[1] and max(map(len, ranks)) > 1:
         rank_texts = [f"rank{'s' * (len(side) > 1)} {number_ranges(side)}" for side in ranks]
         raise InputError(
@@ -176,33 +155,29 @@ def compare_runs(before: Run, after: Run) -> Comparison:
             f"holds {rank_texts[1]}, and what it is compared with {rank_texts[0]}",
             "Compare runs on the same ranks, or one rank of each (--rank)",
         )
-    first, second = _make_side(before), _make_side(after)
-    calls = _compare_calls(before, after, "name")
-    has_shapes = all("input_shapes" in filled_columns(trace) for run in (before, after) for trace in run.traces)
-    by_shape = _compare_calls(before, after, "shape") if has_shapes else None
-    has_device = any(trace.has_accelerator for run in (before, after) for trace in run.traces)
-    if has_device:
-        tasks = compare_by_name(before.traces, after.traces, kernel_statistics, "count", "total_ns")
+    calls = join_by_name(before.figures.operator_rows, after.figures.operator_rows, "self_ns")
+    shapes = [_name_by_shape(side.figures.shape_rows) for side in (before, after)]
+    by_shape = join_by_name(shapes[0], shapes[1], "self_ns") if shapes[0] is not None and shapes[1] is not None else None
+    if before.has_device or after.has_device:
+        tasks = join_by_name(before.figures.task_rows, after.figures.task_rows, "total_ns")
+        device_time = match_device_time(before.figures.call_paths, after.figures.call_paths)
     else:
         tasks = calls.clear().rename({"before_self_ns": "before_total_ns", "after_self_ns": "after_total_ns"})
+        device_time = NO_DEVICE_TIME
     return Comparison(
-        before=first,
-        after=second,
-        step=None if first.too_few_steps or second.too_few_steps else _compare_steps(first, second),
-        parts=_compare_parts(first, second),
+        before=before,
+        after=after,
+        step=None if before.too_few_steps or after.too_few_steps else _compare_steps(before, after),
+        parts=_compare_parts(before, after),
         operators=calls,
         tasks=tasks,
-        device_time=match_device_time(*((before.traces, after.traces) if has_device else ((), ()))),
-        doubts=tuple(find_doubts(before, after, calls, by_shape)),
+        device_time=device_time,
+        doubts=tuple(find_doubts(before.circumstances, after.circumstances, calls, by_shape)),
     )
 
 
-def _make_side(run: Run) -> Side:
-    all_recordings = find_recordings(run.traces)
-    recordings = [recording for recording in all_recordings if recording.steps.height >= LEAST_STEPS]
-    recordings = recordings or [recording for recording in all_recordings if recording.steps.height]
-    medians = [np.log(np.median(_column_array(recording.steps, "step_time_ns"))) for recording in recordings]
-    return Side(run, tuple(recordings), math.exp(float(np.mean(medians))) if medians else None)
+def _name_by_shape(rows: pl.DataFrame | None) -> pl.DataFrame | None:
+    return rows if rows is None else rows.select(pl.concat_str("name", "input_shapes"), "calls", "self_ns")
 
 
 def _compare_steps(before: Side, after: Side) -> StepChange:
@@ -265,15 +240,3 @@ def _part_values(side: Side, parts: Sequence[str]) -> list[Floats] | None:
 
 def _column_array(frame: pl.DataFrame, name: str) -> Floats:
     return frame[name].to_numpy().astype(np.float64)
-
-
-def _compare_calls(before: Run, after: Run, by: str) -> pl.DataFrame:
-    return compare_by_name(before.traces, after.traces, partial(_by_name, by=by), "calls", "self_ns")
-
-
-def _by_name(trace: Trace, *, steps: list[int] | None, by: str) -> pl.DataFrame:
-    rows = operators(trace, by, steps=steps)
-    if by == "shape":
-        shapes = pl.col("input_shapes").cast(pl.String).fill_null("")
-        rows = rows.with_columns(name=pl.concat_str(pl.col("name").cast(pl.String), shapes))
-    return rows.with_columns(pl.col("name").cast(pl.String))

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import polars as pl
 
-from steplens.analysis.memory.memory import memory_summary
 from steplens.common.errors import SteplensError
-from steplens.comparison.comparison import Comparison, Side
+from steplens.comparison.comparison import Comparison
 from steplens.comparison.difference import Difference, find_difference
-from steplens.comparison.limits import MEMORY_PEAK, OPERATORS, STEP, SUFFIX, Limit
+from steplens.comparison.item_times import TASK
+from steplens.comparison.limits import COMMUNICATION, KERNELS, MEMORY_PEAK, OPERATORS, STEP, SUFFIX, Limit
 from steplens.comparison.noise import LEAST_STEPS, Sample, sample_mean
 from steplens.comparison.operator_steps import compare_operator
-from steplens.comparison.recordings import Recording
+from steplens.comparison.side import Side
 
+#: when anything communicates, alone or beside computing
+_COMMUNICATION = ("exposed_communication_ns", "overlapped_communication_ns")
+#: names that are proposed for one that nothing has
+_NAMED = 3
+_CALLED = {OPERATORS: "an operator", KERNELS: "a device task"}
 EXCEEDED, KEPT, CANNOT_TELL = "exceeded", "kept", "cannot tell"
 
 
@@ -52,9 +57,12 @@ def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
     if limit.figure == STEP:
         return judge_interval(limit, comparison.step.ratio, comparison.step.low, comparison.step.high)
     if limit.figure.startswith(OPERATORS):
-        return _judge_operator(comparison, limit)
-    sample = _sample_peak if limit.figure == MEMORY_PEAK else partial(_sample_part, part=limit.figure + SUFFIX)
-    first, second = _sample_side(comparison.before, sample), _sample_side(comparison.after, sample)
+        return _judge_item(comparison, limit, OPERATORS, comparison.operators, "")
+    if limit.figure.startswith(KERNELS):
+        return _judge_item(comparison, limit, KERNELS, comparison.tasks, TASK)
+    columns = _COMMUNICATION if limit.figure == COMMUNICATION else (limit.figure + SUFFIX,)
+    sample = _sample_peaks if limit.figure == MEMORY_PEAK else partial(_sample_parts, columns=columns)
+    first, second = sample(comparison.before), sample(comparison.after)
     if not first or not second:
         return Judgement(str(limit), CANNOT_TELL, reason=_missing_side(first, second))
     before, after = (sum(recorded.usual for recorded in side) / len(side) for side in (first, second))
@@ -63,15 +71,17 @@ def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
     return _judge_difference(limit, before, after, difference)
 
 
-def _judge_operator(comparison: Comparison, limit: Limit) -> Judgement:
-    name = limit.figure.removeprefix(OPERATORS)
-    names = comparison.operators["name"].to_list()
+def _judge_item(comparison: Comparison, limit: Limit, kind: str, rows: pl.DataFrame, time: str) -> Judgement:
+    """Of an operator or a device task, of which ``rows`` has all; ``time`` as in ``compare_operator``."""
+    name = limit.figure.removeprefix(kind)
+    names = rows["name"].to_list()
     if name not in names:
-        # "mm" for "aten::mm", or a slip
-        close = [same for same in names if same.rpartition("::")[2] == name] or difflib.get_close_matches(name, names, 3)
+        # "mm" for "aten::mm", a slip, or a part of the name of a kernel
+        close = [same for same in names if same.rpartition("::")[2] == name] or difflib.get_close_matches(name, names, _NAMED)
+        close = close or [longer for longer in names if name in longer][:_NAMED]
         hint = f"; perhaps {' or '.join(close)}" if close else ""
-        raise SteplensError(f"{limit}: neither side has an operator {name!r}{hint}")
-    change = compare_operator(comparison.before.recordings, comparison.after.recordings, name)
+        raise SteplensError(f"{limit}: neither side has {_CALLED[kind]} {name!r}{hint}")
+    change = compare_operator(comparison.before, comparison.after, name, time)
     if change.difference is None:
         return Judgement(str(limit), CANNOT_TELL, reason="there are too few steps")
     return _judge_difference(limit, change.before_ns, change.after_ns, change.difference)
@@ -96,17 +106,15 @@ def _missing_side(first: list[Sample], second: list[Sample]) -> str:
     return f"it was not recorded on {side}"
 
 
-def _sample_side(side: Side, sample: Callable[[Recording], Sample | None]) -> list[Sample]:
-    return [side_sample for recording in side.recordings if (side_sample := sample(recording)) is not None]
+def _sample_parts(side: Side, columns: Sequence[str]) -> list[Sample]:
+    """A figure of the usual steps that is the sum of some columns."""
+    samples = []
+    for recording in side.recordings:
+        values = recording.usual.select(pl.sum_horizontal(*columns, ignore_nulls=False)).to_series().drop_nulls()
+        if values.len() >= LEAST_STEPS:
+            samples.append(sample_mean(values.to_numpy().astype(np.float64), recording.waited_share or 0.0))
+    return samples
 
 
-def _sample_part(recording: Recording, part: str) -> Sample | None:
-    values = recording.usual[part].drop_nulls()
-    is_enough = values.len() >= LEAST_STEPS
-    return sample_mean(values.to_numpy().astype(np.float64), recording.waited_share or 0.0) if is_enough else None
-
-
-def _sample_peak(recording: Recording) -> Sample | None:
-    peaks = pl.concat([memory_summary(trace).select("peak_allocated") for trace in recording.traces])["peak_allocated"]
-    peak = peaks.max()
-    return Sample(1, float(peak), 0.0, 0.0, 1) if isinstance(peak, int | float) else None
+def _sample_peaks(side: Side) -> list[Sample]:
+    return [Sample(1, float(peak), 0.0, 0.0, 1) for peak in side.figures.memory_peaks if peak is not None]

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from steplens.common.errors import SteplensError
 
-STEP, MEMORY_PEAK, OPERATORS = "step", "memory_peak", "operators."
+STEP, MEMORY_PEAK, COMMUNICATION = "step", "memory_peak", "communication"
+#: in front of the name of an operator, or of a device task
+OPERATORS, KERNELS = "operators.", "kernels."
 #: parts of a step: those of ``recordings.PARTS``, which need polars, without their unit
 PARTS = (
     "data_wait", "forward", "backward", "optimizer", "device_wait", "between", "python",
@@ -23,7 +25,7 @@ class Limit:
     """By how much a figure may grow.
 
     Attributes:
-        figure: STEP, one of PARTS, ``operators.NAME`` or MEMORY_PEAK.
+        figure: STEP, one of PARTS, COMMUNICATION, MEMORY_PEAK, ``operators.NAME`` or ``kernels.NAME``.
         ratio: 0.02 is 2 %.
     """
 
@@ -44,9 +46,9 @@ def parse_limit(text: str) -> Limit:
     if match is None:
         raise SteplensError(f"{text!r} is no limit; write a figure and by how much it may grow, such as step>2%")
     figure = match["figure"]
-    figures = [STEP, MEMORY_PEAK, *PARTS]
-    if figure not in figures and not (figure.startswith(OPERATORS) and figure != OPERATORS):
+    figures = [STEP, MEMORY_PEAK, *PARTS, COMMUNICATION]
+    if figure not in figures and not any(figure.startswith(kind) and figure != kind for kind in (OPERATORS, KERNELS)):
         close = difflib.get_close_matches(figure, figures, 1)
-        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(figures)} and {OPERATORS}NAME"
+        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(figures)}, {OPERATORS}NAME and {KERNELS}NAME"
         raise SteplensError(f"{figure!r} is no figure that can have a limit{hint}")
     return Limit(figure, float(match["percent"]) / 100.0)

@@ -20,6 +20,25 @@ def parse_path(text: str) -> Path:
 #: what ``steplens.open`` takes
 InputPath = Annotated[Path, typer.Argument(metavar="PATH", help=_OPENED, show_default=False, parser=parse_path)]
 OptionalPath = Annotated[Path | None, typer.Argument(metavar="[PATH]", help=_OPENED, show_default=False, parser=parse_path)]
+
+
+def parse_side(text: str) -> Path:
+    """The path of what a user compares: as ``parse_path``, or a baseline by its name."""
+    from steplens.comparison.baselines.places import locate_side
+
+    return locate_side(text)
+
+
+#: one side of a comparison
+SidePath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH",
+        help=f"{_OPENED} Or baseline:NAME, or the file of a baseline.",
+        show_default=False,
+        parser=parse_side,
+    ),
+]
 #: of a running job
 JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

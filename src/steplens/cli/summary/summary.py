@@ -20,7 +20,7 @@ from steplens.common import rundir
 from steplens.common.errors import InputError, SteplensError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import polars as pl
 
@@ -284,18 +284,22 @@ def _is_recorded(run: Run, column: str) -> bool:
     return any(column in filled_columns(trace) for trace in run.traces)
 
 
-def problem_of_health(health: list[dict[str, Any]]) -> str:
-    """Why what is shown is not all of the data, for the end of a command; empty where it is."""
-    for finding in health:
-        if finding["check"] == LIMITED:
-            return f"not all of it was read, what was read is shown: {finding['message']}"
-        if TRUNCATED in str(finding["check"]):
-            return f"the data is truncated, what precedes the cut is shown: {finding['message']}"
+def problem_of_health(findings: Iterable[tuple[str, str]]) -> str:
+    """Why what is shown is not all of the data, for the end of a command; empty where it is.
+
+    Args:
+        findings: check and message of what the health check says.
+    """
+    for check, message in findings:
+        if check == LIMITED:
+            return f"not all of it was read, what was read is shown: {message}"
+        if TRUNCATED in check:
+            return f"the data is truncated, what precedes the cut is shown: {message}"
     return ""
 
 
 def _describe_problem(steps: int, operators: bool, health: list[dict[str, Any]], pipeline: bool) -> str:
-    if problem := problem_of_health(health):
+    if problem := problem_of_health((str(finding["check"]), str(finding["message"])) for finding in health):
         return problem
     if not steps and not operators:
         return "" if pipeline else "there are no operators and no steps in it, so there is nothing to show"

@@ -13,11 +13,13 @@ from steplens.cli.line.ending import say_next
 from steplens.cli.text.bars import DEVICE, PHASES
 from steplens.cli.text.text import console, duration, plain
 from steplens.common.stand_ins import told_path
-from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, Side, StepChange
+from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, StepChange
 from steplens.comparison.gate import KEPT, Judgement
-from steplens.comparison.operator_steps import SELF, compare_operator
+from steplens.comparison.item_times import SELF
+from steplens.comparison.operator_steps import compare_operator
+from steplens.comparison.side import Side
 
-_LABELS = {segment.column: segment.label for segment in (*PHASES, *DEVICE)} | {"backward_ns": "backward"}
+PART_LABELS = {segment.column: segment.label for segment in (*PHASES, *DEVICE)} | {"backward_ns": "backward"}
 #: names longer than that are cut
 _LONGEST = 44
 #: a part that changed by a smaller share of the step is not shown
@@ -35,12 +37,13 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
     out = console()
     out.print()
     for name, side in (("before", found.before), ("after", found.after)):
-        out.print(plain(f"{name}: {told_path(side.run.path)}: {_describe_side(side)}", "dim"), soft_wrap=True)
+        out.print(plain(f"{name}: {told_path(side.path)}: {describe_side(side)}", "dim"), soft_wrap=True)
     print_wrapped(out, step_sentence(found.step) if found.step is not None else too_few_sentence(found), "bold")
     show_where(out, found, top)
     show_judgements(out, judged)
-    before, after = (shlex.quote(str(side.run.path)) for side in (found.before, found.after))
-    say_next([f"steplens advise {after} --since {before}", f"steplens view {before} {after}"])
+    runs = [shlex.quote(str(side.path)) for side in (found.before, found.after) if side.run is not None]
+    say_next([f"steplens advise {runs[1]} --since {runs[0]}"] if len(runs) == 2 else [])
+    say_next([f"steplens view {' '.join(runs)}"] if runs else [])
 
 
 def show_where(out: Console, found: Comparison, top: int) -> None:
@@ -95,8 +98,9 @@ def too_few_sentence(found: Comparison) -> str:
     return f"Cannot tell whether a step became longer: there are {counts[0]} before and {counts[1]} after, and 3 are the least."
 
 
-def _describe_side(side: Side) -> str:
-    ranks = len({trace.rank for recording in side.recordings for trace in recording.traces})
+def describe_side(side: Side) -> str:
+    """What a side is of, in words: its usual step, how many steps and recordings."""
+    ranks = max((recording.ranks for recording in side.recordings), default=0)
     count = len(side.recordings)
     if side.step_ns is None:
         return "no steps"
@@ -122,18 +126,18 @@ def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
 
 
 def _part_label(part: str) -> str:
-    return _LABELS.get(part, part)
+    return PART_LABELS.get(part, part)
 
 
 def _show_operators(out: Console, found: Comparison, rows: pl.DataFrame) -> None:
     out.print(plain("operators, self time per step"))
-    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..." for name in rows["name"].to_list()]
+    names = [cut_name(name) for name in rows["name"].to_list()]
     width = max(map(len, names))
     for name, row in zip(names, rows.iter_rows(named=True), strict=True):
         before, after = row["before_self_ns"], row["after_self_ns"]
         change = f"{'+' if row['difference_ns'] > 0 else '-'}{duration(abs(row['difference_ns']))}"
         percent = f"{_signed_percent(row['difference_ns'] / before):>9}" if before else " " * 9
-        difference = compare_operator(found.before.recordings, found.after.recordings, row["name"], SELF).difference
+        difference = compare_operator(found.before, found.after, row["name"], SELF).difference
         doubt = "  (chance may explain it)" if difference is not None and not difference.is_certain else ""
         times = f"{_time_or_none(before):>10} -> {_time_or_none(after):>10}  {change:>11} {percent}"
         out.print(
@@ -159,6 +163,11 @@ def _path_names(rows: pl.DataFrame) -> list[str]:
     names = [f"{row['module']}: {row['name']}" if row["module"] else row["name"] for row in rows.iter_rows(named=True)]
     paths = [" > ".join(path.split(" > ")[-2:]) for path in rows["path"].to_list()]
     return [path if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)]
+
+
+def cut_name(name: str) -> str:
+    """A name with its beginning, which tells operators and kernels apart."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
 
 
 def _shorten_name(name: str) -> str:

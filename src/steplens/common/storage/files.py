@@ -21,7 +21,7 @@ from steplens.common import partial, rundir, stand_ins
 from steplens.common.errors import InputError
 from steplens.common.storage import user_cache
 from steplens.common.storage.ranges import HEAD_BYTES, RangeFile
-from steplens.common.storage.remote_tree import RemoteFile
+from steplens.common.storage.remote_tree import RemoteFile, RemoteTree
 from steplens.common.storage.stand_in import StandIn
 from steplens.common.storage.urls import as_url, is_url, local_path_of, shown_url
 
@@ -172,6 +172,26 @@ def shown_cache(folder: Path) -> Path:
     """What a user is told of a folder with what is kept: below the user's cache folder its own name says nothing."""
     root = user_cache.cache_root()
     return root if root in folder.parents else folder
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, here or, where the path stands for a URL, there; the folders around it are made.
+
+    Args:
+        path: as ``locate_path`` gives it.
+        content: of the file; it is in place as a whole, or what was there is.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    if (stand_in := _stand_in_of(path)) is not None:
+        RemoteTree(_url_of(path, stand_in)).write_whole(content)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rundir.write_bytes(path, content)
+    except OSError as error:
+        raise InputError(path, f"cannot be written ({error.strerror or error})", "Check the folder and its permissions") from None
 
 
 def fetch_whole(paths: Iterable[Path]) -> None:

@@ -177,6 +177,20 @@ class RemoteTree:
             raise OSError(errno.EIO, f"gave {len(data)} of {end - start} bytes")
         return data
 
+    def write_whole(self, content: bytes) -> None:
+        """Put a file at the place, in place of one that is there.
+
+        Raises:
+            InputError: that cannot be done.
+        """
+        file_system, place = self._file_system()
+        try:
+            file_system.makedirs(place.rpartition("/")[0], exist_ok=True)
+            file_system.pipe_file(place, content)
+        except Exception as error:  # whatever a foreign file system raises
+            remedy = "Check the URL, and what its file system is told of the account"
+            raise InputError(self.shown, f"cannot be written ({self.reason_of(error)})", remedy) from None
+
 
 def is_plain_name(name: str) -> bool:
     """Whether a name is that of a file or folder in its folder, here as well, and leads nowhere else."""
