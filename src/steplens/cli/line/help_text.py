@@ -72,8 +72,8 @@ def _wrap_paragraphs(text: str, width: int) -> list[list[str]]:
 def _collect_panels(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
     """Title -> names and sentences."""
     panels: dict[str, list[tuple[str, str]]] = {}
-    for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
-        listed = command.get_command(ctx, name)
+    # asking for a command would import it
+    for name, listed in getattr(command, "commands", {}).items():
         if not listed.hidden:
             first = " ".join(inspect.cleandoc(listed.help or "").split("\n\n")[0].split())
             panels.setdefault(listed.rich_help_panel or "Commands", []).append((name, first))
