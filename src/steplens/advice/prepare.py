@@ -26,8 +26,9 @@ from steplens.run import Run, open_run
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, JobAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import TOGETHER, pack_answers, read_answers, unpack_answers, write_answers
+from steplens.trace.kept import Kept
 from steplens.trace.together import accept_together, accepted_together, known_together
-from steplens.trace.trace import Kept, Trace
+from steplens.trace.trace import Trace
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64

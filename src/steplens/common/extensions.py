@@ -59,6 +59,16 @@ def package_of(extension: object) -> str:
     return next((package for value, package in _LOADED if value is extension), "")
 
 
+def installed_versions() -> tuple[str, ...]:
+    """The entry points of all groups with the packages that they come with and their versions, in order; nothing is loaded."""
+    import importlib.metadata
+
+    installed = importlib.metadata.entry_points()
+    found = [entry for group in (READERS, WRITERS, RULES, ANALYSES, EXECUTORS) for entry in installed.select(group=group)]
+    packages = ["" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}" for entry in found]
+    return tuple(f"{entry.group} {entry.name} {entry.value} {package}" for entry, package in zip(found, packages, strict=True))
+
+
 def entry_points_of(group: str) -> list[Any]:
     """The entry points of a group, not loaded."""
     import importlib.metadata

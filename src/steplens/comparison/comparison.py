@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from steplens.analysis.steps.choice import number_ranges
+from steplens.analysis.step_words import number_ranges
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.common.errors import InputError
 from steplens.comparison.baselines.sides import open_side

@@ -29,7 +29,7 @@ from steplens.timeline.pyramid import Level, Pyramid
 from steplens.timeline.rows import WORKERS
 from steplens.timeline.sources import SOURCES
 from steplens.trace.cache import seal
-from steplens.trace.trace import Kept
+from steplens.trace.kept import Kept
 
 MAGIC = b"SLTLINE4"
 _NAME = "timeline_"
