@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.trace.trace import Trace
 
 Numbers = npt.NDArray[np.int64]
@@ -120,7 +121,7 @@ def measure_paths(traces: Sequence[Trace]) -> CallPaths:
         is_counted = pl.col("step").is_in(step_numbers).fill_null(False) if steps else pl.lit(True)
         kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
         kernel_ns += int(kernels.item() or 0)
-        frames.append(_join_calls(_calls_of(trace, is_counted)))
+        frames.append(_join_calls(_calls_of(trace, is_counted), are_recorded=True))
     return CallPaths(_mean_calls(frames, max(steps, 1)), max(steps, 1), kernel_ns)
 
 
@@ -143,34 +144,44 @@ def _mean_calls(frames: Sequence[pl.DataFrame], steps: int) -> pl.DataFrame:
 
 
 def _calls_of(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
-    """A row per call, with ``CALLS``; what does not count has neither calls nor time."""
+    """A row per call, with ``CALLS``, names as they were recorded; what does not count has neither calls nor time."""
     counts = pl.when(is_counted)
     return (
         trace.required("ops")
         .select(
-            # each step and call of a range has its number behind its name
-            name=pl.col("name").cast(pl.String).str.replace(r"#\d+$", ""),
-            module=pl.col("module").cast(pl.String).fill_null(""),
+            "name",
+            "module",
             depth=pl.col("depth").cast(pl.Int64),
             parent=pl.col("parent").cast(pl.Int64).fill_null(_ROOT),
             calls=counts.then(1).otherwise(0).cast(pl.Float64),
             self_ns=counts.then(pl.col("self_ns")).otherwise(0).cast(pl.Float64),
             device_ns=counts.then(pl.col("device_self_ns")).otherwise(0).cast(pl.Float64),
         )
-        .select(*CALLS)
         .collect()
     )
 
 
-def _join_calls(calls: pl.DataFrame) -> pl.DataFrame:
-    """The paths of calls, a row each, behind that of what is around it: a job has millions of calls, and thousands of paths."""
+def _join_calls(calls: pl.DataFrame, *, are_recorded: bool = False) -> pl.DataFrame:
+    """The paths of calls, a row each, behind that of what is around it: a job has millions of calls, and thousands of paths.
+
+    Args:
+        calls: with ``CALLS``.
+        are_recorded: they are of ``ops``, where each step and call of a range has its number behind its name.
+    """
     if not calls.height:
-        return calls
-    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(_labels_of(calls)))
+        return pl.DataFrame(schema=CALLS)
+    # what is called and where has few values, which are made texts once
+    group, groups = number_groups(calls, ["name", "module"])
+    name, module = pl.col("name").cast(pl.String), pl.col("module").cast(pl.String).fill_null("")
+    labels = calls.select("name", "module")[np.maximum(first_rows(group, groups), 0)].select(
+        name=name.str.replace(r"#\d+$", "") if are_recorded else name, module=module
+    )
+    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(_labels_of(labels))[group])
     size = tree.parent_path.size
     sums = {name: np.bincount(tree.path_of_call, weights=calls[name].to_numpy(), minlength=size) for name in _SUMS}
-    rows = calls.select("name", "module", "depth")[_first_calls(tree)]
-    return rows.with_columns(parent=pl.Series(tree.parent_path), **{name: pl.Series(values) for name, values in sums.items()})
+    first_call = _first_calls(tree)
+    rows = labels[group[first_call]].with_columns(depth=calls["depth"].gather(first_call), parent=pl.Series(tree.parent_path))
+    return rows.with_columns(**{name: pl.Series(values) for name, values in sums.items()}).select(*CALLS)
 
 
 def _labels_of(calls: pl.DataFrame) -> pl.Series:
@@ -198,11 +209,19 @@ def _number_paths(parent: Numbers, depth: Numbers, codes: Numbers) -> _PathTree:
     borders = np.flatnonzero(np.diff(depth[order])) + 1
     for level in np.split(order, borders):
         outer = np.where(parent[level] >= 0, path_of_call[parent[level]], _ROOT)
-        keys, numbers = np.unique((outer + 1) * width + codes[level], return_inverse=True)
+        numbers, first = _number_keys((outer + 1) * width + codes[level])
         path_of_call[level] = count + numbers
-        parent_paths.append(keys // width - 1)
-        count += keys.size
+        parent_paths.append(outer[first])
+        count += first.size
     return _PathTree(path_of_call, np.concatenate(parent_paths))
+
+
+def _number_keys(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """A number for each key, equal keys one, from 0 without gaps, and a place of each."""
+    numbers, count = number_groups(pl.DataFrame({"key": keys}), ["key"])
+    places = first_rows(numbers, count)
+    is_there = places >= 0
+    return (np.cumsum(is_there) - 1)[numbers], places[is_there]
 
 
 def _first_calls(tree: _PathTree) -> Numbers:
