@@ -80,9 +80,9 @@ def _as_plain(value: Any) -> Any:
     if isinstance(value, pl.Series):
         return [_SERIES, _as_stream(value.to_frame())]
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in _ARRAY_KINDS or value.ndim != 1:
+        if value.dtype.kind not in _ARRAY_KINDS or value.ndim not in (1, 2):
             raise TypeError(f"an array of {value.dtype} in {value.ndim} dimensions is not kept")
-        return [_ARRAY, value.dtype.str, value.tobytes()]
+        return [_ARRAY, value.dtype.str, value.tobytes(), *value.shape[1:]]
     if type(value) in (dict, list) and _is_tree(value):
         return [_TREE, value]
     for kind, sequence in _SEQUENCES.items():
@@ -131,7 +131,8 @@ def _from_plain(plain: Any) -> Any:
         dtype = np.dtype(parts[0])
         if dtype.kind not in _ARRAY_KINDS:
             raise ValueError(f"an array of {dtype} is not kept")
-        return np.frombuffer(parts[1], dtype)
+        # of two dimensions, where the length of the second one is told
+        return np.frombuffer(parts[1], dtype).reshape((-1, *parts[2:])) if parts[2:] else np.frombuffer(parts[1], dtype)
     if kind in _SEQUENCES:
         return _SEQUENCES[kind](map(_from_plain, parts[0]))
     if kind == _DICT:
