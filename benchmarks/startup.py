@@ -1,10 +1,10 @@
-"""How long commands take to start, and to answer about a run that was opened before, beside the libraries that they cannot do without.
+"""How long commands take to start, and to answer about a run that was opened before.
 
-Usage: ``python benchmarks/startup.py [--rounds 15] [--run PATH]``
+Usage: ``python benchmarks/startup.py [--rounds 15] [--run PATH] [--only NAME]``
 
 Each is a process of its own, all of them one after the other in every round, so that whatever else the machine does meets all of
-them. Of its rounds the least counts, of wall time and of processor time, and is told beside that of a Python that only imports what
-the command rests on. Without ``--run`` a window of a small network is recorded on the CPU first, as ``make demo`` does.
+them. Of its rounds the least counts, of wall time and of processor time, and is told beside that of a Python that only imports
+what the command rests on. Without ``--run`` a small network is recorded on the CPU first, as ``make demo`` does.
 """
 
 from __future__ import annotations
@@ -84,9 +84,8 @@ def record_demo(folder: Path) -> str:
 def print_table(programs: list[Program]) -> None:
     """A row for each program."""
     by_name = {program.name: program for program in programs}
-    print(
-        "| program | wall | processor | beside | ratio of wall | of processor | goal |\n| --- | --- | --- | --- | --- | --- | --- |"
-    )
+    print("| program | wall | processor | beside | ratio of wall | of processor | goal |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for program in programs:
         name = f"`{program.name}`" if program.name else "Python alone"
         wall, busy = min(program.walls), min(program.busy)

@@ -473,7 +473,6 @@ class Run:
 
     @cached_property
     def _all_findings(self) -> pl.DataFrame:
-        from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble
         from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 
@@ -486,7 +485,10 @@ class Run:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             findings.append((error.path, frame_of([lost])))
         findings.append((self.path, self._cross_trace_findings))
-        findings.append((self.path, frame_of(find_clock_trouble(self.traces))))
+        if len(self.traces) > 1:
+            from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble
+
+            findings.append((self.path, frame_of(find_clock_trouble(self.traces))))
         schema = {**SCHEMA["health"], "source": pl.String()}
         frames = [
             frame.with_columns(source=pl.lit(told_path(path))) for path, frame in findings if frame is not None and frame.height

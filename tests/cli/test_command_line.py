@@ -136,7 +136,8 @@ def show(
 ) -> None:
     print(path, more, repr(kind), name, names, count, share, flag, off)
 app.command(cls=Command if sys.argv[1] == "ours" else None)(show)
-for line in ("x", "x y z --name n --names 1 --names 2 --flag --no-off", "--", "x --kind b", "x --count 4 --share 2", "x --count 0", ""):
+light = ("x", "x y z --name n --names 1 --names 2 --flag --no-off")
+for line in (*light, "--", "x --kind b", "x --count 4 --share 2", "x --count 0", ""):
     if line == "--":
         print("pydantic" in sys.modules, file=sys.stderr)
         continue

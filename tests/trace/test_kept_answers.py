@@ -88,14 +88,16 @@ def test_an_answer_comes_back_as_it_was(answer: Any) -> None:
 
 def test_frames_and_arrays_come_back_as_they_were() -> None:
     frame = pl.DataFrame({"a": [1, None], "b": ["x", "y"], "c": [[1.5], []]}, schema_overrides={"b": pl.Categorical})
-    content = encode_answer({"frame": frame, "series": frame["a"], "array": np.array([1, 2], np.int64)})
+    matrix = np.arange(6.0).reshape(2, 3)
+    content = encode_answer({"frame": frame, "series": frame["a"], "array": np.array([1, 2], np.int64), "matrix": matrix})
     assert content is not None
     again = decode_answer(content)
     assert again["frame"].equals(frame) and again["frame"].schema == frame.schema and again["series"].equals(frame["a"])
     assert again["array"].dtype == np.int64 and again["array"].tolist() == [1, 2]
+    assert again["matrix"].dtype == np.float64 and again["matrix"].tolist() == matrix.tolist()
 
 
-@pytest.mark.parametrize("answer", [len, {"a": len}, object(), np.array([None]), 1 << 70, np.zeros((2, 2))])
+@pytest.mark.parametrize("answer", [len, {"a": len}, object(), np.array([None]), 1 << 70, np.zeros((2, 2, 2))])
 def test_what_is_of_another_kind_is_not_kept(answer: Any) -> None:
     assert encode_answer(answer) is None
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.groups import first_rows, number_groups
+from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.trace import Trace
 
 Numbers = npt.NDArray[np.int64]
@@ -114,15 +115,21 @@ def match_device_time(before: CallPaths, after: CallPaths) -> DeviceTimeByPath:
 
 def measure_paths(traces: Sequence[Trace]) -> CallPaths:
     """The call paths of a side, with what they took in the chosen steps of all its traces, per step; without steps in all."""
-    numbers = [chosen_step_times(trace)["step"].to_list() for trace in traces]
-    steps = sum(map(len, numbers))
-    frames, kernel_ns = [], 0
-    for trace, step_numbers in zip(traces, numbers, strict=True):
-        is_counted = pl.col("step").is_in(step_numbers).fill_null(False) if steps else pl.lit(True)
-        kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
-        kernel_ns += int(kernels.item() or 0)
-        frames.append(_join_calls(_calls_of(trace, is_counted), are_recorded=True))
-    return CallPaths(_mean_calls(frames, max(steps, 1)), max(steps, 1), kernel_ns)
+    steps = sum(chosen_step_times(trace).height for trace in traces)
+    of_traces = [_paths_of_chosen(trace) if steps else _sum_paths(trace, pl.lit(True)) for trace in traces]
+    calls = _mean_calls([paths.calls for paths in of_traces], max(steps, 1))
+    return CallPaths(calls, max(steps, 1), sum(paths.kernel_ns for paths in of_traces))
+
+
+@once_per_trace
+def _paths_of_chosen(trace: Trace) -> CallPaths:
+    """The call paths of a trace, with sums over its chosen steps."""
+    return _sum_paths(trace, pl.col("step").is_in(chosen_step_times(trace)["step"].to_list()).fill_null(False))
+
+
+def _sum_paths(trace: Trace, is_counted: pl.Expr) -> CallPaths:
+    kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
+    return CallPaths(_join_calls(_calls_of(trace, is_counted), are_recorded=True), 1, int(kernels.item() or 0))
 
 
 def join_paths(sides: Sequence[CallPaths]) -> CallPaths:

@@ -1,7 +1,7 @@
 """Values of a command line that nobody has to check.
 
-typer has each value checked by a library that takes as long to import as typer itself (pydantic, since typer 0.2x). Most values are
-what they have to be already: what nobody gave, text that is to be text, and what a parser of ours makes a path of.
+typer has each value checked by a library that takes as long to import as typer itself (pydantic, since typer 0.2x). Most values
+are what they have to be already: what nobody gave, text that is to be text, and what a parser of ours makes a path of.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ def accept_known(traces: Sequence[Trace], kind: str) -> None:
     if context is None:
         return
     for trace in traces:
-        if trace.kept is not None and trace.accepted is None and (contents := read_answers(trace.kept, context, kind)) is not None:
+        contents = read_answers(trace.kept, context, kind) if trace.kept is not None and trace.accepted is None else None
+        if contents is not None:
             trace.accept_answers(KnownAnswers(contents))
 
 
