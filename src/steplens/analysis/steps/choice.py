@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from steplens.analysis.step_words import number_ranges
+from steplens.analysis.step_words import number_ranges as number_ranges
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.given_steps import given_steps
 from steplens.trace.building.checks import parts_of_steps

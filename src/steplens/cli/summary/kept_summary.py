@@ -40,19 +40,20 @@ def find_summary(path: Path, by: str, top: int) -> Summary | None:
         InputError: nothing at ``path`` can be read.
     """
     captures = detect.find_traces(path)
-    places = []
+    places: list[Kept] = []
     for capture in captures:
         place = detect.find_kept(capture)
         # most often it is the first one that is not there
         if place is None or (not places and not _has_any(place)):
             return None
         places.append(place)
-    kept = read_answers(places[0], _context_of(path, by, top, places), _KIND)
-    if kept is None:
+    answers = read_answers(places[0], _context_of(path, by, top, places), _KIND)
+    if answers is None:
         return None
     try:
-        fields = msgspec.msgpack.decode(kept[_KIND], type=dict[str, Any])
-        return Summary(**fields, **describe_results(capture.path for capture in captures))
+        fields = msgspec.msgpack.decode(answers[_KIND], type=dict[str, Any])
+        results, unfinished = list_results(capture.path for capture in captures)
+        return Summary(**fields, results=results, unfinished=unfinished)
     except (KeyError, TypeError, msgspec.DecodeError):
         return None
 
@@ -78,14 +79,11 @@ def keep_summary(run: Run, found: Summary, by: str, top: int) -> None:
         write_answers(places[0], _context_of(run.path, by, top, places), pack_answers({_KIND: content}), _KIND)
 
 
-def describe_results(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """The folders of complete results among captures (``results``), and the run directories without (``unfinished``)."""
+def list_results(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
+    """The folders of complete results among captures, and the run directories without."""
     directories = [path for path in paths if rundir.is_run_directory(path)]
     complete = [path for path in directories if (path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).exists()]
-    return {
-        "results": [str(path / rundir.OUTPUT_DIRECTORY) for path in complete],
-        "unfinished": [str(path) for path in directories if path not in complete],
-    }
+    return [str(path / rundir.OUTPUT_DIRECTORY) for path in complete], [str(path) for path in directories if path not in complete]
 
 
 def _has_any(place: Kept) -> bool:
@@ -97,7 +95,7 @@ def _has_any(place: Kept) -> bool:
 
 def _context_of(path: Path, by: str, top: int, places: Sequence[Kept]) -> str:
     """What a summary depends on besides the tables of the first trace and the program."""
-    asked = [str(path), by, str(top), repr(named_points(os.environ)), *extensions.installed_versions()]
+    question = [str(path), by, str(top), repr(named_points(os.environ)), *extensions.installed_versions()]
     return hashlib.sha256(
-        "\0".join([*asked, *(place.fingerprint for place in places)]).encode(errors="surrogateescape")
+        "\0".join([*question, *(place.fingerprint for place in places)]).encode(errors="surrogateescape")
     ).hexdigest()

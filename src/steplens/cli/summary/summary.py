@@ -101,7 +101,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     from steplens.advice.prepare import prepare_answers
     from steplens.analysis.verdict_words import OF_THE_HOST
-    from steplens.cli.summary.kept_summary import describe_results
+    from steplens.cli.summary.kept_summary import list_results
     from steplens.trace.building.checks.ranks import recorded_ranks
 
     prepare_answers(run)
@@ -118,6 +118,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         operators = operators.sort(order, descending=True, maintain_order=True)
     health = run.health().to_dicts()
     pipeline = pipeline_rows(run)
+    results, unfinished = list_results(source.path for source in run.sources)
     ranks, job_ranks = recorded_ranks(run.traces)
     rank_steps = _unlike_rank_steps(run)
     # of ranks that are unlike, what the first one called
@@ -139,7 +140,8 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         memory=run.memory().to_dicts(),
         health=health,
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
-        **describe_results(source.path for source in run.sources),
+        results=results,
+        unfinished=unfinished,
         advice=_advice_rows(run),
         accelerator=accelerator,
         problem=_describe_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),

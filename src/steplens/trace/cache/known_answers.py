@@ -58,8 +58,7 @@ def run_context(traces: Sequence[Trace]) -> str | None:
         return None
     prints = [trace.kept.fingerprint for trace in traces if trace.kept is not None]
     # points that the environment names move the parts of the step trace
-    told = [repr(named_points(os.environ))]
-    return hashlib.sha256("\0".join([*prints, *told]).encode()).hexdigest()
+    return hashlib.sha256("\0".join([*prints, repr(named_points(os.environ))]).encode()).hexdigest()
 
 
 def accept_known(traces: Sequence[Trace], kind: str) -> None:

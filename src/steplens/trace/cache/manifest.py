@@ -71,8 +71,8 @@ def kept_manifest(
         told: what else it depends on, as for ``store.cached_trace``.
         beside: the folder that they are seen from, as there.
     """
-    found = _find_manifest(cache, sources, told, beside)
-    return None if found is None else found[1]
+    both = _find_manifest(cache, sources, told, beside)
+    return None if both is None else both[1]
 
 
 def find_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = (), beside: Path | None = None) -> Kept | None:
@@ -84,8 +84,8 @@ def find_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str]
         told: what else the trace depends on.
         beside: the folder that they are seen from.
     """
-    found = _find_manifest(cache, sources, told, beside)
-    return None if found is None else Kept(seal.own_place(cache), manifest_fingerprint(found[0]))
+    both = _find_manifest(cache, sources, told, beside)
+    return None if both is None else Kept(seal.own_place(cache), manifest_fingerprint(both[0]))
 
 
 def _find_manifest(
