@@ -169,7 +169,7 @@ class Run:
         work_out = partial(analysis.answer, self, by, **options)
         if analysis.name not in _KEPT_TABLES:
             return work_out()
-        return self._asked_before.answer(f"{analysis.name} by {by} with {sorted(options.items())}", work_out)
+        return self._asked_before.answer_question(f"{analysis.name} by {by} with {sorted(options.items())}", work_out)
 
     @cached_property
     def _asked_before(self) -> AskedBefore:
@@ -197,7 +197,7 @@ class Run:
 
             return basis_sentence(self.traces, apart=apart)
 
-        return self._asked_before.answer(f"basis apart {apart}", describe_basis)
+        return self._asked_before.answer_question(f"basis apart {apart}", describe_basis)
 
     def step_summary(self) -> StepSummary:
         """The figures of a step, over the chosen steps of all traces; see ``analysis.steps.summary.StepSummary``."""
@@ -494,6 +494,13 @@ class Run:
 
     @cached_property
     def _all_findings(self) -> pl.DataFrame:
+        if self.unreadable:
+            return self._collect_findings()
+        # which name what they are about as it was opened
+        places = [os.fsdecode(path) for path in (self.path, *self.paths)]
+        return self._asked_before.answer_question(f"health at {places}", self._collect_findings)
+
+    def _collect_findings(self) -> pl.DataFrame:
         from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 

@@ -39,7 +39,7 @@ class AskedBefore:
         if self._kept is not None:
             self._contents = read_answers(self._kept, self._context, _KIND) or {}
 
-    def answer(self, question: str, work_out: Callable[[], Made]) -> Made:
+    def answer_question(self, question: str, work_out: Callable[[], Made]) -> Made:
         """The answer to a question, which depends on nothing but the traces and the program.
 
         Args:
