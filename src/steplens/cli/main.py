@@ -16,7 +16,6 @@ from steplens import __version__
 from steplens.cli.line.commands import Commands, ListedCommand
 from steplens.cli.line.problems import problem_sentence
 from steplens.cli.recording.interrupted import Interrupted
-from steplens.cli.text.text import clean
 from steplens.collect.common import log
 from steplens.common.errors import SteplensError
 
@@ -220,6 +219,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report_failure(message: str, code: int) -> int:
     if not message:  # no command at all: the help has been printed
         return code
+    from steplens.cli.text.text import clean
+
     log.write_line(f"steplens: {clean(message)}")
     return code
 
