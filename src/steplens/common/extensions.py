@@ -61,7 +61,8 @@ def package_of(extension: object) -> str:
 
 def installed_versions() -> tuple[str, ...]:
     """The entry points of all groups with the packages that they come with and their versions, in order; nothing is loaded."""
-    entries = [entry for group in (READERS, WRITERS, RULES, ANALYSES, EXECUTORS) for entry in entry_points_of(group)]
+    installed = remember_once("entry points", _find_entry_points)
+    entries = [entry for group in (READERS, WRITERS, RULES, ANALYSES, EXECUTORS) for entry in installed.select(group=group)]
     packages = ["" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}" for entry in entries]
     return tuple(f"{entry.group} {entry.name} {entry.value} {package}" for entry, package in zip(entries, packages, strict=True))
 
