@@ -24,7 +24,7 @@ from steplens.readers import detect
 from steplens.readers.kineto import kineto
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import build_tile
-from steplens.timeline import timeline_file
+from steplens.timeline import presence, timeline_file
 from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.time_origin import trace_origins
@@ -306,7 +306,7 @@ def test_a_large_capture_that_is_copied_with_its_times_keeps_its_cache(tmp_path:
 
 @pytest.fixture
 def small_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(presence, "LEAST_EVENTS", 1)
 
 
 def picture(path: Path) -> bytes:

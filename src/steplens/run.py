@@ -11,7 +11,7 @@ import importlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,15 @@ from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from steplens.analysis.catalogue import Analysis
     from steplens.analysis.steps.summary import StepSummary
     from steplens.analysis.verdict_words import Verdict
     from steplens.common.executors import TaskExecutor
     from steplens.readers.unread import Unread
+    from steplens.trace.cache.asked_before import AskedBefore
+
+#: tables that are asked for first, and kept as they were answered
+_KEPT_TABLES = ("steps", "operators")
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ class Run:
         analysis, group = find_analysis(name)
         group = by if by is not None else group
         options = {"per_step": True} if per_step and analysis.has_step_rows(group) else {}
-        return analysis.answer(self, group, **options)
+        return self._answer_analysis(analysis, group, options)
 
     def _recorded_rows(self, name: str) -> pl.DataFrame:
         """A recorded table of all traces; one that was not recorded has no rows."""
@@ -158,7 +163,19 @@ class Run:
     def _answer_table(self, name: str, by: str | None = None, **options: Any) -> pl.DataFrame:
         from steplens.analysis.catalogue import find_analysis
 
-        return find_analysis(name)[0].answer(self, by, **options)
+        return self._answer_analysis(find_analysis(name)[0], by, options)
+
+    def _answer_analysis(self, analysis: Analysis, by: str | None, options: dict[str, Any]) -> pl.DataFrame:
+        work_out = partial(analysis.answer, self, by, **options)
+        if analysis.name not in _KEPT_TABLES:
+            return work_out()
+        return self._asked_before.answer_question(f"{analysis.name} by {by} with {sorted(options.items())}", work_out)
+
+    @cached_property
+    def _asked_before(self) -> AskedBefore:
+        from steplens.trace.cache.asked_before import AskedBefore
+
+        return AskedBefore(self.traces)
 
     def steps(self, *, whole_trace_without_steps: bool = False) -> pl.DataFrame:
         """Times of every step; see ``analysis.steps.times.step_times``. Several traces add the columns ``rank`` and ``window``.
@@ -174,9 +191,13 @@ class Run:
         Args:
             apart: the table has rows of each trace, not of all together.
         """
-        from steplens.analysis.steps.basis import basis_sentence
 
-        return basis_sentence(self.traces, apart=apart)
+        def describe_basis() -> str:
+            from steplens.analysis.steps.basis import basis_sentence
+
+            return basis_sentence(self.traces, apart=apart)
+
+        return self._asked_before.answer_question(f"basis apart {apart}", describe_basis)
 
     def step_summary(self) -> StepSummary:
         """The figures of a step, over the chosen steps of all traces; see ``analysis.steps.summary.StepSummary``."""
@@ -473,7 +494,13 @@ class Run:
 
     @cached_property
     def _all_findings(self) -> pl.DataFrame:
-        from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble
+        if self.unreadable:
+            return self._collect_findings()
+        # which name what they are about as it was opened
+        places = [os.fsdecode(path) for path in (self.path, *self.paths)]
+        return self._asked_before.answer_question(f"health at {places}", self._collect_findings)
+
+    def _collect_findings(self) -> pl.DataFrame:
         from steplens.analysis.operators.recording_cost import find_recording_cost
         from steplens.analysis.stored_figures import find_contradictions
 
@@ -486,7 +513,10 @@ class Run:
             lost = finding("unreadable", ERROR, 1, error.problem, RANK_COMPARISON)
             findings.append((error.path, frame_of([lost])))
         findings.append((self.path, self._cross_trace_findings))
-        findings.append((self.path, frame_of(find_clock_trouble(self.traces))))
+        if len(self.traces) > 1:
+            from steplens.analysis.cluster.clocks.job_clocks import find_clock_trouble
+
+            findings.append((self.path, frame_of(find_clock_trouble(self.traces))))
         schema = {**SCHEMA["health"], "source": pl.String()}
         frames = [
             frame.with_columns(source=pl.lit(told_path(path))) for path, frame in findings if frame is not None and frame.height

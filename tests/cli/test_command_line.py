@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from steplens.cli import main as entry
+from steplens.cli.line.commands import ListedCommand
 
 from ..command_line import run_command, run_process
 from .conftest import Cli
@@ -89,6 +91,67 @@ def test_a_command_imports_what_it_needs_itself() -> None:
             [sys.executable, "-c", f"import sys; {program}; {found}"], capture_output=True, text=True, check=True
         )
         assert done.stderr.strip() == "[]"
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    program = """
+import sys
+from steplens.cli.main import main
+main(["--help"])
+light = {"steplens.cli.main", "steplens.cli.recording.interrupted"}
+names = [name for name in sys.modules if name.startswith("steplens.cli.") and ".line" not in name and ".text" not in name]
+heavy = [name for name in ("polars", "numpy", "pydantic", "msgspec", "zipfile") if name in sys.modules]
+print(sorted({*names, *heavy} - light - {"steplens.cli.recording"}), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n" and "summary" in done.stdout
+
+
+def test_the_list_has_the_first_sentence_of_each_command() -> None:
+    listed = typer.main.get_command(entry.app)
+    context = listed.make_context("steplens", [], resilient_parsing=True)
+    sentences = {name: command.help for name, command in listed.commands.items()}
+    for name, sentence in sentences.items():
+        command = listed.get_command(context, name)
+        assert sentence == " ".join(command.help.split("\n\n")[0].split()), name
+        assert type(command) is not ListedCommand and command is listed.get_command(context, name)
+
+
+def test_values_that_need_no_check_are_those_that_typer_gives() -> None:
+    """Without the library that typer checks with, which only values need that are to be checked."""
+    program = """
+import enum, pathlib, sys
+from typing import Annotated, Optional
+import typer
+from steplens.cli.line.commands import Command
+class Kind(str, enum.Enum):
+    a = "a"
+    b = "b"
+app = typer.Typer(add_completion=False)
+def show(
+    path: Annotated[pathlib.Path, typer.Argument(parser=lambda text: pathlib.Path("/in", text))],
+    more: Annotated[Optional[list[pathlib.Path]], typer.Argument(parser=pathlib.Path)] = None,
+    kind: Kind = Kind.a, name: Optional[str] = None, names: Optional[list[str]] = None,
+    count: Annotated[int, typer.Option(min=1)] = 3, share: float = 1.5, flag: bool = False, off: bool = True,
+) -> None:
+    print(path, more, repr(kind), name, names, count, share, flag, off)
+app.command(cls=Command if sys.argv[1] == "ours" else None)(show)
+light = ("x", "x y z --name n --names 1 --names 2 --flag --no-off")
+for line in (*light, "--", "x --kind b", "x --count 4 --share 2", "x --count 0", ""):
+    if line == "--":
+        print("pydantic" in sys.modules, file=sys.stderr)
+        continue
+    try:
+        app(line.split(), standalone_mode=False)
+    except typer.BadParameter.__mro__[2] as error:
+        print(error.format_message())
+"""
+    ours, theirs = (
+        subprocess.run([sys.executable, "-c", program, who], capture_output=True, text=True, check=True)
+        for who in ("ours", "theirs")
+    )
+    assert ours.stdout == theirs.stdout and "/in/x [PosixPath('y'), PosixPath('z')] <Kind.a: 'a'> n ['1', '2']" in ours.stdout
+    assert ours.stderr == "False\n"
 
 
 def test_every_command_is_there_for_whoever_asks_for_all() -> None:

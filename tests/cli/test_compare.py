@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import steplens
+from steplens.analysis.operators import operators
+from steplens.analysis.steps import times
 from steplens.comparison import limits, recordings
 from steplens.comparison.limits import parse_limit
 
@@ -251,3 +253,21 @@ def test_other_ranks_are_refused_and_one_of_each_is_compared(versions: Any) -> N
     assert found["step"]["ratio"] == pytest.approx(0.05, abs=0.001)
     # of several ranks a step is the mean over them, and counts once
     assert versions.json("compare", "two", "two")["comparisons"][0]["before"]["steps"] == 24
+
+
+def test_a_second_comparison_reads_no_calls_and_says_the_same(recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its sides were compared with before; and what was kept is of these very tables."""
+    kept = [*(recorded.folder / "result").rglob("measured-*")]
+    for path in kept:
+        path.unlink()
+    texts = [recorded.run("compare", "result", "result", "--json").stdout]
+    with monkeypatch.context() as forbidden:
+        forbidden.setattr(times, "host_phases", None)
+        forbidden.setattr(operators, "_group_calls", None)
+        texts += [recorded.run("compare", "result", "result", "--json").stdout for _ in range(2)]
+    assert texts[0] == texts[1] == texts[2] and json.loads(texts[0])["comparisons"][0]["operators"]
+    for path in (recorded.folder / "result").rglob("measured-*"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    assert recorded.run("compare", "result", "result", "--json").stdout == texts[0]

@@ -19,7 +19,7 @@ from steplens.common import partial
 from steplens.server.runs import RunLibrary
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import build_tile
-from steplens.timeline import prebuild, timeline_file
+from steplens.timeline import prebuild, presence, timeline_file
 from steplens.timeline.layout import build_timeline
 from steplens.timeline.prebuild import lay_out
 from steplens.timeline.pyramid import Pyramid
@@ -56,7 +56,7 @@ def write(path: Path, names: int = 7) -> None:
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(presence, "LEAST_EVENTS", 1)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_an_analysis_lays_the_timeline_out(path: Path, monkeypatch: pytest.Monke
     for file in place.folder.glob("timeline_*"):
         file.unlink()
     # the time to lay so few out is not noticed
-    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1 << 20)
+    monkeypatch.setattr(presence, "LEAST_EVENTS", 1 << 20)
     assert lay_out(trace) is None
     assert not list(place.folder.glob("timeline_*"))
 
@@ -263,9 +263,9 @@ def test_files_do_not_pile_up(path: Path) -> None:
 
 def test_little_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace, place, origin = opened(path)
-    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 10 * EVENTS)
+    monkeypatch.setattr(presence, "LEAST_EVENTS", 10 * EVENTS)
     assert timeline_file.save_timeline(Pyramid(build_timeline(trace, origin)), place) is None
-    monkeypatch.setattr(timeline_file, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(presence, "LEAST_EVENTS", 1)
     monkeypatch.setattr("steplens.common.rundir.free_bytes", lambda _: 1000)
     assert timeline_file.save_timeline(Pyramid(build_timeline(trace, origin)), place) is None
 

@@ -20,7 +20,7 @@ from benchmarks.jobs.program import Model
 
 import steplens
 from steplens.advice.finding import Evidence, Finding, Saving
-from steplens.advice.prepare import _NOT_KEPT, keep_answers, prepare_answers, use_kept_answers
+from steplens.advice.prepare import keep_answers, prepare_answers, use_kept_answers
 from steplens.advice.questions import asked_names
 from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import times_of_steps
@@ -32,6 +32,7 @@ from steplens.trace.cache import kept_answers, store
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import pack_answers, unpack_answers
+from steplens.trace.cache.known_answers import NOT_KEPT
 from steplens.trace.trace import Trace, answer_name
 
 
@@ -87,14 +88,16 @@ def test_an_answer_comes_back_as_it_was(answer: Any) -> None:
 
 def test_frames_and_arrays_come_back_as_they_were() -> None:
     frame = pl.DataFrame({"a": [1, None], "b": ["x", "y"], "c": [[1.5], []]}, schema_overrides={"b": pl.Categorical})
-    content = encode_answer({"frame": frame, "series": frame["a"], "array": np.array([1, 2], np.int64)})
+    matrix = np.arange(6.0).reshape(2, 3)
+    content = encode_answer({"frame": frame, "series": frame["a"], "array": np.array([1, 2], np.int64), "matrix": matrix})
     assert content is not None
     again = decode_answer(content)
     assert again["frame"].equals(frame) and again["frame"].schema == frame.schema and again["series"].equals(frame["a"])
     assert again["array"].dtype == np.int64 and again["array"].tolist() == [1, 2]
+    assert again["matrix"].dtype == np.float64 and again["matrix"].tolist() == matrix.tolist()
 
 
-@pytest.mark.parametrize("answer", [len, {"a": len}, object(), np.array([None]), 1 << 70, np.zeros((2, 2))])
+@pytest.mark.parametrize("answer", [len, {"a": len}, object(), np.array([None]), 1 << 70, np.zeros((2, 2, 2))])
 def test_what_is_of_another_kind_is_not_kept(answer: Any) -> None:
     assert encode_answer(answer) is None
 
@@ -173,7 +176,7 @@ def test_a_first_summary_asks_ranks_for_nothing_that_is_not_worked_out_beside_ea
     collect_summary(run, tmp_path / "job", "name", 10)
     fresh = Counter(name for trace in run.traces for name in trace.known_answers() if name not in (trace.accepted or ()))
     # of ranks that stand out more may be asked
-    assert {name for name, count in fresh.items() if count > 2 and name.rpartition(":")[2] not in _NOT_KEPT} == set()
+    assert {name for name, count in fresh.items() if count > 2 and name.rpartition(":")[2] not in NOT_KEPT} == set()
 
 
 def test_no_query_has_several_inner_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ a trace alone, nothing else changes, so that an answer that does not come is wor
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache, partial
@@ -19,15 +18,16 @@ from steplens.advice.questions import ask_all, asked_names
 from steplens.advice.registry import built_in_rules
 from steplens.analysis.steps.choice import choose_alone, choose_together, chosen_steps, find_step_spans
 from steplens.common.executors import map_ranks
-from steplens.common.step_points import named_points
 from steplens.common.storage.files import locate_path, private_address, public_address
 from steplens.common.worker_processes import SharedTasks, is_worker, serve_tasks
 from steplens.run import Run, open_run
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, JobAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import TOGETHER, pack_answers, read_answers, unpack_answers, write_answers
+from steplens.trace.cache.known_answers import NOT_KEPT, STATE, run_context
+from steplens.trace.kept import Kept
 from steplens.trace.together import accept_together, accepted_together, known_together
-from steplens.trace.trace import Kept, Trace
+from steplens.trace.trace import Trace
 
 #: so many take longer than a process takes to start, however small they are
 _MANY_TRACES = 64
@@ -35,11 +35,6 @@ _MANY_TRACES = 64
 _MOST_BYTES = 512 << 10
 #: the same of one about all traces together
 _MOST_BYTES_TOGETHER = 4 << 20
-#: what has a row for each event: other answers are made of it, and it is read again where somebody asks for more
-_OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "of_runtime", "queue_waits", "device_parts")
-#: what is known of a trace beside answers
-_STATE = ("_nothing_judged", "_shared_answers", "_kept_count", "_is_prepared", "_answer_cache")
-_NOT_KEPT = (*_OF_EVENTS, *_STATE)
 #: the name of what our rules found, among the names of functions
 _FINDINGS = "findings"
 #: memory of a process that works answers out, beside what it asks; and of that for each byte of the tables as they are kept
@@ -62,7 +57,7 @@ def prepare_answers(run: Run, progress: Callable[[int, int], None] | None = None
         return 0
     left = use_kept_answers(run)
     run.traces[0].replace(_is_prepared, True)
-    context = answer_context(run)
+    context = run_context(run.traces)
     if context is None or not left:
         return 0
     count = len(left)
@@ -144,7 +139,7 @@ def use_kept_answers(run: Run) -> list[int]:
     Returns:
         The numbers of the traces of which nothing was kept.
     """
-    context = answer_context(run) if len(run.traces) > 1 else None
+    context = run_context(run.traces) if len(run.traces) > 1 else None
     if context is None:
         return [*range(len(run.traces))]
     together = read_answers(_place_of_first(run), _context_together(run, context), TOGETHER)
@@ -155,7 +150,7 @@ def use_kept_answers(run: Run) -> list[int]:
 
 def keep_answers(run: Run) -> None:
     """Keep what is known of each trace of a run by now beside its tables, for whoever asks about the run the next time."""
-    context = answer_context(run) if len(run.traces) > 1 and run.traces[0].once(_is_prepared) else None
+    context = run_context(run.traces) if len(run.traces) > 1 and run.traces[0].once(_is_prepared) else None
     if context is None or is_worker():
         return
     for trace in run.traces:
@@ -198,19 +193,6 @@ def _context_together(run: Run, context: str) -> str:
     return "\0".join([context, str(run.path), *problems])
 
 
-def answer_context(run: Run) -> str | None:
-    """What kept answers about a trace depend on besides it: the others, with which it is decided which steps figures are of.
-
-    None where nothing is kept, or the traces are a part of a run.
-    """
-    if set(run.traces[0].companions) != set(run.traces) or any(trace.kept is None for trace in run.traces):
-        return None
-    prints = [trace.kept.fingerprint for trace in run.traces if trace.kept is not None]
-    # points that the environment names move the parts of the step trace
-    told = [repr(named_points(os.environ))]
-    return hashlib.sha256("\0".join([*prints, *told]).encode()).hexdigest()
-
-
 def _is_prepared(_: Trace) -> bool:
     """Whether what is asked of this run was worked out."""
     return False
@@ -248,7 +230,7 @@ def _work_out(trace: Trace, context: str, choice: bytes | None = None) -> tuple[
     trace.release_tables()
     packed = pack_answers(_encode_answers(trace), asked_names())
     # a process works out thousands of them
-    trace.forget_answers(keep=_STATE)
+    trace.forget_answers(keep=STATE)
     return packed, trace.kept is not None and write_answers(trace.kept, context, packed)
 
 
@@ -256,7 +238,7 @@ def _encode_answers(trace: Trace, leave_out: Container[str] = ()) -> dict[str, b
     """Everything that is known of a trace and small, by name, but for some."""
     all_answers = {**trace.known_answers(), _FINDINGS: judged_rules(trace).by_name}
     of_trace = {
-        name: all_answers[name] for name in all_answers if name not in leave_out and name.rpartition(":")[2] not in _NOT_KEPT
+        name: all_answers[name] for name in all_answers if name not in leave_out and name.rpartition(":")[2] not in NOT_KEPT
     }
     encoded = {name: encode_answer(answer) for name, answer in of_trace.items()}
     return {name: content for name, content in encoded.items() if content is not None and len(content) <= _MOST_BYTES}
@@ -336,14 +318,14 @@ def _look_at_number(path: str, context: str, number: int) -> bytes | None:
     """The same of ``_look_at``."""
     trace = _run_of_context(path, context).traces[number]
     choice = encode_answer(_look_at(trace))
-    trace.forget_answers(keep=_STATE)
+    trace.forget_answers(keep=STATE)
     return choice
 
 
 @lru_cache(maxsize=1)
 def _run_of_context(path: str, context: str) -> Run:
     run = open_run(path)
-    if answer_context(run) != context:
+    if run_context(run.traces) != context:
         raise ValueError("it has changed meanwhile")
     return run
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from steplens.analysis.steps.summary import StepSummary
+if TYPE_CHECKING:
+    from steplens.analysis.steps.summary import StepSummary
 
 COMPUTE, COMMUNICATION, COPY, INPUT = "compute", "communication", "copy", "input"
 HOST, SYNCHRONIZING, IDLE, RANK, NOTHING, UNKNOWN = "host", "synchronizing", "idle", "rank", "nothing", "unknown"

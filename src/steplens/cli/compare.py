@@ -59,7 +59,7 @@ def show_comparisons(
         limits = [parse_limit(text) for text in fail_on or []]
         from steplens.comparison.comparison import compare_sides
         from steplens.comparison.gate import judge_limit
-        from steplens.comparison.measure import measure_side
+        from steplens.comparison.measure import keep_measured, measure_side
         from steplens.run import Run
 
         opened = [
@@ -83,6 +83,7 @@ def show_comparisons(
     for side in sides:
         if side.run is not None:
             keep_timelines(side.run)
+            keep_measured(side.run)
     for comparison in comparisons:
         for side in (comparison.before, comparison.after):
             if problem := problem_of_health(side.circumstances.problems):

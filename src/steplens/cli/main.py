@@ -7,16 +7,15 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from steplens import __version__
-from steplens.cli.line.commands import COMMAND_SPELLINGS, Commands
+from steplens.cli.line.commands import Commands, ListedCommand
 from steplens.cli.line.problems import problem_sentence
-from steplens.cli.recording import script
-from steplens.cli.text.text import clean
+from steplens.cli.recording.interrupted import Interrupted
 from steplens.collect.common import log
 from steplens.common.errors import SteplensError
 
@@ -42,30 +41,87 @@ class _Entry(NamedTuple):
             gives one that has commands of its own.
         panel: where the help lists it.
         kind: module and class, where it has one of its own.
+        sentence: the first one of its own help, which the list of all commands shows.
     """
 
     called: str
     panel: str
     kind: str = "line.commands:Command"
+    sentence: str = ""
 
 
 _COMMANDS = {
-    "run": _Entry("recording.run:make_command", _RECORD, kind="recording.run:RunCommand"),
-    "trigger": _Entry("recording.trigger:make_command", _RECORD),
-    "status": _Entry("recording.status:status", _RECORD),
-    "doctor": _Entry("doctor:doctor", _RECORD),
-    "view": _Entry("view:view", _LOOK),
-    "summary": _Entry("summary.summary:summary", _LOOK, _LOOKING),
-    "advise": _Entry("advise:advise", _LOOK, _LOOKING),
-    "compare": _Entry("compare:show_comparisons", _LOOK, _LOOKING),
-    "bench": _Entry("bench:bench", _LOOK, "bench:BenchCommand"),
-    "baseline": _Entry("baseline:make_group", _LOOK),
-    "table": _Entry("table:table", _LOOK, _LOOKING),
-    "sql": _Entry("sql:answer_sql", _LOOK, _LOOKING),
-    "open": _Entry("open_:open_", _LOOK, _LOOKING),
-    "report": _Entry("report:report", _FILES, _LOOKING),
-    "analyse": _Entry("analyse:analyse", _FILES),
-    "export": _Entry("export:export", _FILES, _LOOKING),
+    "run": _Entry(
+        "recording.run:make_command",
+        _RECORD,
+        "recording.run:RunCommand",
+        "Run SCRIPT unchanged and profile a few of its steps; its output and exit code stay its own.",
+    ),
+    "trigger": _Entry(
+        "recording.trigger:make_command",
+        _RECORD,
+        sentence="Ask the job that watches PATH for a capture of its next steps, and follow it to the result.",
+    ),
+    "status": _Entry(
+        "recording.status:status",
+        _RECORD,
+        sentence="Say what the processes that watch PATH do: step, state, whether they can capture, and where captures went.",
+    ),
+    "doctor": _Entry("doctor:doctor", _RECORD, sentence="Say what can be collected on this machine, and why not the rest."),
+    "view": _Entry(
+        "view:view",
+        _LOOK,
+        sentence="Show runs in the browser: overview, steps, operators, timeline, memory, data pipeline, ranks and advice.",
+    ),
+    "summary": _Entry(
+        "summary.summary:summary",
+        _LOOK,
+        _LOOKING,
+        "Show where each step's time went, the top operators, the memory peak and what is doubtful about the data.",
+    ),
+    "advise": _Entry("advise:advise", _LOOK, _LOOKING, "Say what to change in the training in PATH, most valuable first."),
+    "compare": _Entry(
+        "compare:show_comparisons",
+        _LOOK,
+        _LOOKING,
+        "Compare runs with an earlier one: is a step slower, by how much, where, and is that more than chance?",
+    ),
+    "bench": _Entry(
+        "bench:bench",
+        _LOOK,
+        "bench:BenchCommand",
+        "Run two versions of a program in turns, and tell whether a step became longer.",
+    ),
+    "baseline": _Entry(
+        "baseline:make_group",
+        _LOOK,
+        sentence="Keep what a comparison needs of recordings, by name: steplens compare baseline:NAME RUN.",
+    ),
+    "table": _Entry(
+        "table:table",
+        _LOOK,
+        _LOOKING,
+        "Show or export any table of a run: operators, kernels, flops, memory_peak, communication, ranks ...",
+    ),
+    "sql": _Entry("sql:answer_sql", _LOOK, _LOOKING, "Answer a SQL query (SELECT) over the tables of a run."),
+    "open": _Entry(
+        "open_:open_",
+        _LOOK,
+        _LOOKING,
+        "Say what PATH holds: traces of PyTorch, captures of Ascend's or MindSpore's profiler, raw or analysed.",
+    ),
+    "report": _Entry(
+        "report:report",
+        _FILES,
+        _LOOKING,
+        "Write runs as one HTML file: the pages of steplens view with their data, which needs neither steplens nor a network.",
+    ),
+    "analyse": _Entry(
+        "analyse:analyse",
+        _FILES,
+        sentence="Write the result files of every recorded run in PATH; what is complete already is left alone.",
+    ),
+    "export": _Entry("export:export", _FILES, _LOOKING, "Write the traces in PATH as files that other tools open."),
 }
 
 
@@ -83,12 +139,8 @@ def _global_options(
     pass
 
 
-def make_app(names: Collection[str] = _COMMANDS) -> typer.Typer:
-    """The command line.
-
-    Args:
-        names: the commands that it has.
-    """
+def make_app() -> typer.Typer:
+    """The command line, with all commands, each of which is imported when it is asked for."""
     app = typer.Typer(
         name="steplens",
         cls=Commands,
@@ -99,16 +151,27 @@ def make_app(names: Collection[str] = _COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    for name in names:
-        entry = _COMMANDS[name]
+    for name, entry in _COMMANDS.items():
+        app.command(name, cls=ListedCommand, help=entry.sentence, rich_help_panel=entry.panel)(_loader_of(name))
+    return app
+
+
+def _loader_of(name: str) -> Callable[[], Any]:
+    """What imports a command and gives it as click has it."""
+    entry = _COMMANDS[name]
+
+    def load_command() -> Any:
         called = _load_attribute(entry.called)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
         if entry.called.endswith(":make_group"):
-            app.add_typer(called(), name=name, rich_help_panel=entry.panel)
-            continue
+            alone.add_typer(called(), name=name)
+            return typer.main.get_group(alone).commands[name]
         if entry.called.endswith(":make_command"):
             called = called()
-        app.command(name, cls=_load_attribute(entry.kind), rich_help_panel=entry.panel)(called)
-    return app
+        alone.command(name, cls=_load_attribute(entry.kind), rich_help_panel=entry.panel)(called)
+        return typer.main.get_command(alone)
+
+    return load_command
 
 
 def _load_attribute(place: str) -> Any:
@@ -116,12 +179,7 @@ def _load_attribute(place: str) -> Any:
     return getattr(importlib.import_module(f"steplens.cli.{module}"), name)
 
 
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # whoever asks for it, rather than to run one command line, gets all commands
-    globals()[name] = app = make_app()
-    return app
+app = make_app()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,9 +198,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     process = os.getpid()
     try:
         command_line = sys.argv[1:] if arguments is None else list(arguments)
-        command = COMMAND_SPELLINGS.get(command_line[0], command_line[0]) if command_line else ""
-        # what is no command may be close to one
-        app = make_app((command,) if command in _COMMANDS else _COMMANDS)
         code = app(args=command_line, prog_name="steplens", standalone_mode=False)
         sys.stdout.flush()
     except SteplensError as error:
@@ -156,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise  # the last: of a child of a recorded script
         _drop_stdout()
         return _report_failure(f"the output cannot be written: {error.strerror}", EXIT_NOT_WRITTEN)
-    except script.Interrupted:
+    except Interrupted:
         # Python then ends by the signal, for which shells look, when everything else that waits for its end is done
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt from None
@@ -170,6 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report_failure(message: str, code: int) -> int:
     if not message:  # no command at all: the help has been printed
         return code
+    from steplens.cli.text.text import clean
+
     log.write_line(f"steplens: {clean(message)}")
     return code
 

@@ -62,7 +62,6 @@ def describe_trace(source: Source, trace: Trace) -> dict[str, Any]:
         numbers, in order); duration_ns (from the first recorded event to the last); rows (table -> how many rows, of the tables
         that hold events; no event is in two of them).
     """
-    from steplens.analysis.steps.given_steps import given_steps
     from steplens.trace.building.devices import cpu_is_device, device_names
     from steplens.trace.building.extents import table_extents
 
@@ -74,7 +73,6 @@ def describe_trace(source: Source, trace: Trace) -> dict[str, Any]:
     ]
     first_ns = min((span.first_ns for span in spans if span.first_ns is not None), default=0)
     last_ns = max((span.last_ns for span in spans if span.first_ns is not None and span.last_ns is not None), default=0)
-    steps = trace.steps
     return {
         "path": str(source.path),
         "format": source.format,
@@ -82,10 +80,19 @@ def describe_trace(source: Source, trace: Trace) -> dict[str, Any]:
         "ignored": source.ignored,
         "rank": trace.rank if trace.rank >= 0 else None,
         "devices": device_names(trace),
-        "steps": given_steps(trace)["step"].to_list() if steps is None else steps["id"].to_list(),
+        "steps": _step_numbers(trace),
         "duration_ns": last_ns - first_ns,
         "rows": {name: trace_extents[name].rows for name in counted if trace_extents[name].rows},
     }
+
+
+def _step_numbers(trace: Trace) -> list[int]:
+    steps = trace.steps
+    if steps is not None:
+        return steps["id"].to_list()
+    from steplens.analysis.steps.given_steps import given_steps
+
+    return given_steps(trace)["step"].to_list()
 
 
 def _show_traces(run: Run, traces: list[dict[str, Any]], health: list[dict[str, Any]]) -> None:

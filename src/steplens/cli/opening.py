@@ -114,19 +114,24 @@ def keep_timelines(run: Run) -> None:
 
     It takes less than a tenth of what reading took, and nothing where a run is small or was laid out before.
     """
-    from steplens.timeline.prebuild import lay_out
-    from steplens.timeline.time_origin import trace_origins
+    from steplens.timeline.presence import may_be_missing
 
     sys.stdout.flush()
     if all(trace.kept is None for trace in run.traces):
         return
-    origins = trace_origins(run.traces)
+    # what that asks of a rank is kept with its answers
+    are_missing = [may_be_missing(trace) for trace in run.traces]
     if len(run.traces) > 1:
         # of one trace nothing is kept, and the rules of advice take long to import
         from steplens.advice.prepare import keep_answers
 
         keep_answers(run)
-    for trace, origin_ns in zip(run.traces, origins, strict=True):
+    if not any(are_missing):
+        return
+    from steplens.timeline.prebuild import lay_out
+    from steplens.timeline.time_origin import trace_origins
+
+    for trace, origin_ns in zip(run.traces, trace_origins(run.traces), strict=True):
         # the command has done what it was asked for; whoever shows the run is told what is wrong
         with contextlib.suppress(Exception):
             lay_out(trace, origin_ns)

@@ -6,6 +6,8 @@ import functools
 import logging
 from typing import Any
 
+from steplens.common.listings import remember_once
+
 #: the groups of entry points that steplens asks for
 READERS = "steplens.readers"
 WRITERS = "steplens.writers"
@@ -30,10 +32,8 @@ def load_extensions(group: str, kind: type) -> tuple[Any, ...]:
         group: one of the groups above.
         kind: the class whose instances are asked for.
     """
-    import importlib.metadata  # it takes 30 ms to load
-
     loaded = []
-    for entry in sorted(importlib.metadata.entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
+    for entry in sorted(entry_points_of(group), key=lambda entry: (entry.name, entry.value)):
         package = entry.dist.name if entry.dist is not None else "an installed package"
         try:
             value = entry.load()
@@ -59,15 +59,26 @@ def package_of(extension: object) -> str:
     return next((package for value, package in _LOADED if value is extension), "")
 
 
+def installed_versions() -> tuple[str, ...]:
+    """The entry points of all groups with the packages that they come with and their versions, in order; nothing is loaded."""
+    installed = remember_once("entry points", _find_entry_points)
+    entries = [entry for group in (READERS, WRITERS, RULES, ANALYSES, EXECUTORS) for entry in installed.select(group=group)]
+    packages = ["" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}" for entry in entries]
+    return tuple(f"{entry.group} {entry.name} {entry.value} {package}" for entry, package in zip(entries, packages, strict=True))
+
+
 def entry_points_of(group: str) -> list[Any]:
     """The entry points of a group, not loaded."""
-    import importlib.metadata
-
-    return list(importlib.metadata.entry_points(group=group))
+    return list(remember_once("entry points", _find_entry_points).select(group=group))
 
 
 def are_installed(group: str) -> bool:
     """Whether any installed package adds something to ``group``; nothing is loaded."""
-    import importlib.metadata
+    return bool(entry_points_of(group))
 
-    return bool(importlib.metadata.entry_points(group=group))
+
+def _find_entry_points() -> Any:
+    """All entry points of installed packages, for which the folders of all packages are looked into."""
+    import importlib.metadata  # it takes 10 ms to load
+
+    return importlib.metadata.entry_points()

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.groups import first_rows, number_groups
+from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.trace import Trace
 
 Numbers = npt.NDArray[np.int64]
@@ -114,15 +116,21 @@ def match_device_time(before: CallPaths, after: CallPaths) -> DeviceTimeByPath:
 
 def measure_paths(traces: Sequence[Trace]) -> CallPaths:
     """The call paths of a side, with what they took in the chosen steps of all its traces, per step; without steps in all."""
-    numbers = [chosen_step_times(trace)["step"].to_list() for trace in traces]
-    steps = sum(map(len, numbers))
-    frames, kernel_ns = [], 0
-    for trace, step_numbers in zip(traces, numbers, strict=True):
-        is_counted = pl.col("step").is_in(step_numbers).fill_null(False) if steps else pl.lit(True)
-        kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
-        kernel_ns += int(kernels.item() or 0)
-        frames.append(_join_calls(_calls_of(trace, is_counted)))
-    return CallPaths(_mean_calls(frames, max(steps, 1)), max(steps, 1), kernel_ns)
+    steps = sum(chosen_step_times(trace).height for trace in traces)
+    of_traces = [_paths_of_chosen(trace) if steps else _sum_paths(trace, pl.lit(True)) for trace in traces]
+    calls = _mean_calls([paths.calls for paths in of_traces], max(steps, 1))
+    return CallPaths(calls, max(steps, 1), sum(paths.kernel_ns for paths in of_traces))
+
+
+@once_per_trace
+def _paths_of_chosen(trace: Trace) -> CallPaths:
+    """The call paths of a trace, with sums over its chosen steps."""
+    return _sum_paths(trace, pl.col("step").is_in(chosen_step_times(trace)["step"].to_list()).fill_null(False))
+
+
+def _sum_paths(trace: Trace, is_counted: pl.Expr) -> CallPaths:
+    kernels = trace.required("kernels").filter(is_counted).select((pl.col("end_ns") - pl.col("start_ns")).sum()).collect()
+    return CallPaths(_join_calls(_calls_of(trace, is_counted), are_recorded=True), 1, int(kernels.item() or 0))
 
 
 def join_paths(sides: Sequence[CallPaths]) -> CallPaths:
@@ -144,34 +152,44 @@ def _mean_calls(frames: Sequence[pl.DataFrame], steps: int) -> pl.DataFrame:
 
 
 def _calls_of(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
-    """A row per call, with ``CALLS``; what does not count has neither calls nor time."""
+    """A row per call, with ``CALLS``, names as they were recorded; what does not count has neither calls nor time."""
     counts = pl.when(is_counted)
     return (
         trace.required("ops")
         .select(
-            # each step and call of a range has its number behind its name
-            name=pl.col("name").cast(pl.String).str.replace(r"#\d+$", ""),
-            module=pl.col("module").cast(pl.String).fill_null(""),
+            "name",
+            "module",
             depth=pl.col("depth").cast(pl.Int64),
             parent=pl.col("parent").cast(pl.Int64).fill_null(_ROOT),
             calls=counts.then(1).otherwise(0).cast(pl.Float64),
             self_ns=counts.then(pl.col("self_ns")).otherwise(0).cast(pl.Float64),
             device_ns=counts.then(pl.col("device_self_ns")).otherwise(0).cast(pl.Float64),
         )
-        .select(*CALLS)
         .collect()
     )
 
 
-def _join_calls(calls: pl.DataFrame) -> pl.DataFrame:
-    """The paths of calls, a row each, behind that of what is around it: a job has millions of calls, and thousands of paths."""
+def _join_calls(calls: pl.DataFrame, *, are_recorded: bool = False) -> pl.DataFrame:
+    """The paths of calls, a row each, behind that of what is around it: a job has millions of calls, and thousands of paths.
+
+    Args:
+        calls: with ``CALLS``.
+        are_recorded: they are of ``ops``, where each step and call of a range has its number behind its name.
+    """
     if not calls.height:
-        return calls
-    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(_labels_of(calls)))
+        return pl.DataFrame(schema=CALLS)
+    # what is called and where has few values, which are made texts once
+    group, groups = number_groups(calls, ["name", "module"])
+    name, module = pl.col("name").cast(pl.String), pl.col("module").cast(pl.String).fill_null("")
+    labels = calls.select("name", "module")[np.maximum(first_rows(group, groups), 0)].select(
+        name=name.str.replace(r"#\d+$", "") if are_recorded else name, module=module
+    )
+    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(_labels_of(labels))[group])
     size = tree.parent_path.size
     sums = {name: np.bincount(tree.path_of_call, weights=calls[name].to_numpy(), minlength=size) for name in SUMS}
-    rows = calls.select("name", "module", "depth")[_first_calls(tree)]
-    return rows.with_columns(parent=pl.Series(tree.parent_path), **{name: pl.Series(values) for name, values in sums.items()})
+    first_call = _first_calls(tree)
+    rows = labels[group[first_call]].with_columns(depth=calls["depth"].gather(first_call), parent=pl.Series(tree.parent_path))
+    return rows.with_columns(**{name: pl.Series(values) for name, values in sums.items()}).select(*CALLS)
 
 
 def _labels_of(calls: pl.DataFrame) -> pl.Series:
@@ -199,11 +217,19 @@ def _number_paths(parent: Numbers, depth: Numbers, codes: Numbers) -> _PathTree:
     borders = np.flatnonzero(np.diff(depth[order])) + 1
     for level in np.split(order, borders):
         outer = np.where(parent[level] >= 0, path_of_call[parent[level]], _ROOT)
-        keys, numbers = np.unique((outer + 1) * width + codes[level], return_inverse=True)
+        numbers, first = _number_keys((outer + 1) * width + codes[level])
         path_of_call[level] = count + numbers
-        parent_paths.append(keys // width - 1)
-        count += keys.size
+        parent_paths.append(outer[first])
+        count += first.size
     return _PathTree(path_of_call, np.concatenate(parent_paths))
+
+
+def _number_keys(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """A number for each key, equal keys one, from 0 without gaps, and a place of each."""
+    numbers, count = number_groups(pl.DataFrame({"key": keys}), ["key"])
+    places = first_rows(numbers, count)
+    is_there = places >= 0
+    return (np.cumsum(is_there) - 1)[numbers], places[is_there]
 
 
 def _first_calls(tree: _PathTree) -> Numbers:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from steplens.analysis.steps.choice import number_ranges
+from steplens.analysis.step_words import number_ranges
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.common.errors import InputError
-from steplens.comparison.baselines.sides import open_side
 from steplens.comparison.call_tree import NO_DEVICE_TIME, DeviceTimeByPath, match_device_time
 from steplens.comparison.circumstances import find_doubts
 from steplens.comparison.difference import Difference, find_difference
-from steplens.comparison.measure import measure_side
+from steplens.comparison.measure import keep_measured, measure_side
 from steplens.comparison.names import join_by_name
 from steplens.comparison.noise import LEAST_STEPS, Floats, Sample, sample_mean, sample_median
 from steplens.comparison.side import Side
@@ -121,7 +120,9 @@ def compare_paths(before: str | os.PathLike[str] | Run, after: str | os.PathLike
     Raises:
         InputError: one cannot be opened, or they ran on other ranks.
     """
-    return compare_sides(open_side(before), open_side(after))
+    from steplens.comparison.baselines.sides import open_side  # which runs need not
+
+    return _compare_and_keep(open_side(before), open_side(after))
 
 
 def compare_runs(before: Run, after: Run) -> Comparison:
@@ -134,7 +135,15 @@ def compare_runs(before: Run, after: Run) -> Comparison:
     Raises:
         InputError: they ran on other ranks.
     """
-    return compare_sides(measure_side(before), measure_side(after))
+    return _compare_and_keep(measure_side(before), measure_side(after))
+
+
+def _compare_and_keep(before: Side, after: Side) -> Comparison:
+    comparison = compare_sides(before, after)
+    for side in (before, after):
+        if side.run is not None:
+            keep_measured(side.run)
+    return comparison
 
 
 def compare_sides(before: Side, after: Side) -> Comparison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,11 +55,14 @@ class Difference:
 
     def runs_needed(self, least: float) -> int | None:
         """How many recordings a side tell a difference as large as ``least``, all as noisy as these; None of more than 1,000."""
-        for runs in range(1, _MOST_RUNS + 1):
+
+        def tells_it(runs: int) -> bool:
             freedom = max(_WORTH + 2 * runs - 2, 1)
-            if student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * math.sqrt(2.0 * self.variance / runs) <= least:
-                return runs
-        return None
+            return student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * math.sqrt(2.0 * self.variance / runs) <= least
+
+        # more recordings tell smaller differences
+        runs = bisect.bisect_left(range(1, _MOST_RUNS + 1), True, key=tells_it) + 1
+        return runs if runs <= _MOST_RUNS else None
 
 
 def find_difference(before: Sequence[Sample], after: Sequence[Sample], unit: float = 1.0) -> Difference:

@@ -11,7 +11,7 @@ import polars as pl
 from steplens.analysis.tools.once import once_per_trace
 from steplens.comparison.noise import Sample, sample_mean
 from steplens.comparison.recordings import Recording, number_windows
-from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_FUNCTION
+from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
 #: times of operators: what their calls take themselves, and the device tasks that they launch themselves
@@ -112,6 +112,7 @@ def _sum_by_step(rows: pl.LazyFrame, times: Mapping[str, str]) -> pl.DataFrame:
         rows.filter(pl.col("step").is_not_null())
         .group_by("name", "step")
         .agg(**{name: pl.col(column).cast(pl.Int64).sum() for name, column in times.items()})
-        .with_columns(pl.col("name").cast(pl.String), pl.col("step").cast(pl.Int64))
+        # names stay numbers of names: of thousands of steps their texts would be most of what is kept
+        .with_columns(pl.col("name").cast(NAME), pl.col("step").cast(pl.Int64))
         .collect()
     )

@@ -10,6 +10,8 @@ import polars as pl
 from steplens.analysis.device.kernels import kernel_statistics
 from steplens.analysis.memory.memory import memory_summary
 from steplens.analysis.operators.operators import filled_columns, operators
+from steplens.analysis.steps.times import chosen_step_times
+from steplens.analysis.tools.once import once_per_trace
 from steplens.comparison.call_tree import CallPaths, measure_paths
 from steplens.comparison.circumstances import measure_circumstances
 from steplens.comparison.item_times import ItemTimes
@@ -18,7 +20,11 @@ from steplens.comparison.noise import LEAST_STEPS, Sample
 from steplens.comparison.recordings import Recording, find_recordings, usual_step
 from steplens.comparison.side import Side
 from steplens.run import Run
+from steplens.trace.cache.known_answers import accept_known, keep_known
 from steplens.trace.trace import Trace
+
+#: what is kept of a comparison is called so
+_KIND = "measured"
 
 
 def measure_side(run: Run) -> Side:
@@ -26,6 +32,7 @@ def measure_side(run: Run) -> Side:
 
     Its steps and circumstances are measured at once, the rest (``Side.figures``) when it is asked for.
     """
+    accept_known(run.traces, _KIND)
     all_recordings = find_recordings(run.traces)
     recordings = [recording for recording in all_recordings if recording.steps.height >= LEAST_STEPS]
     recordings = recordings or [recording for recording in all_recordings if recording.steps.height]
@@ -38,6 +45,11 @@ def measure_side(run: Run) -> Side:
         figures=MeasuredFigures(run.traces, recordings),
         run=run,
     )
+
+
+def keep_measured(run: Run) -> None:
+    """Keep what was measured of a run by now beside its tables, for the next comparison with it."""
+    keep_known(run.traces, _KIND)
 
 
 class MeasuredFigures:
@@ -67,7 +79,7 @@ class MeasuredFigures:
     @cached_property
     def task_rows(self) -> pl.DataFrame:
         """As in ``side.Figures``."""
-        return sum_per_step(self._traces, kernel_statistics, "count", "total_ns")
+        return sum_per_step(self._traces, _tasks_by_name, "count", "total_ns")
 
     @cached_property
     def call_paths(self) -> CallPaths:
@@ -94,14 +106,53 @@ class MeasuredFigures:
 
 
 def _operators_by_name(trace: Trace, *, steps: list[int] | None) -> pl.DataFrame:
-    return operators(trace, "name", steps=steps).with_columns(pl.col("name").cast(pl.String))
+    if steps is None:
+        return operators(trace, "name").with_columns(pl.col("name").cast(pl.String))
+    return _operators_of_chosen(trace)
 
 
 def _operators_by_shape(trace: Trace, *, steps: list[int] | None) -> pl.DataFrame:
+    return _sum_shapes(trace, None) if steps is None else _shapes_of_chosen(trace)
+
+
+def _tasks_by_name(trace: Trace, *, steps: list[int] | None) -> pl.DataFrame:
+    return kernel_statistics(trace) if steps is None else _tasks_of_chosen(trace)
+
+
+# the steps that figures are of are what is asked for, and so these are kept
+
+
+@once_per_trace
+def _operators_of_chosen(trace: Trace) -> pl.DataFrame:
+    rows = operators(trace, "name", steps=_chosen_numbers(trace))
+    return rows.select(pl.col("name").cast(pl.String), "calls", "self_ns")
+
+
+@once_per_trace
+def _shapes_of_chosen(trace: Trace) -> pl.DataFrame:
+    return _sum_shapes(trace, _chosen_numbers(trace))
+
+
+@once_per_trace
+def _tasks_of_chosen(trace: Trace) -> pl.DataFrame:
+    return kernel_statistics(trace, steps=_chosen_numbers(trace)).select("name", "count", "total_ns")
+
+
+def _chosen_numbers(trace: Trace) -> list[int]:
+    return chosen_step_times(trace)["step"].to_list()
+
+
+def _sum_shapes(trace: Trace, steps: list[int] | None) -> pl.DataFrame:
     shapes = pl.col("input_shapes").cast(pl.String).fill_null("")
-    return operators(trace, "shape", steps=steps).with_columns(pl.col("name").cast(pl.String), input_shapes=shapes)
+    return operators(trace, "shape", steps=steps).select(pl.col("name").cast(pl.String), shapes, "calls", "self_ns")
 
 
 def _memory_peak(recording: Recording) -> int | None:
-    peak = pl.concat([memory_summary(trace).select("peak_allocated") for trace in recording.traces])["peak_allocated"].max()
+    peaks = [peak for trace in recording.traces if (peak := _peak_of_trace(trace)) is not None]
+    return max(peaks, default=None)
+
+
+@once_per_trace
+def _peak_of_trace(trace: Trace) -> int | None:
+    peak = memory_summary(trace)["peak_allocated"].max()
     return peak if isinstance(peak, int) else None

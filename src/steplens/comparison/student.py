@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from statistics import NormalDist
 
 #: halvings of an interval: more than the digits of a floating point number
 _HALVINGS = 80
@@ -18,7 +17,7 @@ def student_quantile(probability: float, freedom: float) -> float:
         probability: 0.5 to 1, both exclusive.
         freedom: degrees of freedom, 1 or more.
     """
-    low, high = 0.0, max(2.0, NormalDist().inv_cdf(probability))
+    low, high = 0.0, 2.0
     while _chance_beyond(high, freedom) > 1.0 - probability:
         high *= 2.0
     for _ in range(_HALVINGS):

@@ -21,6 +21,7 @@ from steplens.readers.search import Search
 from steplens.readers.steplens_run import run_captures
 from steplens.readers.unread import Unread
 from steplens.trace.cache import manifest
+from steplens.trace.kept import Kept
 
 if TYPE_CHECKING:
     from steplens.trace.trace import Trace
@@ -117,6 +118,15 @@ def kept_rank(capture: AnyCapture) -> int | None:
         return None
     rank: int | None = None if content is None else content["rank"]
     return rank
+
+
+def find_kept(capture: AnyCapture) -> Kept | None:
+    """Where the tables of a capture are kept; None where it has to be read."""
+    try:
+        depends_on = _cache_dependencies(capture)
+        return manifest.find_kept(cache_of(capture), sources(capture), told=depends_on, beside=_folder_of(capture))
+    except InputError:
+        return None
 
 
 def _kept_manifest(capture: AnyCapture) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
 from steplens.server.http.page_store import is_many, read_pages
 from steplens.server.memo import AnswerCache
-from steplens.timeline import timeline_file
+from steplens.timeline import presence, timeline_file
 from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import RECORDED, SOURCES
@@ -241,7 +241,7 @@ class OpenedRun:
     def draw(self, number: int) -> None:
         """Make the draft of a run that takes long to read, under a number of its own, and let it be painted; never raises."""
         try:
-            drawn = open_draft(self.path, timeline_file.seems_there)
+            drawn = open_draft(self.path, presence.seems_there)
         except Exception:  # reading all of it tells what is wrong
             _LOG.exception("no draft of %s", self.path)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steplens.timeline import timeline_file
+from steplens.timeline import presence, timeline_file
 from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import SOURCES
@@ -23,7 +23,7 @@ def lay_out(trace: Trace, origin_ns: int | None = None) -> Path | None:
     Returns:
         the file; None where it is there already, cannot be written, or where laying out takes no noticeable time.
     """
-    if trace.kept is None or _count_lane_events(trace) < timeline_file.LEAST_EVENTS or timeline_file.is_there(trace.kept):
+    if trace.kept is None or _count_lane_events(trace) < presence.LEAST_EVENTS or timeline_file.is_there(trace.kept):
         return None
     origin = trace_origins([trace])[0] if origin_ns is None else origin_ns
     return timeline_file.save_timeline(Pyramid(build_timeline(trace, origin)), trace.kept)

@@ -23,18 +23,16 @@ import numpy as np
 import numpy.typing as npt
 
 from steplens.common import json_text, partial, rundir
+from steplens.timeline import presence
 from steplens.timeline.items import TYPES, Items
 from steplens.timeline.layout import Lane, Timeline
+from steplens.timeline.presence import MAGIC, NAME
 from steplens.timeline.pyramid import Level, Pyramid
 from steplens.timeline.rows import WORKERS
 from steplens.timeline.sources import SOURCES
 from steplens.trace.cache import seal
-from steplens.trace.trace import Kept
+from steplens.trace.kept import Kept
 
-MAGIC = b"SLTLINE4"
-_NAME = "timeline_"
-#: fewer events are laid out sooner than somebody notices
-LEAST_EVENTS = 200_000
 #: files of one trace: it has another origin alone than among other ranks
 _MOST_FILES = 2
 #: a larger file, or one that would leave less of the disk than itself, is not written
@@ -66,7 +64,7 @@ def save_timeline(pyramid: Pyramid, kept: Kept) -> Path | None:
     columns = _columns_of(pyramid)
     size = sum(column.nbytes for column in columns)
     try:
-        if len(timeline.start) < LEAST_EVENTS or size > _MOST_BYTES or not seal.is_possible():
+        if len(timeline.start) < presence.LEAST_EVENTS or size > _MOST_BYTES or not seal.is_possible():
             return None
         with seal.cache_folder(kept.folder) as folder:
             place = seal.path_of(folder)
@@ -77,18 +75,13 @@ def save_timeline(pyramid: Pyramid, kept: Kept) -> Path | None:
             path = _timeline_path(kept, timeline.origin_ns)
             with rundir.atomic_path(place / path.name) as temporary:
                 _write_timeline(temporary, _build_header(pyramid, kept), columns)
-            files = sorted(place.glob(f"{_NAME}*.bin"), key=lambda file: file.lstat().st_mtime_ns)
+            files = sorted(place.glob(f"{NAME}*.bin"), key=lambda file: file.lstat().st_mtime_ns)
             for old in files[:-_MOST_FILES]:
                 old.unlink()
             return path
     except OSError:
         # showing it again takes longer, and nothing else
         return None
-
-
-def seems_there(folder: Path) -> bool:
-    """Whether the folder of a cache has a timeline of whatever tables."""
-    return any(folder.glob(f"{_NAME}*.bin"))
 
 
 def is_there(kept: Kept) -> bool:
@@ -135,12 +128,12 @@ def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dic
 
 
 def _timeline_path(kept: Kept, origin_ns: int) -> Path:
-    return kept.folder / f"{_NAME}{origin_ns}.bin"
+    return kept.folder / f"{NAME}{origin_ns}.bin"
 
 
 def _stored_origins(kept: Kept) -> list[int]:
     """The origins that there are files for, as their names say."""
-    texts = [path.stem.removeprefix(_NAME) for path in sorted(kept.folder.glob(f"{_NAME}*.bin"))]
+    texts = [path.stem.removeprefix(NAME) for path in sorted(kept.folder.glob(f"{NAME}*.bin"))]
     return [int(text) for text in texts if text.isascii() and text.removeprefix("-").isdigit()]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 import polars as pl
 
 from steplens.common import json_text
+from steplens.trace.kept import Kept
 from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
@@ -20,19 +20,6 @@ Table: TypeAlias = "pl.DataFrame | pl.LazyFrame"
 _MOST_RANKS = 1 << 31
 #: a frame that stays in memory as long as its trace, of which there may be hundreds
 _SMALL_BYTES = 4 << 20
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Where the tables of a trace are kept, for what is made of them and worth keeping beside them.
-
-    Attributes:
-        folder: of the cache; it is replaced as a whole when the tables are made anew.
-        fingerprint: of these tables; what was made of others does not have it.
-    """
-
-    folder: Path
-    fingerprint: str
 
 
 def answer_name(make: Callable[[Any], Any]) -> str | None:

@@ -13,18 +13,8 @@ from steplens.advice.rule import rule
 from steplens.advice.rules.tools.digits import in_ms
 from steplens.advice.rules.tools.loading import MOST_WORKERS, collate_function, loading_in_loop, more_workers_saving
 from steplens.advice.rules.tools.pressure import waiting_values
-from steplens.analysis.data_loading.loaders import (
-    COLLATE,
-    LEAST_WAIT,
-    LOOP,
-    PIN,
-    TRANSFER,
-    LoaderVerdict,
-    first_batches,
-    stages,
-    step_waits,
-    verdicts,
-)
+from steplens.analysis.data_loading.loader_stages import COLLATE, LOOP, PIN, TRANSFER
+from steplens.analysis.data_loading.loaders import LEAST_WAIT, LoaderVerdict, first_batches, stages, step_waits, verdicts
 from steplens.trace.building.framework import PYTORCH
 from steplens.trace.health import DATA_LOADING, KERNEL_TIMES, OPERATOR_CALLS, STEP_PHASES, STEP_TIMES
 from steplens.trace.schema import CORE_CUDA, KIND_COPY

@@ -9,17 +9,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from steplens.analysis.data_loading.loader_stages import COLLATE, FETCH, LEAST_BATCHES, LOOP, PIN, STAGES, TRANSFER, TRANSFORM
 from steplens.analysis.tools.schemas import cast_columns, table_schema
 from steplens.trace.trace import Trace
 
-FETCH, TRANSFORM, COLLATE, TRANSFER, PIN = "fetch", "transform", "collate", "transfer", "pin"
-#: stages in the order of a batch
-STAGES = (FETCH, TRANSFORM, COLLATE, TRANSFER, PIN)
-#: in place of a stage: the training loop uses batches more slowly than the loader makes them
-LOOP = "loop"
-
-#: of a loader with fewer batches, such as one of a short validation, nothing can be said
-LEAST_BATCHES = 4
 #: a loop that waits less than this part of its time is not held up
 LEAST_WAIT = 0.03
 

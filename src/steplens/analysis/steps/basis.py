@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.steps.choice import chosen_steps, number_ranges
+from steplens.analysis.step_words import number_ranges
+from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.once import once_per_trace
 from steplens.trace.trace import Trace

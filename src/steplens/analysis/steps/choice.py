@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.step_words import number_ranges as number_ranges
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.given_steps import given_steps
 from steplens.trace.building.checks import parts_of_steps
@@ -79,20 +80,6 @@ class ChosenSteps:
         left_out = ", ".join(reasons)
         text += f"; left out: {left_out}" if left_out else ""
         return text + ("; few steps" if self.few else "")
-
-
-def number_ranges(numbers: Sequence[int]) -> str:
-    """Numbers as ranges: "1, 3-5"."""
-    texts: list[str] = []
-    first = last = None
-    for number in [*sorted(set(numbers)), None]:
-        if last is not None and first is not None and number != last + 1:
-            texts.append(str(first) if first == last else f"{first}-{last}" if last > first + 1 else f"{first}, {last}")
-            first = None
-        if first is None:
-            first = number
-        last = number
-    return ", ".join(texts)
 
 
 def choose_steps(traces: Sequence[Trace]) -> tuple[ChosenSteps, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from steplens.analysis.step_words import CUT_WINDOW, RUN_AHEAD, THROTTLED
 from steplens.analysis.steps.choice import LEAST_STEPS, ChosenSteps, choose_steps
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.queue_waits import queue_waits_by_phase
@@ -26,8 +27,6 @@ _CUT_PERIOD = 0.5
 #: a step that takes so many times the median is named, at most this many
 _LONG = 1.5
 _NAMED = 3
-#: why host duration and device period differ
-RUN_AHEAD, THROTTLED, CUT_WINDOW = "run-ahead", "throttled queue", "cut window"
 
 
 @dataclass(frozen=True)

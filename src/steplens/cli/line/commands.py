@@ -9,6 +9,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from steplens.cli.line import help_text
+from steplens.cli.line.values import spare_checks
 from steplens.common.errors import SteplensError
 from steplens.common.listings import listed_once
 
@@ -32,6 +33,7 @@ class Command(TyperCommand):
 
     def make_parser(self, ctx: Any) -> Any:
         """The parser of click, which knows the other spellings of the options as well."""
+        spare_checks(self.get_params(ctx))
         parser = super().make_parser(ctx)
         declared = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
         for param in self.get_params(ctx):
@@ -75,12 +77,25 @@ class LookingCommand(Command):
     invoke = _invoke_listed_once
 
 
+class ListedCommand(Command):
+    """A command of which no more is known than what the list of all commands shows; called, it gives the command itself."""
+
+
 class Commands(TyperGroup):
-    """All commands; some are known by an American name, too."""
+    """All commands, each loaded when it is asked for; some are known by an American name, too."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """The parser of click."""
+        spare_checks(self.get_params(ctx))
+        return super().make_parser(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by its name."""
-        return super().get_command(ctx, COMMAND_SPELLINGS.get(cmd_name, cmd_name))
+        name = COMMAND_SPELLINGS.get(cmd_name, cmd_name)
+        command = super().get_command(ctx, name)
+        if isinstance(command, ListedCommand) and command.callback is not None:
+            command = self.commands[name] = command.callback()
+        return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""

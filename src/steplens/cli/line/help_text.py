@@ -4,42 +4,45 @@ from __future__ import annotations
 
 import enum
 import inspect
+import os
 import re
+import shutil
+import sys
 import textwrap
 from typing import Any
-
-from steplens.cli.text.text import console
 
 _WIDEST = 110
 #: names that are longer have their sentence below them
 _NAMES = 30
 _GAP = 2
+#: styles of a terminal
+_BOLD, _CYAN = "1", "36"
 
 
 def print_help(command: Any, ctx: Any) -> None:
-    """Print the help of a command, or of all commands.
+    """Print the help of a command, or of all commands; without the library that other text is printed with, which takes a moment.
 
     Args:
         command: the command of click.
         ctx: its context.
     """
-    from rich.text import Text
-
-    out = console()
-    width = min(out.width, _WIDEST)
-    out.print(Text.assemble(("Usage: ", "bold"), _usage_line(command, ctx)), soft_wrap=True)
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    lines = [f"{_styled('Usage: ', _BOLD)}{_usage_line(command, ctx)}"]
     for paragraph in _wrap_paragraphs(command.help or "", width):
-        out.print()
-        for line in paragraph:
-            out.print(Text(line), soft_wrap=True)
+        lines += ["", *paragraph]
     panels = _collect_panels(command, ctx)
     names = min(_NAMES, max((len(name) for rows in panels.values() for name, _ in rows), default=0))
     for title, rows in panels.items():
-        out.print()
-        out.print(Text(title, "bold"))
+        lines += ["", _styled(title, _BOLD)]
         for name, sentence in rows:
-            for line in _row_lines(name, sentence, names, width):
-                out.print(line, soft_wrap=True)
+            lines += _row_lines(name, sentence, names, width)
+    print("\n".join(lines))
+
+
+def _styled(text: str, style: str) -> str:
+    """Text in a style, on terminals that know some; nothing asks for none."""
+    is_plain = not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown") or os.environ.get("NO_COLOR")
+    return text if is_plain else f"\x1b[{style}m{text}\x1b[0m"
 
 
 def _usage_line(command: Any, ctx: Any) -> str:
@@ -72,8 +75,8 @@ def _wrap_paragraphs(text: str, width: int) -> list[list[str]]:
 def _collect_panels(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
     """Title -> names and sentences."""
     panels: dict[str, list[tuple[str, str]]] = {}
-    for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
-        listed = command.get_command(ctx, name)
+    # asking for a command would import it
+    for name, listed in getattr(command, "commands", {}).items():
         if not listed.hidden:
             first = " ".join(inspect.cleandoc(listed.help or "").split("\n\n")[0].split())
             panels.setdefault(listed.rich_help_panel or "Commands", []).append((name, first))
@@ -115,15 +118,12 @@ def _unmarked_text(sentence: str) -> str:
     return " ".join(sentence.replace(r"\[", "[").split())
 
 
-def _row_lines(name: str, sentence: str, names: int, width: int) -> list[Any]:
-    from rich.text import Text
-
+def _row_lines(name: str, sentence: str, names: int, width: int) -> list[str]:
     room = max(width - names - 2 * _GAP, 20)
     lines = textwrap.wrap(sentence, room, break_on_hyphens=False, break_long_words=False) or [""]
     indent = " " * (_GAP + names + _GAP)
-    head = Text.assemble(" " * _GAP, (name, "cyan"))
+    head = " " * _GAP + _styled(name, _CYAN)
     if len(name) > names:
-        return [head, *(Text(indent + line) for line in lines)]
-    head.append(" " * (names - len(name) + _GAP) + lines[0])
-    head.rstrip()
-    return [head, *(Text(indent + line) for line in lines[1:])]
+        return [head, *(indent + line for line in lines)]
+    first = f"{head}{' ' * (names - len(name) + _GAP)}{lines[0]}" if lines[0] else head
+    return [first, *(indent + line for line in lines[1:])]

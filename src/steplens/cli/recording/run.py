@@ -19,6 +19,7 @@ import typer
 from steplens.cli.line.commands import Command, value_options
 from steplens.cli.recording import recording, run_answers, run_command, script
 from steplens.cli.recording.flags import command_parameter, generated_command, option_parameter, optional_parameter, plain_value
+from steplens.cli.recording.interrupted import Interrupted
 from steplens.collect.dynamic import launched_processes
 from steplens.collect.handoff import upload
 from steplens.common import options, rundir
@@ -131,7 +132,7 @@ def run_target(
             code = _show_exception(ending)
             if os.getpid() != process:  # a child that the script forked came back from it
                 if isinstance(ending, KeyboardInterrupt):
-                    raise script.Interrupted
+                    raise Interrupted
                 return code
         recorded.collect()
         before = schedule["skip_first"] + schedule["wait"] + schedule["warmup"]
@@ -150,7 +151,7 @@ def run_target(
     if isinstance(ending, SystemExit):
         raise ending
     if isinstance(ending, KeyboardInterrupt):
-        raise script.Interrupted
+        raise Interrupted
     run_command.end_like(code)
     return code
 

@@ -18,10 +18,6 @@ from steplens.common.errors import InputError, SteplensError
 EXIT_EXCEPTION = 1
 
 
-class Interrupted(BaseException):
-    """The script was ended by a KeyboardInterrupt, which was shown. Not one itself, which typer makes an exit code of."""
-
-
 def check_script(script: str, module: bool) -> None:
     """Refuse what cannot be run before anything is set up.
 

@@ -16,8 +16,8 @@ from steplens.cli.summary.rows import FrameRows, Summary
 from steplens.cli.text.pipeline_text import pipeline_rows
 from steplens.cli.text.text import print_json
 from steplens.cli.text.unreadable_text import unreadable_rows
-from steplens.common import rundir
 from steplens.common.errors import InputError, SteplensError
+from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,9 +71,14 @@ def summary(
 ) -> None:
     """Show where each step's time went, the top operators, the memory peak and what is doubtful about the data."""
     try:
-        run = open_with_progress(path, scheduler=scheduler)
-        with show_work("analysing"):
-            figures = collect_summary(run, path, by.value, top)
+        refuse_hopeless(path)
+        from steplens.cli.summary.kept_summary import find_summary, keep_summary
+
+        run, figures = None, find_summary(path, by.value, top)
+        if figures is None:
+            run = open_with_progress(path, scheduler=scheduler)
+            with show_work("analysing"):
+                figures = collect_summary(run, path, by.value, top)
     except SteplensError as error:
         if json:
             print_json({"path": str(path), "problem": str(error)})
@@ -85,7 +90,9 @@ def summary(
         from steplens.cli.summary.summary_text import show_summary
 
         show_summary(figures, by.value, next_commands(figures, by.value))
-    keep_timelines(run)
+    if run is not None:
+        keep_timelines(run)
+        keep_summary(run, figures, by.value, top)
     if figures.problem:
         raise InputError(path, figures.problem)
 
@@ -94,6 +101,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
     """Ask ``run`` for everything the summary shows."""
     from steplens.advice.prepare import prepare_answers
     from steplens.analysis.verdict_words import OF_THE_HOST
+    from steplens.cli.summary.kept_summary import list_results
     from steplens.trace.building.checks.ranks import recorded_ranks
 
     prepare_answers(run)
@@ -110,8 +118,7 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         operators = operators.sort(order, descending=True, maintain_order=True)
     health = run.health().to_dicts()
     pipeline = pipeline_rows(run)
-    directories = [source.path for source in run.sources if rundir.is_run_directory(source.path)]
-    complete = [path for path in directories if (path / rundir.OUTPUT_DIRECTORY / rundir.COMPLETION_MARKER).exists()]
+    results, unfinished = list_results(source.path for source in run.sources)
     ranks, job_ranks = recorded_ranks(run.traces)
     rank_steps = _unlike_rank_steps(run)
     # of ranks that are unlike, what the first one called
@@ -133,8 +140,8 @@ def collect_summary(run: Run, path: Path, by: str, top: int) -> Summary:
         memory=run.memory().to_dicts(),
         health=health,
         recorded=[By.name.value, *(kind for kind, column in _GROUP_COLUMNS.items() if _is_recorded(run, column))],
-        results=[str(directory / rundir.OUTPUT_DIRECTORY) for directory in complete],
-        unfinished=[str(directory) for directory in directories if directory not in complete],
+        results=results,
+        unfinished=unfinished,
         advice=_advice_rows(run),
         accelerator=accelerator,
         problem=_describe_problem(steps.height, _is_recorded(run, "id"), health, bool(pipeline)),

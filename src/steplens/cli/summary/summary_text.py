@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steplens.analysis.steps.choice import number_ranges
-from steplens.analysis.steps.summary import CUT_WINDOW, RUN_AHEAD, THROTTLED
+from steplens.analysis.step_words import CUT_WINDOW, RUN_AHEAD, THROTTLED, number_ranges
 from steplens.analysis.verdict_words import collective_name
 from steplens.cli.line.ending import say_next
 from steplens.cli.text.bars import DEVICE, PHASES, Segment, legend_lines, split_backward, split_rest, step_bar

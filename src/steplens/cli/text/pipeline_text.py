@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from steplens.analysis.data_loading.loader_stages import LEAST_BATCHES, LOOP
 from steplens.cli.text.text import duration, plain
 
 if TYPE_CHECKING:
@@ -90,8 +91,6 @@ def _operation_line(row: dict[str, Any]) -> str:
 
 def _loader_lines(row: dict[str, Any]) -> list[str]:
     """A line about the loader, one per stage, and one about the start of its epochs where that takes long."""
-    from steplens.analysis.data_loading.loaders import LEAST_BATCHES, LOOP
-
     if row["batches"] < LEAST_BATCHES:
         workers = _workers_text(row["workers"])[2:] if row["workers"] else "no workers"
         how = f"{workers}; too few batches to tell what the loop waits for"

@@ -6,10 +6,10 @@ import gzip
 import zlib
 from collections.abc import Mapping
 
-from steplens.advice.prepare import answer_context
 from steplens.common import expansion
 from steplens.run import Run
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, write_answers
+from steplens.trace.cache.known_answers import run_context
 
 #: of so many traces what is asked of each is worked out before a page is shown, and whole answers are kept
 MANY_TRACES = 32
@@ -54,7 +54,7 @@ def write_pages(run: Run, pages: Mapping[str, bytes]) -> None:
 
 def _context_of(run: Run) -> str | None:
     """What answers depend on: all traces, and what they are called, which some say; None where nothing is kept."""
-    traces = answer_context(run)
+    traces = run_context(run.traces)
     if traces is None or run.unreadable:
         return None
     return "\0".join([traces, "pages", str(run.path), *(str(source.path) for source in run.sources)])

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
+import sys
 from typing import Any
 
 import msgspec
-import numpy as np
 import polars as pl
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -42,8 +42,8 @@ def estimate_bytes(value: Any) -> int:
     """About how many bytes an answer takes at least as it is encoded, without encoding it."""
     if isinstance(value, pl.DataFrame | pl.Series):
         return int(value.estimated_size())
-    if isinstance(value, np.ndarray):
-        return value.nbytes
+    if _is_array(value):
+        return int(value.nbytes)
     names = _field_names(type(value))
     if names is not None:
         return sum(estimate_bytes(getattr(value, name)) for name in names)
@@ -73,16 +73,16 @@ def decode_answer(content: bytes) -> Any:
 def _as_plain(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, np.bool_ | np.integer | np.floating):
+    if _is_number_of_numpy(value):
         return value.item()
     if isinstance(value, pl.DataFrame):
         return [_FRAME, _as_stream(value)]
     if isinstance(value, pl.Series):
         return [_SERIES, _as_stream(value.to_frame())]
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in _ARRAY_KINDS or value.ndim != 1:
+    if _is_array(value):
+        if value.dtype.kind not in _ARRAY_KINDS or value.ndim not in (1, 2):
             raise TypeError(f"an array of {value.dtype} in {value.ndim} dimensions is not kept")
-        return [_ARRAY, value.dtype.str, value.tobytes()]
+        return [_ARRAY, value.dtype.str, value.tobytes(), *value.shape[1:]]
     if type(value) in (dict, list) and _is_tree(value):
         return [_TREE, value]
     for kind, sequence in _SEQUENCES.items():
@@ -95,6 +95,17 @@ def _as_plain(value: Any) -> Any:
         fields = {name: _as_plain(getattr(value, name)) for name in names}
         return [_OBJECT, kind_of_value.__module__, kind_of_value.__qualname__, fields]
     raise TypeError(f"a {type(value).__name__} is not kept")
+
+
+def _is_array(value: Any) -> bool:
+    # nobody has one who has not imported what makes it, which takes as long as the rest of a command
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _is_number_of_numpy(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.bool_, numpy.integer, numpy.floating))
 
 
 def _is_tree(value: Any) -> bool:
@@ -128,10 +139,13 @@ def _from_plain(plain: Any) -> Any:
     if kind == _TREE:
         return parts[0]
     if kind == _ARRAY:
+        import numpy as np
+
         dtype = np.dtype(parts[0])
         if dtype.kind not in _ARRAY_KINDS:
             raise ValueError(f"an array of {dtype} is not kept")
-        return np.frombuffer(parts[1], dtype)
+        # of two dimensions, where the length of the second one is told
+        return np.frombuffer(parts[1], dtype).reshape((-1, *parts[2:])) if parts[2:] else np.frombuffer(parts[1], dtype)
     if kind in _SEQUENCES:
         return _SEQUENCES[kind](map(_from_plain, parts[0]))
     if kind == _DICT:

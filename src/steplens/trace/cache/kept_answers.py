@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from steplens.common import expansion, rundir
 from steplens.trace.cache import seal
-from steplens.trace.trace import Kept
+from steplens.trace.kept import Kept
 
 #: answers about a trace alone, and about all traces of a run together, which lie beside the first one
 OF_TRACE, TOGETHER = "answers", "answers_together"
@@ -26,7 +26,7 @@ _SUFFIX = ".msgpack"
 _MOST_BYTES = 64 << 20
 #: of compression: small frames are mostly descriptions of their columns, which answers have in common
 _LEVEL = 6
-#: a rank is asked about alone and with others, which are sets of answers of their own: the last ones are kept
+#: a rank is asked about alone and with others, which are sets of answers of their own: those used last are kept
 _SETS = 3
 
 
@@ -41,7 +41,10 @@ def read_answers(kept: Kept, context: str, kind: str = OF_TRACE, usual_names: Se
     """
     try:
         with seal.cache_folder(seal.own_place(kept.folder)) as folder:
-            content = seal.read_file(_file_name(context, kind), folder, _MOST_BYTES)
+            name = _file_name(context, kind)
+            content = seal.read_file(name, folder, _MOST_BYTES)
+            with contextlib.suppress(OSError):  # of the sets those that were used last are kept
+                os.utime(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
     mark, answers = content[: seal.SIZE], content[seal.SIZE :]
@@ -122,9 +125,17 @@ def _sealed_identity(kept: Kept, context: str) -> bytes:
 @functools.cache
 def program_digest() -> str:
     """What the program is known by that works answers out: all of its modules, since any may change an answer."""
-    package = Path(__file__).parents[2]
-    digest = hashlib.sha256(sys.modules["steplens"].__version__.encode())
-    for module in sorted(package.rglob("*.py")):
-        status = module.stat()
-        digest.update(f"{module.relative_to(package)} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    modules = sorted(_list_modules(package, ""))
+    return hashlib.sha256("\n".join((sys.modules["steplens"].__version__, *modules)).encode()).hexdigest()
+
+
+def _list_modules(folder: str, place: str) -> Iterator[str]:
+    """Every module below a folder, with its size and time."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{place}{entry.name} {status.st_size} {status.st_mtime_ns}"
+            elif "." not in entry.name and entry.is_dir(follow_symlinks=False):
+                yield from _list_modules(entry.path, f"{place}{entry.name}/")

@@ -16,6 +16,7 @@ from typing import Any
 
 from steplens.common import expansion, json_text
 from steplens.trace.cache import seal
+from steplens.trace.kept import Kept
 from steplens.trace.names import SCHEMA_VERSION, TABLES
 
 NAME = "manifest.json"
@@ -70,10 +71,32 @@ def kept_manifest(
         told: what else it depends on, as for ``store.cached_trace``.
         beside: the folder that they are seen from, as there.
     """
+    both = _find_manifest(cache, sources, told, beside)
+    return None if both is None else both[1]
+
+
+def find_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = (), beside: Path | None = None) -> Kept | None:
+    """Where the tables of exactly these sources are kept; None where they are not. They are not looked at.
+
+    Args:
+        cache: as for ``kept_manifest``, and so are the others.
+        sources: the raw files.
+        told: what else the trace depends on.
+        beside: the folder that they are seen from.
+    """
+    both = _find_manifest(cache, sources, told, beside)
+    return None if both is None else Kept(seal.own_place(cache), manifest_fingerprint(both[0]))
+
+
+def _find_manifest(
+    cache: Path, sources: Sequence[Path], told: Sequence[int | str], beside: Path | None
+) -> tuple[bytes, dict[str, Any]] | None:
+    """The manifest of a cache of exactly these sources, and what it says."""
     try:
         with seal.cache_folder(seal.own_place(cache)) as folder:
-            manifest = checked_manifest(read_manifest(folder))
-        return manifest if is_of(manifest, cache_key(beside or cache.parent.parent, sources, told), sources) else None
+            raw = read_manifest(folder)
+        manifest = checked_manifest(raw)
+        return (raw, manifest) if is_of(manifest, cache_key(beside or cache.parent.parent, sources, told), sources) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

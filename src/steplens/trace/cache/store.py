@@ -27,8 +27,9 @@ from steplens.common import json_text, partial, rundir
 from steplens.common.storage import user_cache
 from steplens.trace.cache import manifest as manifests
 from steplens.trace.cache import seal
+from steplens.trace.kept import Kept
 from steplens.trace.schema import SCHEMA
-from steplens.trace.trace import Kept, Table, Trace
+from steplens.trace.trace import Table, Trace
 
 _PARQUET = "parquet"
 #: a line of JSON, which has the length of each table by its name, and behind it the Arrow streams of these tables

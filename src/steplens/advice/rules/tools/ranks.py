@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.advice.facts import Facts, analyse_once
 from steplens.advice.finding import Evidence
-from steplens.analysis.steps.choice import number_ranges
+from steplens.analysis.step_words import number_ranges
 from steplens.analysis.tools.parallel import PIPELINE_PARALLEL, Layout, layout
 from steplens.run import Run
 from steplens.trace.health import COMMUNICATION_TIMES, RANK_COMPARISON

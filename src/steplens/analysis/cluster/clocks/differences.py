@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from steplens.analysis.steps.choice import number_ranges
+from steplens.analysis.step_words import number_ranges
 from steplens.trace import health
 from steplens.trace.building.checks.common import format_duration
 

@@ -9,7 +9,8 @@ import polars as pl
 from steplens.analysis.cluster.clocks.job_clocks import host_of
 from steplens.analysis.data_loading.data_pipeline import operations
 from steplens.analysis.data_loading.data_wait import WaitingSteps, loads_in_loop, waiting_steps
-from steplens.analysis.data_loading.loaders import LOOP, verdicts
+from steplens.analysis.data_loading.loader_stages import LOOP
+from steplens.analysis.data_loading.loaders import verdicts
 from steplens.analysis.data_loading.pipeline_verdict import held_up_by
 from steplens.analysis.memory.memory import memory_summary
 from steplens.analysis.steps.summary import StepSummary, summarize_steps
