@@ -21,8 +21,8 @@ def test_versions_and_the_files_as_they_lie_here(repository: Path) -> None:
         assert (head.folder / "src" / "model.py").read_text() == "width = 3\n"
         assert (head.folder / "notes.txt").read_text() == "not committed\n" and not (base.folder / "notes.txt").exists()
         assert all((version.folder / "data.txt").read_text() == "data\n" for version in (base, head))
-        assert base.commit == git(repository, "rev-parse", "narrow") and base.label == f"narrow ({base.commit[:12]})"
-        assert head.label == "working tree" and len(str(base.folder)) == len(str(head.folder))
+        assert base.commit == git(repository, "rev-parse", "narrow") and base.full_name == f"narrow ({base.commit[:12]})"
+        assert head.full_name == "working tree" and len(str(base.folder)) == len(str(head.folder))
         assert base.environment["PYTHONPATH"] == os.pathsep.join([str(base.folder), str(base.folder / "src")])
         around = base.folder.parent
     assert not around.exists() and git(repository, "worktree", "list").count("\n") == 0

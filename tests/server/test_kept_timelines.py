@@ -24,7 +24,8 @@ from steplens.timeline.layout import build_timeline
 from steplens.timeline.prebuild import lay_out
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.time_origin import trace_origins
-from steplens.trace.trace import Kept, Trace
+from steplens.trace.kept_tables import KeptTables
+from steplens.trace.trace import Trace
 
 from .conftest import DEADLINE_S
 
@@ -66,14 +67,14 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def opened(path: Path) -> tuple[Trace, Kept, int]:
+def opened(path: Path) -> tuple[Trace, KeptTables, int]:
     run = steplens.open(path)
     (trace,) = run.traces
     assert trace.kept is not None
     return trace, trace.kept, trace_origins(run.traces)[0]
 
 
-def saved(path: Path) -> tuple[Pyramid, Kept, int, Path]:
+def saved(path: Path) -> tuple[Pyramid, KeptTables, int, Path]:
     trace, place, origin = opened(path)
     pyramid = Pyramid(build_timeline(trace, origin))
     file = timeline_file.save_timeline(pyramid, place)
@@ -199,7 +200,7 @@ def test_an_analysis_does_without_a_timeline(path: Path, monkeypatch: pytest.Mon
 
 def test_other_tables_have_files_of_their_own(path: Path) -> None:
     _, place, origin, _ = saved(path)
-    assert timeline_file.load_timeline(Kept(place.folder, "0" * 64), origin) is None
+    assert timeline_file.load_timeline(KeptTables(place.folder, "0" * 64), origin) is None
     before = path.stat().st_mtime_ns
     write(path, names=5)
     # later than before, however coarsely the file system tells times

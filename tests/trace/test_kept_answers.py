@@ -106,8 +106,8 @@ def test_what_is_of_another_kind_is_not_kept(answer: Any) -> None:
     "plain",
     [
         ["object", "os", "system", {}], ["object", "steplens.run", "open_run", {}], ["object", "steplens.nothing", "A", {}],
-        ["object", "steplens.trace.trace", "Kept.folder", {}], ["array", "O", b""], ["else"], ["frame", b"no frame"],
-        ["object", "steplens.trace.trace", "Kept", {"no": "field"}], [], ["tuple"], {"a": 1} and ["dict", [[1]]],
+        ["object", "steplens.trace.trace", "KeptTables.folder", {}], ["array", "O", b""], ["else"], ["frame", b"no frame"],
+        ["object", "steplens.trace.trace", "KeptTables", {"no": "field"}], [], ["tuple"], {"a": 1} and ["dict", [[1]]],
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(plain: Any) -> None:

@@ -25,7 +25,7 @@ from steplens.trace.cache.accepted_answers import AcceptedAnswers, JobAnswers, S
 from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import TOGETHER, pack_answers, read_answers, unpack_answers, write_answers
 from steplens.trace.cache.known_answers import NOT_KEPT, STATE, run_context
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 from steplens.trace.together import accept_together, accepted_together, known_together
 from steplens.trace.trace import Trace
 
@@ -181,7 +181,7 @@ def _keep_together(run: Run, context: str) -> None:
         accept_together(run.traces, JobAnswers(contents))
 
 
-def _place_of_first(run: Run) -> Kept:
+def _place_of_first(run: Run) -> KeptTables:
     place = run.traces[0].kept
     assert place is not None  # there is a context
     return place

@@ -40,7 +40,7 @@ class Version:
     foreign: str = ""
 
     @property
-    def label(self) -> str:
+    def full_name(self) -> str:
         """Its name with the beginning of the commit."""
         return f"{self.name} ({self.commit[:_SHORT]})" if self.commit and not self.commit.startswith(self.name) else self.name
 
@@ -62,24 +62,24 @@ def check_out(names: Sequence[str], links: Sequence[str] = (), setup: str | None
     """
     top = _find_top()
     commits = [_find_commit(top, name) for name in names]
-    below = Path.cwd().resolve().relative_to(top)
+    subfolder = Path.cwd().resolve().relative_to(top)
     around = Path(tempfile.mkdtemp(prefix="steplens_bench_"))
     made: list[Path] = []
     try:
         versions = []
         for number, (name, commit) in enumerate(zip(names, commits, strict=True), 1):
             folder = around / f"side{number}"
-            _git(top, "worktree", "add", "--detach", "--quiet", "--", str(folder), commit)
+            _run_git(top, "worktree", "add", "--detach", "--quiet", "--", str(folder), commit)
             made.append(folder)
             if name == WORKING_TREE:
                 _copy_untracked(top, folder)
             for link in links:
-                _link(top, folder, link)
-            label = "working tree" if name == WORKING_TREE else name
-            kept = "" if name == WORKING_TREE else commit
-            version = Version(label, folder / below, kept, _imports_from(folder), foreign=str(top))
+                _link_ignored(top, folder, link)
+            title = "working tree" if name == WORKING_TREE else name
+            commit_told = "" if name == WORKING_TREE else commit
+            version = Version(title, folder / subfolder, commit_told, _imports_from(folder), foreign=str(top))
             if not version.folder.is_dir():
-                raise SteplensError(f"{name}: has no folder {below}, in which the command is to be run")
+                raise SteplensError(f"{name}: has no folder {subfolder}, in which the command is to be run")
             versions.append(version)
         for version in versions:
             if setup is not None:
@@ -88,15 +88,15 @@ def check_out(names: Sequence[str], links: Sequence[str] = (), setup: str | None
     finally:
         for folder in made:
             with contextlib.suppress(SteplensError):
-                _git(top, "worktree", "remove", "--force", "--force", "--", str(folder))
+                _run_git(top, "worktree", "remove", "--force", "--force", "--", str(folder))
         shutil.rmtree(around, ignore_errors=True)
         with contextlib.suppress(SteplensError):
-            _git(top, "worktree", "prune")
+            _run_git(top, "worktree", "prune")
 
 
 def _find_top() -> Path:
     try:
-        return Path(_git(Path.cwd(), "rev-parse", "--show-toplevel")).resolve()
+        return Path(_run_git(Path.cwd(), "rev-parse", "--show-toplevel")).resolve()
     except SteplensError as error:
         raise SteplensError(
             f"{Path.cwd()}: --base and --head are versions of a git repository, and git finds none here ({error}); run steplens "
@@ -107,9 +107,9 @@ def _find_top() -> Path:
 def _find_commit(top: Path, name: str) -> str:
     if name == WORKING_TREE:
         # tracked files as they are; nothing where all is committed
-        return _git(top, "stash", "create") or _git(top, "rev-parse", "HEAD")
+        return _run_git(top, "stash", "create") or _run_git(top, "rev-parse", "HEAD")
     try:
-        return _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return _run_git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     except SteplensError:
         raise SteplensError(
             f"{name!r} is no branch, tag or commit of {top}; a branch of another repository has to be fetched first"
@@ -118,14 +118,14 @@ def _find_commit(top: Path, name: str) -> str:
 
 def _copy_untracked(top: Path, folder: Path) -> None:
     """Copy files that git neither tracks nor ignores."""
-    for name in _git(top, "ls-files", "--others", "--exclude-standard", "-z").split("\0"):
+    for name in _run_git(top, "ls-files", "--others", "--exclude-standard", "-z").split("\0"):
         source, target = top / name, folder / name
         if name and source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
 
 
-def _link(top: Path, folder: Path, link: str) -> None:
+def _link_ignored(top: Path, folder: Path, link: str) -> None:
     source, target = (Path(os.path.normpath(place / link)) for place in (top, folder))
     if not source.is_relative_to(top) or source == top:
         raise SteplensError(f"--link {link}: is not in the repository; name what lies in {top}, relative to it")
@@ -156,11 +156,11 @@ def _run_setup(version: Version, setup: str) -> None:
         check=False,
     )
     if ended.returncode:
-        said = "\n".join(ended.stdout.splitlines()[-10:])
-        raise SteplensError(f"--setup failed in {version.label} with exit code {ended.returncode}:\n{said}")
+        last_lines = "\n".join(ended.stdout.splitlines()[-10:])
+        raise SteplensError(f"--setup failed in {version.full_name} with exit code {ended.returncode}:\n{last_lines}")
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _run_git(folder: Path, *arguments: str) -> str:
     # set in hooks of git, where they name another tree than this one
     environment = {name: text for name, text in os.environ.items() if name not in _OF_ANOTHER_TREE}
     try:

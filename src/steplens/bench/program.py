@@ -54,7 +54,7 @@ class Plan:
     patience_s: float
 
     @property
-    def schedule(self) -> dict[str, int]:
+    def recording_schedule(self) -> dict[str, int]:
         """When it is recorded: arguments of ``steplens.schedule``."""
         # timing begins with the end of a step, and needs one more
         return {"skip_first": 0, "wait": self.skip + self.timed + 1, "warmup": _WARMUP, "active": self.recorded, "repeat": 1}
@@ -103,14 +103,14 @@ def run_program(version: Version, command: Sequence[str], plan: Plan, out: Path)
             out=str(out),
             answers=str(notes),
             profile=plan.profile,
-            schedule=plan.schedule,
+            schedule=plan.recording_schedule,
             experimental={},
             step_on=plan.step_on,
             timing={"folder": str(notes), "skip": plan.skip, "steps": plan.timed, "foreign": version.foreign},
         )
         log = notes / "output.txt"
         code = _run_until_recorded(version, command, order, plan, log)
-        return _measure(version, step_timer.read_step_times(notes), plan, code, log)
+        return _measure_run(version, step_timer.read_step_times(notes), plan, code, log)
     finally:
         shutil.rmtree(notes, ignore_errors=True)
 
@@ -140,7 +140,7 @@ def _run_until_recorded(version: Version, command: Sequence[str], order: launche
                     return 0
                 if time.monotonic() > deadline:
                     raise SteplensError(
-                        f"{version.label}: took more than {plan.patience_s:.0f} s and had not timed and recorded its steps; "
+                        f"{version.full_name}: took more than {plan.patience_s:.0f} s and had not timed and recorded its steps; "
                         f"lower --steps and --record, or allow more with --patience. Its last lines:\n{_last_lines(log)}"
                     )
                 time.sleep(_LOOK_S)
@@ -162,11 +162,11 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-            if number == signal.SIGTERM and not _lives(process.pid):
+            if number == signal.SIGTERM and not _session_lives(process.pid):
                 return
 
 
-def _lives(group: int) -> bool:
+def _session_lives(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
@@ -174,7 +174,7 @@ def _lives(group: int) -> bool:
     return True
 
 
-def _measure(version: Version, documents: Sequence[Mapping[str, Any]], plan: Plan, code: int, log: Path) -> TimedRun:
+def _measure_run(version: Version, documents: Sequence[Mapping[str, Any]], plan: Plan, code: int, log: Path) -> TimedRun:
     timed = [document for document in documents if len(document["step_ns"]) >= _LEAST_STEPS]
     if not timed:
         raise SteplensError(_why_untimed(version, documents, plan, code, log))
@@ -196,15 +196,15 @@ def _measure(version: Version, documents: Sequence[Mapping[str, Any]], plan: Pla
 def _why_untimed(version: Version, documents: Sequence[Mapping[str, Any]], plan: Plan, code: int, log: Path) -> str:
     if code:
         ended = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
-        return f"{version.label}: the command {ended}. Its last lines:\n{_last_lines(log)}"
+        return f"{version.full_name}: the command {ended}. Its last lines:\n{_last_lines(log)}"
     if documents:
         steps = max(len(document["step_ns"]) for document in documents)
         return (
-            f"{version.label}: took {plan.skip + steps + 1} steps at most, and {plan.steps_needed} are needed; let it run "
+            f"{version.full_name}: took {plan.skip + steps + 1} steps at most, and {plan.steps_needed} are needed; let it run "
             "longer, or lower --skip, --steps and --record"
         )
     return (
-        f"{version.label}: took no step that was noticed: no optimizer of PyTorch stepped more than {plan.skip} times; where "
+        f"{version.full_name}: took no step that was noticed: no optimizer of PyTorch stepped more than {plan.skip} times; where "
         f"nothing is trained give --step-on forward; PyTorch has to be 2.5 or newer, in an environment that has steplens. Its "
         f"last lines:\n{_last_lines(log)}"
     )

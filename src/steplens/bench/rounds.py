@@ -45,7 +45,7 @@ class Round:
     head_first: bool
 
     @property
-    def difference(self) -> float:
+    def log_ratio(self) -> float:
         """The logarithm of the later step time over the earlier one."""
         return math.log(self.head.step_ns / self.base.step_ns)
 
@@ -58,14 +58,14 @@ class Bench:
         versions: the earlier and the later one.
         rounds: in the order in which they ran.
         step: what became of the step time. Its interval holds the truth in 95 of 100 benches, however often was looked at it.
-        wanted: how many rounds there were to be at most.
+        most_rounds: how many rounds there were to be at most.
         is_told: whether it ended because it could be told.
     """
 
     versions: tuple[Version, Version]
     rounds: tuple[Round, ...]
     step: StepChange
-    wanted: int
+    most_rounds: int
     is_told: bool
 
     def usual_ns(self, side: int) -> float:
@@ -132,15 +132,15 @@ def run_rounds(
     begin = time.monotonic()
     ran: list[Round] = []
     step: StepChange | None = None
-    told = False
-    while len(ran) < rounds and not told:
+    is_decided = False
+    while len(ran) < rounds and not is_decided:
         if seconds is not None and time.monotonic() - begin > seconds:
             # the next look, earlier than planned
             step = find_change(ran, confidence) if len(ran) >= least_pairs(confidence) else None
             break
         ran.append(_run_round(versions, commands, plan, lots.random() < 0.5, out, len(ran)))
         step = find_change(ran, confidence) if len(ran) in looks else step
-        told = step is not None and len(ran) in looks and is_told(step)
+        is_decided = step is not None and len(ran) in looks and is_told(step)
         report(len(ran), step if len(ran) in looks else None)
     if step is None:
         raise SteplensError(
@@ -152,7 +152,7 @@ def run_rounds(
 
 def find_change(rounds: Sequence[Round], confidence: float) -> StepChange:
     """What rounds say of the step time."""
-    difference = find_paired_difference(np.array([round_.difference for round_ in rounds]), confidence)
+    difference = find_paired_difference(np.array([round_.log_ratio for round_ in rounds]), confidence)
     ratio, low, high = (math.expm1(end) for end in (difference.value, difference.low_end, difference.high_end))
     change = StepChange(ratio, low, high)
     if change.step_verdict != CANNOT_TELL:
@@ -177,7 +177,7 @@ def _run_round(
         run = run_program(versions[side], commands[side], of_round, out / SIDES[side])
         if run.foreign_modules:
             raise SteplensError(
-                f"{versions[side].label}: imported {', '.join(run.foreign_modules)} from {versions[side].foreign} and not from "
+                f"{versions[side].full_name}: imported {', '.join(run.foreign_modules)} from {versions[side].foreign}, not from "
                 "its own checkout, so that both versions would run the same code; look for absolute paths in the program, or for "
                 "a package that is installed in editable mode and lies neither at the top nor in src"
             )

@@ -50,7 +50,7 @@ class BenchCommand(Command):
     allow_interspersed_args = False
 
 
-def bench(
+def run_versions(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="What to run in both versions.", show_default=False)
     ] = None,
@@ -136,21 +136,20 @@ def bench(
     with _end_on_signals():
         if base is None:
             here = [Version(name, Path.cwd()) for name in ("base", "head")]
-            found = _run_bench(here, commands, plan, rounds, minutes, out, limits)
+            outcome, folder = _run_bench(here, commands, plan, rounds, minutes, out, limits)
         else:
             with check_out([base, head], link or [], setup) as versions:
-                found = _run_bench(versions, commands, plan, rounds, minutes, out, limits)
-    bench_found, folder = found
-    comparison = _compare_recorded(bench_found, folder) if record else None
-    judgements = _judge_limits(bench_found, comparison, limits)
-    document = _as_document(bench_found, commands, comparison, judgements, top, folder)
+                outcome, folder = _run_bench(versions, commands, plan, rounds, minutes, out, limits)
+    comparison = _compare_recorded(outcome, folder) if record else None
+    judgements = _judge_limits(outcome, comparison, limits)
+    document = _as_document(outcome, commands, comparison, judgements, top, folder)
     (folder / _SUMMARY_FILE).write_text(json_module.dumps(document, indent=1) + "\n")
     if json:
         print_json(document)
     else:
         from steplens.cli.text.bench_text import show_bench
 
-        show_bench(bench_found, comparison, judgements, top, folder)
+        show_bench(outcome, comparison, judgements, top, folder)
     verdicts = {judgement.verdict for judgement in judgements}
     if "exceeded" in verdicts:
         raise typer.Exit(1)
@@ -193,10 +192,10 @@ def _split_command(text: str) -> list[str]:
 def _end_on_signals() -> Iterator[None]:
     """Leave by an exception when this process is asked to end, so that programs are ended and worktrees removed."""
 
-    def leave(number: int, _: Any) -> None:
+    def leave_on_signal(number: int, _: Any) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, leave_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
@@ -227,7 +226,7 @@ def _run_bench(
             return step.step_verdict != CANNOT_TELL
         return all(step.low > limit.ratio or step.high <= limit.ratio for limit in of_step)
 
-    def report(ran: int, step: StepChange | None) -> None:
+    def report_round(ran: int, step: StepChange | None) -> None:
         text = f"round {ran} of {rounds} at most"
         if step is not None:
             text += f": {100 * step.ratio:+.1f} %, {100 * step.low:+.1f} % to {100 * step.high:+.1f} %"
@@ -235,32 +234,32 @@ def _run_bench(
 
     seconds = None if minutes is None else 60.0 * minutes
     return run_rounds(
-        versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report
+        versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report_round
     ), folder
 
 
-def _compare_recorded(found: Bench, folder: Path) -> Comparison:
+def _compare_recorded(outcome: Bench, folder: Path) -> Comparison:
     """What explains the change, from what was recorded; the change itself is that of the steps at full speed."""
     from steplens.bench.rounds import SIDES
     from steplens.comparison.comparison import compare_paths
 
-    return dataclasses.replace(compare_paths(*(folder / side for side in SIDES)), step=found.step)
+    return dataclasses.replace(compare_paths(*(folder / side for side in SIDES)), step=outcome.step)
 
 
-def _judge_limits(found: Bench, comparison: Comparison | None, limits: Sequence[Limit]) -> list[Judgement]:
+def _judge_limits(outcome: Bench, comparison: Comparison | None, limits: Sequence[Limit]) -> list[Judgement]:
     from steplens.comparison.gate import judge_interval, judge_limit
 
     judgements = []
     for limit in limits:
         if comparison is None:
-            judgements.append(judge_interval(limit, found.step.ratio, found.step.low, found.step.high))
+            judgements.append(judge_interval(limit, outcome.step.ratio, outcome.step.low, outcome.step.high))
         else:
             judgements.append(judge_limit(comparison, limit))
     return judgements
 
 
 def _as_document(
-    found: Bench,
+    outcome: Bench,
     commands: Sequence[Sequence[str]],
     comparison: Comparison | None,
     judgements: Sequence[Judgement],
@@ -270,15 +269,15 @@ def _as_document(
     from steplens.cli.compare import comparison_document
 
     sides = [
-        {"name": version.name, "commit": version.commit or None, "command": list(command), "step_ns": found.usual_ns(number)}
-        for number, (version, command) in enumerate(zip(found.versions, commands, strict=True))
+        {"name": version.name, "commit": version.commit or None, "command": list(command), "step_ns": outcome.usual_ns(number)}
+        for number, (version, command) in enumerate(zip(outcome.versions, commands, strict=True))
     ]
     return {
         "base": sides[0],
         "head": sides[1],
-        "step": {**dataclasses.asdict(found.step), "verdict": found.step.step_verdict},
-        "is_told": found.is_told,
-        "rounds": [dataclasses.asdict(round_) for round_ in found.rounds],
+        "step": {**dataclasses.asdict(outcome.step), "verdict": outcome.step.step_verdict},
+        "is_told": outcome.is_told,
+        "rounds": [dataclasses.asdict(round_) for round_ in outcome.rounds],
         "limits": [dataclasses.asdict(judgement) for judgement in judgements],
         "recorded": None if comparison is None else comparison_document(comparison, judgements, top),
         "folder": str(folder),

@@ -87,7 +87,7 @@ _COMMANDS = {
         "Compare runs with an earlier one: is a step slower, by how much, where, and is that more than chance?",
     ),
     "bench": _Entry(
-        "bench:bench",
+        "bench:run_versions",
         _LOOK,
         "bench:BenchCommand",
         "Run two versions of a program in turns, and tell whether a step became longer.",

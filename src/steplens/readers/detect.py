@@ -21,7 +21,7 @@ from steplens.readers.search import Search
 from steplens.readers.steplens_run import run_captures
 from steplens.readers.unread import Unread
 from steplens.trace.cache import manifest
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 
 if TYPE_CHECKING:
     from steplens.trace.trace import Trace
@@ -120,7 +120,7 @@ def kept_rank(capture: AnyCapture) -> int | None:
     return rank
 
 
-def find_kept(capture: AnyCapture) -> Kept | None:
+def find_kept(capture: AnyCapture) -> KeptTables | None:
     """Where the tables of a capture are kept; None where it has to be read."""
     try:
         depends_on = _cache_dependencies(capture)

@@ -31,7 +31,7 @@ from steplens.timeline.pyramid import Level, Pyramid
 from steplens.timeline.rows import WORKERS
 from steplens.timeline.sources import SOURCES
 from steplens.trace.cache import seal
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 
 #: files of one trace: it has another origin alone than among other ranks
 _MOST_FILES = 2
@@ -53,7 +53,7 @@ _COLUMNS = {
 }
 
 
-def save_timeline(pyramid: Pyramid, kept: Kept) -> Path | None:
+def save_timeline(pyramid: Pyramid, kept: KeptTables) -> Path | None:
     """Write a timeline beside its tables; None where it is not worth it or cannot be written.
 
     Args:
@@ -84,12 +84,12 @@ def save_timeline(pyramid: Pyramid, kept: Kept) -> Path | None:
         return None
 
 
-def is_there(kept: Kept) -> bool:
+def is_there(kept: KeptTables) -> bool:
     """Whether there is a timeline of these tables, from whatever origin; whether its columns are whole is not looked at."""
     return any(_load_header(kept, origin_ns) is not None for origin_ns in _stored_origins(kept))
 
 
-def load_timeline(kept: Kept, origin_ns: int) -> Pyramid | None:
+def load_timeline(kept: KeptTables, origin_ns: int) -> Pyramid | None:
     """The timeline that was made of these tables, with times from an origin; None where there is none that can be trusted.
 
     A trace has another origin alone than among other ranks: where its file has another one, the times of that are moved.
@@ -101,7 +101,7 @@ def load_timeline(kept: Kept, origin_ns: int) -> Pyramid | None:
     return found
 
 
-def _load_with_origin(kept: Kept, origin_ns: int) -> Pyramid | None:
+def _load_with_origin(kept: KeptTables, origin_ns: int) -> Pyramid | None:
     found = _load_header(kept, origin_ns)
     if found is None:
         return None
@@ -113,7 +113,7 @@ def _load_with_origin(kept: Kept, origin_ns: int) -> Pyramid | None:
         return None
 
 
-def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dict[str, Any]] | None:
+def _load_header(kept: KeptTables, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dict[str, Any]] | None:
     """The mapped file of an origin, and its header; None where there is none that was made of these tables."""
     try:
         with (
@@ -127,11 +127,11 @@ def _load_header(kept: Kept, origin_ns: int) -> tuple[npt.NDArray[np.uint8], dic
         return None
 
 
-def _timeline_path(kept: Kept, origin_ns: int) -> Path:
+def _timeline_path(kept: KeptTables, origin_ns: int) -> Path:
     return kept.folder / f"{NAME}{origin_ns}.bin"
 
 
-def _stored_origins(kept: Kept) -> list[int]:
+def _stored_origins(kept: KeptTables) -> list[int]:
     """The origins that there are files for, as their names say."""
     texts = [path.stem.removeprefix(NAME) for path in sorted(kept.folder.glob(f"{NAME}*.bin"))]
     return [int(text) for text in texts if text.isascii() and text.removeprefix("-").isdigit()]
@@ -148,7 +148,7 @@ def _shift_times(timeline: Timeline, by_ns: int) -> Timeline:
     )
 
 
-def _provenance_key(kept: Kept, origin_ns: int) -> dict[str, Any]:
+def _provenance_key(kept: KeptTables, origin_ns: int) -> dict[str, Any]:
     """What a file has to be made of and by."""
     version: str = sys.modules["steplens"].__version__
     return {"tables": kept.fingerprint, "origin_ns": str(origin_ns), "steplens": version, "byteorder": sys.byteorder}
@@ -166,7 +166,7 @@ def _column_types(levels: int) -> list[type[np.generic]]:
     return [*_COLUMNS.values(), *([np.int64, *TYPES.values()] * levels)]
 
 
-def _build_header(pyramid: Pyramid, kept: Kept) -> dict[str, Any]:
+def _build_header(pyramid: Pyramid, kept: KeptTables) -> dict[str, Any]:
     timeline = pyramid.timeline
     lanes = [
         {

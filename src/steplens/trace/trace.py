@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 import polars as pl
 
 from steplens.common import json_text
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 from steplens.trace.schema import CORE_CPU, RESULTS_ONLY, SCHEMA
 
 Made = TypeVar("Made")
@@ -54,7 +54,7 @@ class Trace:
         kept: where these very tables are kept; None where they are not, or were changed since.
     """
 
-    def __init__(self, source: Path, tables: Mapping[str, Table | Callable[[], Table]], kept: Kept | None = None) -> None:
+    def __init__(self, source: Path, tables: Mapping[str, Table | Callable[[], Table]], kept: KeptTables | None = None) -> None:
         unknown = set(tables) - set(SCHEMA)
         if unknown:
             raise ValueError(f"not tables of a trace: {sorted(unknown)}")

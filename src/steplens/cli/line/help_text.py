@@ -27,19 +27,19 @@ def print_help(command: Any, ctx: Any) -> None:
         ctx: its context.
     """
     width = min(shutil.get_terminal_size().columns, _WIDEST)
-    lines = [f"{_styled('Usage: ', _BOLD)}{_usage_line(command, ctx)}"]
+    lines = [f"{_style_text('Usage: ', _BOLD)}{_usage_line(command, ctx)}"]
     for paragraph in _wrap_paragraphs(command.help or "", width):
         lines += ["", *paragraph]
     panels = _collect_panels(command, ctx)
     names = min(_NAMES, max((len(name) for rows in panels.values() for name, _ in rows), default=0))
     for title, rows in panels.items():
-        lines += ["", _styled(title, _BOLD)]
+        lines += ["", _style_text(title, _BOLD)]
         for name, sentence in rows:
             lines += _row_lines(name, sentence, names, width)
     print("\n".join(lines))
 
 
-def _styled(text: str, style: str) -> str:
+def _style_text(text: str, style: str) -> str:
     """Text in a style, on terminals that know some; nothing asks for none."""
     is_plain = not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown") or os.environ.get("NO_COLOR")
     return text if is_plain else f"\x1b[{style}m{text}\x1b[0m"
@@ -122,7 +122,7 @@ def _row_lines(name: str, sentence: str, names: int, width: int) -> list[str]:
     room = max(width - names - 2 * _GAP, 20)
     lines = textwrap.wrap(sentence, room, break_on_hyphens=False, break_long_words=False) or [""]
     indent = " " * (_GAP + names + _GAP)
-    head = " " * _GAP + _styled(name, _CYAN)
+    head = " " * _GAP + _style_text(name, _CYAN)
     if len(name) > names:
         return [head, *(indent + line for line in lines)]
     first = f"{head}{' ' * (names - len(name) + _GAP)}{lines[0]}" if lines[0] else head

@@ -19,7 +19,7 @@ from steplens.trace.cache.kept_answers import pack_answers, read_answers, write_
 
 if TYPE_CHECKING:
     from steplens.run import Run
-    from steplens.trace.kept import Kept
+    from steplens.trace.kept_tables import KeptTables
 
 _KIND = "summary"
 #: a longer one, as of thousands of steps, is made again
@@ -40,7 +40,7 @@ def find_summary(path: Path, by: str, top: int) -> Summary | None:
         InputError: nothing at ``path`` can be read.
     """
     captures = detect.find_traces(path)
-    places: list[Kept] = []
+    places: list[KeptTables] = []
     for capture in captures:
         place = detect.find_kept(capture)
         # most often it is the first one that is not there
@@ -86,14 +86,14 @@ def list_results(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
     return [str(path / rundir.OUTPUT_DIRECTORY) for path in complete], [str(path) for path in directories if path not in complete]
 
 
-def _has_any(place: Kept) -> bool:
+def _has_any(place: KeptTables) -> bool:
     try:
         return any(name.startswith(f"{_KIND}-") for name in os.listdir(place.folder))
     except OSError:
         return False
 
 
-def _context_of(path: Path, by: str, top: int, places: Sequence[Kept]) -> str:
+def _context_of(path: Path, by: str, top: int, places: Sequence[KeptTables]) -> str:
     """What a summary depends on besides the tables of the first trace and the program."""
     question = [str(path), by, str(top), repr(named_points(os.environ)), *extensions.installed_versions()]
     return hashlib.sha256(

@@ -33,10 +33,10 @@ def show_bench(found: Bench, comparison: Comparison | None, judged: Sequence[Jud
     steps = min(run.steps for round_ in found.rounds for run in (round_.base, round_.head))
     for number, (side, version) in enumerate(zip(SIDES, found.versions, strict=True)):
         usual = duration(found.usual_ns(number))
-        out.print(plain(f"{side}: {version.label}: {usual} a step, {rounds} runs of {steps} steps", "dim"), soft_wrap=True)
+        out.print(plain(f"{side}: {version.full_name}: {usual} a step, {rounds} runs of {steps} steps", "dim"), soft_wrap=True)
     print_wrapped(out, step_sentence(found.step, "rounds like these"), "bold")
-    if not found.is_told and rounds < found.wanted:
-        print_wrapped(out, f"Time was up after {rounds} of {found.wanted} rounds.", "")
+    if not found.is_told and rounds < found.most_rounds:
+        print_wrapped(out, f"Time was up after {rounds} of {found.most_rounds} rounds.", "")
     if found.waited_share > _MUCH_WAITING:
         waited = f"the programs waited {100 * found.waited_share:.0f} % of their time for a processor"
         print_wrapped(out, f"doubtful: {waited}: on a machine that does nothing else fewer rounds tell more", "yellow")

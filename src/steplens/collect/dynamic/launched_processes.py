@@ -224,7 +224,7 @@ class Watcher:
             self._recording.on_step()
             return
         self._timer.on_step()
-        if self._records:
+        if self._records_steps:
             self._recording.on_step()
         if self._timer.is_done and self._steps.count == self._steps_until_closed:
             self._write_answer(closed=True)
@@ -246,18 +246,18 @@ class Watcher:
     def end(self, exception: BaseException | None = None) -> None:
         """Close the window that is open, if any, and leave word of what became of this process; see ``StepRecording.stop``."""
         if self._timer is not None:
-            self._timer.write()
+            self._timer.write_times()
         self._recording.stop(exception)
         self._write_answer(ended=True, closed=True)
 
     @property
-    def _records(self) -> bool:
+    def _records_steps(self) -> bool:
         return int(self._order.schedule.get("active", 0)) > 0
 
     @property
     def _steps_until_closed(self) -> int:
         """After how many ends of steps the first window is closed, or nothing is to be recorded."""
-        names = ("skip_first", "wait", "warmup", "active") if self._records else ("skip_first", "wait")
+        names = ("skip_first", "wait", "warmup", "active") if self._records_steps else ("skip_first", "wait")
         # the first step is the first that is waited for
         return sum(int(self._order.schedule.get(name, 0)) for name in names)
 

@@ -56,16 +56,16 @@ class StepTimer:
         if len(self._ends) == 1:
             self._threads = thread_times()
         elif last:
-            self.write()
+            self.write_times()
 
-    def write(self) -> None:
+    def write_times(self) -> None:
         """Write down what there is; for the end of a program that took fewer steps, too."""
         if self.is_done:
             return
         self.is_done = True
         document = {
             "pid": os.getpid(),
-            "rank": _rank(),
+            "rank": _rank_number(),
             "step_ns": [after - before for before, after in zip(self._ends, self._ends[1:], strict=False)],
             "synchronized": self._is_synchronized,
             "complete": len(self._ends) == self._steps + 1,
@@ -96,7 +96,7 @@ def _are_times(times: object) -> bool:
     return isinstance(times, list) and all(isinstance(time_ns, int) and time_ns >= 0 for time_ns in times)
 
 
-def _rank() -> int:
+def _rank_number() -> int:
     text = os.environ.get("RANK", "0")
     return int(text) if text.isdecimal() else 0
 

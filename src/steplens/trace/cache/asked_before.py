@@ -11,7 +11,7 @@ from steplens.common.extensions import installed_versions
 from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import pack_answers, read_answers, write_answers
 from steplens.trace.cache.known_answers import run_context
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 from steplens.trace.trace import Trace
 
 Made = TypeVar("Made")
@@ -32,7 +32,7 @@ class AskedBefore:
 
     def __init__(self, traces: Sequence[Trace]) -> None:
         context = run_context(traces) if len(traces) == 1 else None
-        self._kept: Kept | None = None if context is None else traces[0].kept
+        self._kept: KeptTables | None = None if context is None else traces[0].kept
         # an installed package may answer in place of ours
         self._context = hashlib.sha256("\0".join([context or "", *installed_versions()]).encode()).hexdigest()
         self._contents: dict[str, bytes] = {}

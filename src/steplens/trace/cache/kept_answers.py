@@ -18,7 +18,7 @@ import msgspec
 
 from steplens.common import expansion, rundir
 from steplens.trace.cache import seal
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 
 #: answers about a trace alone, and about all traces of a run together, which lie beside the first one
 OF_TRACE, TOGETHER = "answers", "answers_together"
@@ -30,7 +30,9 @@ _LEVEL = 6
 _SETS = 3
 
 
-def read_answers(kept: Kept, context: str, kind: str = OF_TRACE, usual_names: Sequence[str] = ()) -> dict[str, bytes] | None:
+def read_answers(
+    kept: KeptTables, context: str, kind: str = OF_TRACE, usual_names: Sequence[str] = ()
+) -> dict[str, bytes] | None:
     """The answers about a trace that were kept, by name; None where there are none of ours.
 
     Args:
@@ -85,7 +87,7 @@ def unpack_answers(packed: bytes, usual_names: Sequence[str] = ()) -> dict[str, 
         raise ValueError(f"no answers that were kept: {error}") from error
 
 
-def write_answers(kept: Kept, context: str, packed: bytes, kind: str = OF_TRACE) -> bool:
+def write_answers(kept: KeptTables, context: str, packed: bytes, kind: str = OF_TRACE) -> bool:
     """Keep answers about a trace; where nothing can be written they are worked out again the next time.
 
     Args:
@@ -118,7 +120,7 @@ def _file_name(context: str, kind: str) -> str:
     return f"{kind}-{hashlib.sha256(context.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 
-def _sealed_identity(kept: Kept, context: str) -> bytes:
+def _sealed_identity(kept: KeptTables, context: str) -> bytes:
     return "\0".join((kept.fingerprint, context, program_digest(), "")).encode()
 
 

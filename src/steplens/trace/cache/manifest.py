@@ -16,7 +16,7 @@ from typing import Any
 
 from steplens.common import expansion, json_text
 from steplens.trace.cache import seal
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 from steplens.trace.names import SCHEMA_VERSION, TABLES
 
 NAME = "manifest.json"
@@ -75,7 +75,9 @@ def kept_manifest(
     return None if both is None else both[1]
 
 
-def find_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = (), beside: Path | None = None) -> Kept | None:
+def find_kept(
+    cache: Path, sources: Sequence[Path], *, told: Sequence[int | str] = (), beside: Path | None = None
+) -> KeptTables | None:
     """Where the tables of exactly these sources are kept; None where they are not. They are not looked at.
 
     Args:
@@ -85,7 +87,7 @@ def find_kept(cache: Path, sources: Sequence[Path], *, told: Sequence[int | str]
         beside: the folder that they are seen from.
     """
     both = _find_manifest(cache, sources, told, beside)
-    return None if both is None else Kept(seal.own_place(cache), manifest_fingerprint(both[0]))
+    return None if both is None else KeptTables(seal.own_place(cache), manifest_fingerprint(both[0]))
 
 
 def _find_manifest(

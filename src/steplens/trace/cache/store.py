@@ -27,7 +27,7 @@ from steplens.common import json_text, partial, rundir
 from steplens.common.storage import user_cache
 from steplens.trace.cache import manifest as manifests
 from steplens.trace.cache import seal
-from steplens.trace.kept import Kept
+from steplens.trace.kept_tables import KeptTables
 from steplens.trace.schema import SCHEMA
 from steplens.trace.trace import Table, Trace
 
@@ -99,7 +99,7 @@ def _load_trace(
             tables = _read_later(cache, manifest, build) if _LATER.get() else _read_now(cache, folder, manifest)
             if tables is None or not set(tables) <= set(SCHEMA):
                 return None
-        return Trace(_source_of(manifest["source"], beside), tables, Kept(cache, manifests.manifest_fingerprint(raw)))
+        return Trace(_source_of(manifest["source"], beside), tables, KeptTables(cache, manifests.manifest_fingerprint(raw)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         return None
 
@@ -212,7 +212,7 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def _save_trace(trace: Trace, cache: Path, beside: Path, made_of: dict[str, Any]) -> Kept | None:
+def _save_trace(trace: Trace, cache: Path, beside: Path, made_of: dict[str, Any]) -> KeptTables | None:
     """Write the tables; where they lie then, None where they may not be written."""
     if not _is_text(cache):
         return None
@@ -236,7 +236,7 @@ def _save_trace(trace: Trace, cache: Path, beside: Path, made_of: dict[str, Any]
                 os.replace(place / old, away)
                 shutil.rmtree(away, ignore_errors=True)
             os.replace(temporary, place / cache.name)
-            return Kept(cache, manifests.manifest_fingerprint(manifest))
+            return KeptTables(cache, manifests.manifest_fingerprint(manifest))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

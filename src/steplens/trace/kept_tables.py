@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptTables:
     """Where the tables of a trace are kept, for what is made of them and worth keeping beside them.
 
     Attributes:
