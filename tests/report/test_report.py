@@ -290,7 +290,12 @@ def test_an_unreadable_run_is_told(make: Make, tmp_path: Path) -> None:
 def test_several_runs_are_compared(make: Make, sampled: Path, small: Path) -> None:
     both = make(sampled / "rank0.json.gz", small, rows=5)
     assert [run["run"] for run in both.json("session")["runs"]] == [0, 1]
-    assert set(both.json("compare")) == {"compare?after=1&before=0", "compare?after=0&before=1"}
+    held = both.json("compare")
+    pairs = ("after=1&before=0", "after=0&before=1")
+    calls = {f"compare/calls?{pair}&of={of}" for pair in pairs for of in held[f"compare?{pair}"][1]["calls_of"]}
+    assert len(calls) >= len(pairs)
+    assert set(held) == {f"{path}?{pair}" for path in ("compare", "compare/findings") for pair in pairs} | calls
+    assert {status for status, _ in held.values()} == {200}
     assert len(both.json("report")["windows"]) == 2
 
 

@@ -17,7 +17,7 @@ from steplens.analysis.steps.summary import summarize_steps, usual_step_times
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.server.tables.tables import PER_STEP, every_table
 
-from . import scripts
+from . import mouse, scripts
 from .conftest import PAGES, Site
 from .training import HOSTILE, STEPS
 
@@ -244,23 +244,26 @@ def test_two_runs_are_compared(browse: Callable[[Sequence[Path]], Site], run_of_
     site.until(scripts.READY, "the first run is open")
     site.until(scripts.ALL_OPEN, "both are open")
     site.open("#/0/compare")
-    site.until("return document.querySelectorAll('main .parts').length === 4", "host and device of both are shown")
-    assert "0 %" in site.text(".figures"), "a run does not differ from itself"
-    # each part once, as the bars have it: what backward waits for gradients is not in two rows
-    legend, rows = site.script(LEGEND_AND_ROWS, json.loads((WORDS / "en.json").read_text())["compare.parts"])
-    assert [row for row in rows if row[0] != "Overlapped communication"] == legend
+    assert "+0.0 %; the interval of 95 % is -" in site.text("main .verdict"), "a run does not differ from itself"
+    assert "both sides hold the same 2 recordings" in site.text("main .callout").lower()
+    assert site.count("main .step-picture svg .recording") == 2
+    # the parts of the host, of which those of each side add up
+    assert site.count("main .parts") == 2
+    # what takes long on both sides fills the graphs, and a click enlarges it in all three
+    site.until("return document.querySelectorAll('main .flame-boxes').length === 3", "the flame graphs are drawn")
+    first = site.script("return document.querySelector('main .flame-boxes .flame-box:nth-of-type(2)').title")
+    mouse.click(site, "main .flame-boxes .flame-box:nth-of-type(2)")
+    site.until("return document.querySelector('main .flame-way').innerText.includes('›')", "one of the boxes fills the width")
+    outermost = "[...document.querySelectorAll('main .flame-boxes')].map(one => one.firstChild)"
+    assert site.script(f"return {outermost}.map(box => [box.title, box.style.width])") == [[first, "100%"]] * 3
+    links = site.script("return [...document.querySelectorAll('main .flame-links a')].map(one => one.getAttribute('href'))")
+    assert [link.partition("?")[0] for link in links] == ["#/0/operators", "#/1/operators", "#/0/timeline", "#/1/timeline"]
+    # the keys are at the box that was clicked, and lead to what lies in it
+    press = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown', bubbles: true}))"
+    site.script(press)
+    assert site.script("return document.activeElement.className") == "flame-box"
+    assert site.script("return document.activeElement.title") != first
     assert site.console() == []
-
-
-LEGEND_AND_ROWS = """
-const before = [...document.querySelectorAll('main .parts')].filter((one, place) => place % 2 === 0);
-const legend = before.flatMap(one => [...one.querySelectorAll('.legend li')]).map(one => {
-  const figure = one.querySelector('b').innerText;
-  return [one.innerText.replace(figure, '').trim(), figure.replace(/ \\(.*/, '')];
-});
-const table = [...document.querySelectorAll('main section')].find(one => one.querySelector('h2')?.innerText === arguments[0]);
-const rows = [...table.querySelectorAll('tbody tr')].map(row => [row.cells[0].innerText, row.cells[1].innerText]);
-return [legend, rows]"""
 
 
 def test_the_step_chart_has_every_step(site: Site) -> None:

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 
 import { PARTS, type Palette } from "../src/browser/theme";
 import { sliceColours } from "../src/charts/share_chart";
+import { changeColour } from "../src/pages/compare/change_colours";
 import { Colours, contrast } from "../src/timeline/colours";
 
 const css = readFileSync(new URL("../src/styles/style.css", import.meta.url), "utf8");
@@ -28,6 +29,9 @@ const paletteOf = (name: "light" | "dark"): Palette => {
     line: read("line"),
     surface: read("surface"),
     accent: read("accent"),
+    grew: read("grew"),
+    shrank: read("shrank"),
+    unchanged: read("unchanged"),
     series: Array.from({ length: 20 }, (_, place) => read(`series-${place}`)),
     parts: Object.fromEntries(PARTS.map((part) => [part, read(`part-${part.replaceAll("_", "-")}`)])),
   };
@@ -63,6 +67,30 @@ function oklab(colour: string): number[] {
   );
 }
 
+/** What protanopes, deuteranopes and tritanopes see of linear red, green and blue (Machado, Oliveira and Fernandes 2009). */
+const DEFICIENCIES = [
+  [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998],
+  [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.01182, 0.04294, 0.968881],
+  [1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.3039],
+];
+
+function asSeen(colour: string, matrix: readonly number[] | null): string {
+  if (!matrix) return colour;
+  const rgb = [1, 3, 5]
+    .map((at) => parseInt(colour.slice(at, at + 2), 16) / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return `#${[0, 1, 2]
+    .map((row) => rgb.reduce((sum, part, place) => sum + part * matrix[row * 3 + place]!, 0))
+    .map((part) => Math.min(Math.max(part, 0), 1))
+    .map((part) => (part <= 0.0031308 ? part * 12.92 : 1.055 * part ** (1 / 2.4) - 0.055))
+    .map((part) =>
+      Math.round(part * 255)
+        .toString(16)
+        .padStart(2, "0"),
+    )
+    .join("")}`;
+}
+
 test("contrast is that of WCAG", () => {
   expect(contrast("#000000", "#ffffff")).toBeCloseTo(21, 6);
   expect(contrast("#777777", "#ffffff")).toBeCloseTo(4.48, 2);
@@ -82,6 +110,20 @@ describe.each(["light", "dark"] as const)("in %s colours", (name) => {
     for (const level of ["bad", "warn"])
       expect(contrast(colours[level]!, colours[`${level}-ground`]!), level).toBeGreaterThanOrEqual(4.5);
     expect(contrast(colours["on-accent"]!, colours["accent"]!)).toBeGreaterThanOrEqual(4.5);
+  });
+
+  test("names stand out on every colour of a difference, and who sees no red or green tells more from less", () => {
+    const labels = new Colours(palette);
+    for (let change = -20; change <= 20; change++) {
+      const ground = changeColour(change, 20, palette);
+      expect(contrast(labels.on(ground), ground), String(change)).toBeGreaterThanOrEqual(4.5);
+    }
+    for (const end of [palette.grew, palette.shrank]) {
+      expect(contrast(end, palette.surface)).toBeGreaterThanOrEqual(3);
+      expect(difference(end, palette.unchanged)).toBeGreaterThan(0.1);
+    }
+    for (const seen of [...DEFICIENCIES, null])
+      expect(difference(asSeen(palette.grew, seen), asSeen(palette.shrank, seen))).toBeGreaterThan(0.12);
   });
 
   test("what charts draw stands out from the surface, and no two series look alike", () => {

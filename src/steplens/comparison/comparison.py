@@ -209,12 +209,23 @@ def _runs_needed(difference: Difference) -> int | None:
 
 
 def _compare_parts(before: Side, after: Side) -> tuple[PartChange, ...]:
-    for parts in (HOST_PARTS, DEVICE_PARTS):
-        first, second = _part_values(before, parts), _part_values(after, parts)
-        if first and second:
-            contention = [recording.waited_share or 0.0 for recording in (*before.recordings, *after.recordings)]
-            return _changes_of_parts(parts, first, second, max(contention))
-    return ()
+    return compare_parts(before, after, HOST_PARTS) or compare_parts(before, after, DEVICE_PARTS)
+
+
+def compare_parts(before: Side, after: Side, parts: Sequence[str], *, of_step: bool = True) -> tuple[PartChange, ...]:
+    """What became of parts of a step, the largest change first; none where a side does not know them.
+
+    Args:
+        before: the earlier side.
+        after: the later side.
+        parts: ``HOST_PARTS`` or ``DEVICE_PARTS``.
+        of_step: they are to add up to the step time, else to nothing: those of the device add up to its period.
+    """
+    first, second = (_part_values(side, parts, of_step) for side in (before, after))
+    if not first or not second:
+        return ()
+    contention = [recording.waited_share or 0.0 for recording in (*before.recordings, *after.recordings)]
+    return _changes_of_parts(parts, first, second, max(contention))
 
 
 def _changes_of_parts(
@@ -234,14 +245,14 @@ def _changes_of_parts(
     return tuple(sorted(changes, key=lambda change: -abs(change.difference_ns)))
 
 
-def _part_values(side: Side, parts: Sequence[str]) -> list[Floats] | None:
-    """The parts of the usual steps of each recording, shape (steps, parts) each; None where they do not add up to the step."""
+def _part_values(side: Side, parts: Sequence[str], of_step: bool) -> list[Floats] | None:
+    """The parts of the usual steps of each recording, shape (steps, parts) each; None where one lacks them, or they miss it."""
     arrays = []
     for recording in side.recordings:
         complete_steps = recording.usual.drop_nulls(list(parts))
         values = complete_steps.select(parts).to_numpy().astype(np.float64)
         step_ns = _column_array(complete_steps, "step_time_ns")
-        if not complete_steps.height or abs(values.sum() - step_ns.sum()) > _ADD_UP * step_ns.sum():
+        if not complete_steps.height or (of_step and abs(values.sum() - step_ns.sum()) > _ADD_UP * step_ns.sum()):
             return None
         arrays.append(values)
     return arrays

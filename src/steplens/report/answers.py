@@ -24,6 +24,8 @@ RUN = "/api/runs/{run}"
 ELSEWHERE = {
     "/api/session": "embedded",
     "/api/compare": "embedded",
+    "/api/compare/calls": "embedded",
+    "/api/compare/findings": "embedded",
     f"{RUN}/search": "embedded",
     f"{RUN}/tables/{{table}}": "embedded_table",
     f"{RUN}/shapes/series": "embedded_shapes",

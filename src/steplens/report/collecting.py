@@ -110,8 +110,16 @@ class Collector:
         pairs = list(itertools.permutations(range(min(runs, _MOST_COMPARED)), 2))
         replies = {}
         for before, after in pairs:
-            answer = self.asker.get("compare", {"before": before, "after": after, "limit": 200})
-            replies[answers.question_key("compare", {"before": before, "after": after})] = msgspec.Raw(answer.body)
+            pair = {"before": before, "after": after}
+            compared = self.asker.get("compare", pair)
+            # sides that cannot be compared are a problem, which the page tells
+            replies[answers.question_key("compare", pair)] = (compared.status, msgspec.Raw(compared.body))
+            if not compared.ok:
+                continue
+            calls = [("compare/calls", {**pair, "of": of}) for of in compared.json["calls_of"]]
+            for path, query in [*calls, ("compare/findings", pair)]:
+                answer = self.asker.get(path, query)
+                replies[answers.question_key(path, query)] = (answer.status, msgspec.Raw(answer.body))
         pair_count = runs * (runs - 1)
         if replies and not parts.add("compare", replies):
             raise SteplensError("the comparison of the runs does not fit into the report; allow more with --limit")

@@ -12,8 +12,9 @@ from fastapi.routing import APIRoute
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from steplens.server import advice, captures, compare, download, overview, search, session, step_trace, trends
+from steplens.server import advice, captures, download, overview, search, session, step_trace, trends
 from steplens.server.cluster import cluster, communication, links, marey, side_by_side, strategy
+from steplens.server.comparison import compare
 from steplens.server.http import error_answers, pages, tickets
 from steplens.server.http.built_pages import STATIC as STATIC
 from steplens.server.http.built_pages import how_to_build

@@ -1,4 +1,4 @@
-"""What findings about the data say in other languages: their sentences are stored in English, as they were recorded.
+"""What findings about the data, and doubts of a comparison, say in other languages: their sentences are stored in English.
 
 ``words/zh.json`` has every sentence with "…" for what is put into it, and its translation with the number of the value. A value
 may be a part of a sentence itself, of which the file has the translations, too. A test compares the file with the source.
@@ -19,6 +19,8 @@ from steplens.common import json_text
 #: stands for a value in a sentence
 VALUE = "…"
 LANGUAGES = ("zh",)
+#: a sentence has so many spaces at least
+_LEAST_SPACES = 3
 
 
 class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,6 +35,11 @@ class _Pattern(NamedTuple):
     translation: str
 
 
+class _Patterns(NamedTuple):
+    sentences: list[_Pattern]
+    parts: list[_Pattern]
+
+
 @functools.cache
 def words_of(language: str) -> Words:
     """The words of one of ``LANGUAGES``."""
@@ -42,22 +49,29 @@ def words_of(language: str) -> Words:
 
 def translate_message(message: str, language: str) -> str:
     """The sentence of a finding in one of ``LANGUAGES``; one that nobody has translated as it is."""
-    sentences, parts = _language_patterns(language)
-    return _translate_text(message, sentences, parts) or message
+    patterns = _language_patterns(language)
+    return _translate_text(message, patterns.sentences, patterns) or message
 
 
-def _translate_text(text: str, patterns: Sequence[_Pattern], parts: Sequence[_Pattern]) -> str | None:
-    for pattern in patterns:
+def _translate_text(text: str, fitting: Sequence[_Pattern], patterns: _Patterns) -> str | None:
+    for pattern in fitting:
         if (matched := pattern.expression.fullmatch(text)) is not None:
-            values = [value if (part := _translate_text(value, parts, parts)) is None else part for value in matched.groups()]
-            return pattern.translation.format(*values)
+            return pattern.translation.format(*(_translate_value(value, patterns) for value in matched.groups()))
     return None
 
 
+def _translate_value(value: str, patterns: _Patterns) -> str:
+    """What is put into a sentence: a part of one, or another sentence, as that which says why something is doubtful."""
+    translated = _translate_text(value, patterns.parts, patterns)
+    if translated is None and value.count(" ") >= _LEAST_SPACES:
+        translated = _translate_text(value, patterns.sentences, patterns)
+    return value if translated is None else translated
+
+
 @functools.cache
-def _language_patterns(language: str) -> tuple[list[_Pattern], list[_Pattern]]:
+def _language_patterns(language: str) -> _Patterns:
     words = words_of(language)
-    return _compile_patterns(words.sentences), _compile_patterns(words.parts)
+    return _Patterns(_compile_patterns(words.sentences), _compile_patterns(words.parts))
 
 
 def _compile_patterns(translations: dict[str, str]) -> list[_Pattern]:

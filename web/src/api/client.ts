@@ -124,6 +124,13 @@ export async function session(): Promise<T.Session> {
   return found;
 }
 
-export function compare(before: number, after: number, signal: AbortSignal): Promise<T.Comparison> {
-  return ask("compare", { before, after, limit: 200 }, { signal });
-}
+export const compare = (before: number, after: number, signal: AbortSignal): Promise<T.Comparison> =>
+  ask("compare", { before, after }, { signal });
+
+/** The calls of both runs by call path; `of` is "host" or "device". */
+export const comparedCalls = (before: number, after: number, of: string, signal: AbortSignal): Promise<T.ComparedCalls> =>
+  ask("compare/calls", { before, after, of }, { signal });
+
+/** What became of the advice. */
+export const comparedFindings = (before: number, after: number, signal: AbortSignal): Promise<T.ComparedFindings> =>
+  ask("compare/findings", { before, after }, { signal });

@@ -8,7 +8,39 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["compare"];
+        get: operations["compare_two"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/compare/calls": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["compare_calls"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/compare/findings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["compare_findings"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1117,27 +1149,85 @@ export interface components {
                 [key: string]: unknown;
             }[];
         };
-        Comparison: {
-            after: components["schemas"]["Side"];
-            before: components["schemas"]["Side"];
-            common_share: number | null;
+        ComparedCall: {
+            after_calls: number;
+            after_ns: number;
+            after_self_ns: number;
+            before_calls: number;
+            before_ns: number;
+            before_self_ns: number;
+            module: string;
+            name: string;
+            parent: number;
+        };
+        ComparedCalls: {
+            after_ns: number;
+            before_ns: number;
+            left_out: number;
+            nodes: components["schemas"]["ComparedCall"][];
+        };
+        ComparedFindings: {
             cured: components["schemas"]["FindingShown"][];
-            different: number;
-            different_tasks: number;
             new: components["schemas"]["FindingShown"][];
-            operators: {
-                [key: string]: unknown;
-            }[];
-            parts: {
-                [key: string]: unknown;
-            }[];
             promised_ns: number;
             remaining: components["schemas"]["FindingShown"][];
-            tasks: {
-                [key: string]: unknown;
+        };
+        ComparedName: {
+            after_calls: number | null;
+            after_ns: number | null;
+            before_calls: number | null;
+            before_ns: number | null;
+            difference_ns: number;
+            error_ns: number | null;
+            name: string;
+        };
+        ComparedPart: {
+            after_ns: number;
+            before_ns: number;
+            difference_ns: number;
+            error_ns: number | null;
+            part: string;
+            share: number | null;
+        };
+        ComparedPath: {
+            after_launched_by: string;
+            after_ns: number;
+            before_launched_by: string;
+            before_ns: number;
+            difference_ns: number;
+            module: string;
+            name: string;
+            path: string;
+        };
+        ComparedRuns: {
+            after: components["schemas"]["ComparedSide"];
+            before: components["schemas"]["ComparedSide"];
+            calls_of: ("host" | "device")[];
+            common_share: number | null;
+            device_parts: components["schemas"]["ComparedPart"][];
+            device_time: components["schemas"]["ComparedPath"][];
+            different: number;
+            different_tasks: number;
+            doubts: {
+                [key: string]: string;
             }[];
-            unlike: boolean;
-            within_spread: boolean | null;
+            matched: number | null;
+            operators: components["schemas"]["ComparedName"][];
+            parts: components["schemas"]["ComparedPart"][];
+            step: components["schemas"]["StepChange"] | null;
+            tasks: components["schemas"]["ComparedName"][];
+        };
+        ComparedSide: {
+            devices: string[];
+            medians_ns: number[];
+            path: string;
+            peak_bytes: number | null;
+            ranks: number;
+            recordings: number;
+            run: number;
+            spread: components["schemas"]["StepSpread"] | null;
+            step_ns: number | null;
+            steps: number;
         };
         Condition: {
             at_least?: number | null;
@@ -1864,21 +1954,6 @@ export interface components {
             runs: components["schemas"]["RunState"][];
             version: string;
         };
-        Side: {
-            devices: string[];
-            figures: components["schemas"]["StepFigures"];
-            p25_ns: number | null;
-            p75_ns: number | null;
-            parts: {
-                [key: string]: number;
-            };
-            path: string;
-            peak_bytes: number | null;
-            ranks: number;
-            run: number;
-            step_ns: number | null;
-            steps: number;
-        };
         SideBySide: {
             figures: {
                 [key: string]: (number | null)[];
@@ -1941,6 +2016,15 @@ export interface components {
                 source: number;
                 tag: string;
             }[];
+        };
+        StepChange: {
+            high: number;
+            least_change: number;
+            low: number;
+            ratio: number;
+            runs_needed: number | null;
+            /** @enum {string} */
+            verdict: "slower" | "faster" | "alike" | "cannot tell";
         };
         StepFigures: {
             behind: boolean;
@@ -2029,6 +2113,11 @@ export interface components {
             steps: number[];
             trace: number[];
             values: (number | null)[][];
+        };
+        StepSpread: {
+            counts: number[];
+            edges_ns: number[];
+            outside: number;
         };
         StepTrace: {
             backward_names: string[];
@@ -2269,7 +2358,14 @@ export type Captures = components['schemas']['Captures'];
 export type ClusterSteps = components['schemas']['ClusterSteps'];
 export type Column = components['schemas']['Column'];
 export type Communication = components['schemas']['Communication'];
-export type Comparison = components['schemas']['Comparison'];
+export type ComparedCall = components['schemas']['ComparedCall'];
+export type ComparedCalls = components['schemas']['ComparedCalls'];
+export type ComparedFindings = components['schemas']['ComparedFindings'];
+export type ComparedName = components['schemas']['ComparedName'];
+export type ComparedPart = components['schemas']['ComparedPart'];
+export type ComparedPath = components['schemas']['ComparedPath'];
+export type ComparedRuns = components['schemas']['ComparedRuns'];
+export type ComparedSide = components['schemas']['ComparedSide'];
 export type Condition = components['schemas']['Condition'];
 export type Costs = components['schemas']['Costs'];
 export type CurveShown = components['schemas']['CurveShown'];
@@ -2341,12 +2437,12 @@ export type SegmentShown = components['schemas']['SegmentShown'];
 export type Selection = components['schemas']['Selection'];
 export type SeriesShown = components['schemas']['SeriesShown'];
 export type Session = components['schemas']['Session'];
-export type Side = components['schemas']['Side'];
 export type SideBySide = components['schemas']['SideBySide'];
 export type SilencedShown = components['schemas']['SilencedShown'];
 export type SlowRank = components['schemas']['SlowRank'];
 export type Spread = components['schemas']['Spread'];
 export type Stages = components['schemas']['Stages'];
+export type StepChange = components['schemas']['StepChange'];
 export type StepFigures = components['schemas']['StepFigures'];
 export type StepIdle = components['schemas']['StepIdle'];
 export type StepLeftOut = components['schemas']['StepLeftOut'];
@@ -2355,6 +2451,7 @@ export type StepPoints = components['schemas']['StepPoints'];
 export type Steps = components['schemas']['Steps'];
 export type StepShown = components['schemas']['StepShown'];
 export type StepsOfRanks = components['schemas']['StepsOfRanks'];
+export type StepSpread = components['schemas']['StepSpread'];
 export type StepTrace = components['schemas']['StepTrace'];
 export type StrategyGraph = components['schemas']['StrategyGraph'];
 export type StrategyHit = components['schemas']['StrategyHit'];
@@ -2380,7 +2477,7 @@ export type Work = components['schemas']['Work'];
 export type WorkShown = components['schemas']['WorkShown'];
 export type $defs = Record<string, never>;
 export interface operations {
-    compare: {
+    compare_two: {
         parameters: {
             query?: {
                 after?: number;
@@ -2398,7 +2495,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Comparison"];
+                    "application/json": components["schemas"]["ComparedRuns"];
+                };
+            };
+        };
+    };
+    compare_calls: {
+        parameters: {
+            query?: {
+                after?: number;
+                before?: number;
+                limit?: number;
+                of?: "host" | "device";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparedCalls"];
+                };
+            };
+        };
+    };
+    compare_findings: {
+        parameters: {
+            query?: {
+                after?: number;
+                before?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparedFindings"];
                 };
             };
         };

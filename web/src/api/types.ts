@@ -7,6 +7,7 @@ import type * as S from "./schema";
 
 export type * from "./schema";
 export type {
+  ComparedRuns as Comparison,
   CurveShown as Curve,
   EvidenceShown as Evidence,
   AdviceShown as Advice,

@@ -46,6 +46,10 @@ export interface Palette {
   line: string;
   surface: string;
   accent: string;
+  /** of what became more, less, or stayed as it was */
+  grew: string;
+  shrank: string;
+  unchanged: string;
   /** of series without a meaning of their own */
   series: readonly string[];
   /** of the parts of a step */
@@ -82,6 +86,9 @@ export function palette(): Palette {
     line: read("line"),
     surface: read("surface"),
     accent: read("accent"),
+    grew: read("grew"),
+    shrank: read("shrank"),
+    unchanged: read("unchanged"),
     series: Array.from({ length: SERIES }, (_, place) => read(`series-${place}`)),
     parts: Object.fromEntries(PARTS.map((name) => [name, read(`part-${name.replaceAll("_", "-")}`)])),
   };

@@ -64,8 +64,10 @@ export class Embedded {
   /** What the server would answer; `body` is that of a table's page. */
   async answer(path: string, query: Query, body?: T.TableQuery): Promise<unknown> {
     if (path === "session") return this.json("session");
-    if (path === "compare")
-      return (await this.json<Record<string, unknown>>("compare"))?.[keyOf(path, query)] ?? Promise.reject(missing(path));
+    if (/^compare(\/|$)/.test(path)) {
+      const found = (await this.json<Record<string, [status: number, body: unknown]>>("compare"))?.[keyOf(path, query)];
+      return found ? answered(...found) : Promise.reject(missing(path));
+    }
     const match = /^runs\/(\d+)\/(.*)$/.exec(path);
     if (!match) throw missing(path);
     const run = Number(match[1]);
@@ -101,8 +103,7 @@ export class Embedded {
     const plain = keyOf(path, query, questions);
     const found = known[plain] ?? known[keyOf(path, query)] ?? known[nearest(Object.keys(known), path, query) ?? ""];
     if (!found) throw missing(path);
-    const answer = bodies[found[1]];
-    if (found[0] !== 200) throw new Refused(found[0], answer as T.Problem);
+    const answer = answered(found[0], bodies[found[1]]);
     return ofRows(answer, query, questions) ?? Promise.reject(missing(path));
   }
 
@@ -128,6 +129,12 @@ export class Embedded {
       matching: Object.fromEntries(found.map(({ kind, all }) => [kind, all.length])),
     };
   }
+}
+
+/** What the server answered; a problem is thrown. */
+function answered(status: number, body: unknown): unknown {
+  if (status !== 200) throw new Refused(status, body as T.Problem);
+  return body;
 }
 
 const named = (table: string): string => `tables/${table}`;

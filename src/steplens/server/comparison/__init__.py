@@ -1,0 +1,1 @@
+"""Two sides compared: what ``steplens.comparison`` finds, with what pictures of it need."""
