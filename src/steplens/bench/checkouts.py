@@ -19,6 +19,19 @@ WORKING_TREE = "."
 _IMPORTED_FROM = (".", "src")
 _OF_ANOTHER_TREE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 _SHORT = 12
+_SHOWN_LINES = 12
+
+
+class ProgramError(SteplensError):
+    """A program did not do what it was run for.
+
+    Attributes:
+        last_lines: of what it printed.
+    """
+
+    def __init__(self, message: str, last_lines: Sequence[str]) -> None:
+        super().__init__(message)
+        self.last_lines = tuple(last_lines)
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,8 @@ def check_out(names: Sequence[str], links: Sequence[str] = (), setup: str | None
         setup: a command line for the shell that is run in each of them first.
 
     Raises:
-        SteplensError: this is no repository, a name is no commit, or the setup failed.
+        ProgramError: the setup failed.
+        SteplensError: this is no repository, or a name is no commit.
     """
     top = _find_top()
     commits = [_find_commit(top, name) for name in names]
@@ -156,8 +170,8 @@ def _run_setup(version: Version, setup: str) -> None:
         check=False,
     )
     if ended.returncode:
-        last_lines = "\n".join(ended.stdout.splitlines()[-10:])
-        raise SteplensError(f"--setup failed in {version.full_name} with exit code {ended.returncode}:\n{last_lines}")
+        last_lines = ended.stdout.splitlines()[-_SHOWN_LINES:]
+        raise ProgramError(f"--setup failed in {version.full_name} with exit code {ended.returncode}", last_lines)
 
 
 def _run_git(folder: Path, *arguments: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from steplens.bench.checkouts import Version
+from steplens.bench.checkouts import ProgramError, Version
 from steplens.collect.dynamic import launched_processes, step_timer
 from steplens.common.errors import SteplensError
 
@@ -95,7 +95,8 @@ def run_program(version: Version, command: Sequence[str], plan: Plan, out: Path)
         out: a folder for the run directories of what is recorded.
 
     Raises:
-        SteplensError: it failed, took too long or too few steps.
+        ProgramError: it failed, took too long or too few steps.
+        SteplensError: it cannot be started.
     """
     notes = Path(tempfile.mkdtemp(prefix="steplens_bench_notes_"))
     try:
@@ -139,9 +140,10 @@ def _run_until_recorded(version: Version, command: Sequence[str], order: launche
                 if not plan.to_the_end and _is_recorded(Path(order.answers)):
                     return 0
                 if time.monotonic() > deadline:
-                    raise SteplensError(
+                    raise ProgramError(
                         f"{version.full_name}: took more than {plan.patience_s:.0f} s and had not timed and recorded its steps; "
-                        f"lower --steps and --record, or allow more with --patience. Its last lines:\n{_last_lines(log)}"
+                        "lower --steps and --record, or allow more with --patience",
+                        _last_lines(log),
                     )
                 time.sleep(_LOOK_S)
             return process.returncode
@@ -177,7 +179,7 @@ def _session_lives(group: int) -> bool:
 def _measure_run(version: Version, documents: Sequence[Mapping[str, Any]], plan: Plan, code: int, log: Path) -> TimedRun:
     timed = [document for document in documents if len(document["step_ns"]) >= _LEAST_STEPS]
     if not timed:
-        raise SteplensError(_why_untimed(version, documents, plan, code, log))
+        raise ProgramError(_why_untimed(version, documents, plan, code), _last_lines(log))
     usual = []
     for document in timed:
         lengths = np.array(document["step_ns"], dtype=np.float64)
@@ -193,10 +195,10 @@ def _measure_run(version: Version, documents: Sequence[Mapping[str, Any]], plan:
     )
 
 
-def _why_untimed(version: Version, documents: Sequence[Mapping[str, Any]], plan: Plan, code: int, log: Path) -> str:
+def _why_untimed(version: Version, documents: Sequence[Mapping[str, Any]], plan: Plan, code: int) -> str:
     if code:
         ended = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
-        return f"{version.full_name}: the command {ended}. Its last lines:\n{_last_lines(log)}"
+        return f"{version.full_name}: the command {ended}"
     if documents:
         steps = max(len(document["step_ns"]) for document in documents)
         return (
@@ -205,13 +207,11 @@ def _why_untimed(version: Version, documents: Sequence[Mapping[str, Any]], plan:
         )
     return (
         f"{version.full_name}: took no step that was noticed: no optimizer of PyTorch stepped more than {plan.skip} times; where "
-        f"nothing is trained give --step-on forward; PyTorch has to be 2.5 or newer, in an environment that has steplens. Its "
-        f"last lines:\n{_last_lines(log)}"
+        f"nothing is trained give --step-on forward; PyTorch has to be 2.5 or newer, in an environment that has steplens"
     )
 
 
-def _last_lines(log: Path) -> str:
+def _last_lines(log: Path) -> list[str]:
     with contextlib.suppress(OSError):
-        lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
-        return "\n".join(f"  {line}" for line in lines) or "  (it printed nothing)"
-    return ""
+        return log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
+    return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import enum
@@ -10,7 +11,6 @@ import re
 import shlex
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,7 +133,7 @@ def run_versions(
     from steplens.bench.program import Plan
 
     plan = Plan(skip, steps, record, step_on.value, _PROFILE, to_the_end, patience)
-    with _end_on_signals():
+    with _end_on_signals(), _show_output():
         if base is None:
             here = [Version(name, Path.cwd()) for name in ("base", "head")]
             outcome, folder = _run_bench(here, commands, plan, rounds, minutes, out, limits)
@@ -188,7 +188,20 @@ def _split_command(text: str) -> list[str]:
     return words
 
 
-@contextmanager
+@contextlib.contextmanager
+def _show_output() -> Iterator[None]:
+    """Show the last lines of a program that failed, above what is said of it."""
+    from steplens.bench.checkouts import ProgramError
+
+    try:
+        yield
+    except ProgramError as error:
+        for line in error.last_lines:
+            log.write_line(f"  | {clean(line)}")
+        raise
+
+
+@contextlib.contextmanager
 def _end_on_signals() -> Iterator[None]:
     """Leave by an exception when this process is asked to end, so that programs are ended and worktrees removed."""
 
@@ -212,13 +225,30 @@ def _run_bench(
     out: Path,
     limits: Sequence[Limit],
 ) -> tuple[Bench, Path]:
-    from steplens.bench.rounds import run_rounds
-    from steplens.comparison.comparison import CANNOT_TELL
-
     time_text = datetime.datetime.now().strftime("%Y%m%d_%H%M%S")
     names = [re.sub(r"[^A-Za-z0-9.-]+", "-", version.name).strip("-.") or "version" for version in versions]
     folder = out.absolute() / f"{names[0]}_{names[1]}_{time_text}"
     folder.mkdir(parents=True)
+    try:
+        return _run_all_rounds(versions, commands, plan, rounds, minutes, folder, limits), folder
+    finally:
+        # of a program that failed at once nothing is there
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _run_all_rounds(
+    versions: Sequence[Version],
+    commands: Sequence[Sequence[str]],
+    plan: Any,
+    rounds: int,
+    minutes: float | None,
+    folder: Path,
+    limits: Sequence[Limit],
+) -> Bench:
+    from steplens.bench.rounds import run_rounds
+    from steplens.comparison.comparison import CANNOT_TELL
+
     of_step = [limit for limit in limits if limit.figure == STEP]
 
     def is_told(step: StepChange) -> bool:
@@ -233,17 +263,23 @@ def _run_bench(
         log.report_progress(clean(text))
 
     seconds = None if minutes is None else 60.0 * minutes
-    return run_rounds(
-        versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report_round
-    ), folder
+    return run_rounds(versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report_round)
 
 
-def _compare_recorded(outcome: Bench, folder: Path) -> Comparison:
+def _compare_recorded(found: Bench, folder: Path) -> Comparison:
     """What explains the change, from what was recorded; the change itself is that of the steps at full speed."""
+    import steplens
     from steplens.bench.rounds import SIDES
-    from steplens.comparison.comparison import compare_paths
+    from steplens.comparison.comparison import compare_sides
+    from steplens.comparison.measure import measure_side
 
-    return dataclasses.replace(compare_paths(*(folder / side for side in SIDES)), step=outcome.step)
+    sides = []
+    for name in SIDES:
+        side = measure_side(steplens.open(folder / name))
+        # neither ran after the other one, and how long programs waited for a processor is said of the rounds
+        circumstances = dataclasses.replace(side.circumstances, begin_ns=0, waited_share=0.0)
+        sides.append(dataclasses.replace(side, circumstances=circumstances))
+    return dataclasses.replace(compare_sides(*sides), step=found.step)
 
 
 def _judge_limits(outcome: Bench, comparison: Comparison | None, limits: Sequence[Limit]) -> list[Judgement]:
