@@ -14,6 +14,7 @@ SOURCE = Path(steplens.__file__).parent
 PLACES = (
     "collect",
     "cli",
+    "comparison/reports",
     "trace/building/checks",
     "trace/building/build.py",
     "trace/building/device_work.py",

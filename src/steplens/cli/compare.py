@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from steplens.cli.line.arguments import Json, Rank, SidePath, parse_side
+from steplens.cli.line.report_files import ReportFiles
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import problem_of_health
 from steplens.cli.table import of_rank
 from steplens.cli.text.text import print_json
 from steplens.common.errors import InputError, SteplensError
+from steplens.common.stand_ins import told_path
 from steplens.comparison.baselines.places import check_baseline, is_baseline
 from steplens.comparison.limits import parse_limit
+from steplens.comparison.reports.reported import Reported
 from steplens.readers.glance import refuse_hopeless
 
 if TYPE_CHECKING:
@@ -43,6 +47,13 @@ def show_comparisons(
     top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators and device tasks to show.")] = 5,
     rank: Rank = None,
     json: Json = False,
+    junit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a test report in JUnit's XML, with a test for each limit; - for stdout."),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request on GitHub; - for stdout.")
+    ] = None,
 ) -> None:
     """Compare runs with an earlier one: is a step slower, by how much, where, and is that more than chance?
 
@@ -52,8 +63,10 @@ def show_comparisons(
     Exit codes: 0, or with --fail-on 1 where a limit is exceeded, 3 where none is and one cannot be told; 2 for bad input, too few
     steps, or data that was cut short. docs/compare.md lists the figures that can have a limit.
     """
+    reports = ReportFiles(junit, markdown)
+    reports.check_targets(json=json)
+    paths = [before, *after]
     try:
-        paths = [before, *after]
         for path in paths:
             (check_baseline if is_baseline(path) else refuse_hopeless)(path)
         limits = [parse_limit(text) for text in fail_on or []]
@@ -71,25 +84,28 @@ def show_comparisons(
             judgements = [[judge_limit(comparison, limit) for limit in limits] for comparison in comparisons]
     except SteplensError as error:
         if json:
-            print_json({"paths": [str(before), *map(str, after)], "problem": str(error)})
+            print_json({"paths": [*map(str, paths)], "problem": str(error)})
+        reports.write_problem([told_path(path) for path in paths], str(error))
         raise
+    problems = [list(_find_problems(comparison)) for comparison in comparisons]
     if json:
         print_json({"comparisons": [comparison_document(*row, top) for row in zip(comparisons, judgements, strict=True)]})
-    else:
+    elif not reports.are_printed:
         from steplens.cli.text.compare_text import show_comparison
 
         for comparison, judged in zip(comparisons, judgements, strict=True):
             show_comparison(comparison, judged, top)
+    reported = [
+        Reported(comparison, judged, [str(problem) for problem in wrong])
+        for comparison, judged, wrong in zip(comparisons, judgements, problems, strict=True)
+    ]
+    reports.write_reports(reported, top)
     for side in sides:
         if side.run is not None:
             keep_timelines(side.run)
             keep_measured(side.run)
-    for comparison in comparisons:
-        for side in (comparison.before, comparison.after):
-            if problem := problem_of_health(side.circumstances.problems):
-                raise InputError(side.path, problem)
-            if side.too_few_steps is not None:
-                raise side.too_few_steps
+    for problem in itertools.chain.from_iterable(problems):
+        raise problem
     verdicts = {judgement.verdict for judged in judgements for judgement in judged}
     if "exceeded" in verdicts:
         raise typer.Exit(EXIT_BEYOND)
@@ -104,6 +120,15 @@ def _open_baseline(path: Path, rank: int | None) -> Side:
     if rank is not None and side.circumstances.ranks != (rank,):
         raise InputError(path, f"is not of rank {rank} alone, and a baseline cannot be divided", "Save one with --rank")
     return side
+
+
+def _find_problems(comparison: Comparison) -> Iterator[SteplensError]:
+    """What makes the sides of a comparison bad input, though what there is of them was compared."""
+    for side in (comparison.before, comparison.after):
+        if problem := problem_of_health(side.circumstances.problems):
+            yield InputError(side.path, problem)
+        elif side.too_few_steps is not None:
+            yield side.too_few_steps
 
 
 def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top: int) -> dict[str, Any]:

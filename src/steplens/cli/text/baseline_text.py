@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from steplens.cli.text.compare_text import PART_LABELS, cut_name, describe_side
+from steplens.cli.text.compare_text import cut_name
 from steplens.cli.text.text import console, duration, plain, size
 from steplens.comparison.baselines.baseline import Baseline
 from steplens.comparison.baselines.places import baseline_name
 from steplens.comparison.circumstances import MACHINE_NAMES
 from steplens.comparison.recordings import PARTS
+from steplens.comparison.reports.sentences import PART_LABELS, describe_side
 from steplens.comparison.side import Side
 
 #: digits of a commit that are shown

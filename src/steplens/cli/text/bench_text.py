@@ -8,10 +8,11 @@ from pathlib import Path
 
 from steplens.bench.rounds import SIDES, Bench
 from steplens.cli.line.ending import say_next
-from steplens.cli.text.compare_text import print_wrapped, show_judgements, show_where, step_sentence
+from steplens.cli.text.compare_text import print_wrapped, show_judgements, show_where
 from steplens.cli.text.text import console, duration, plain
 from steplens.comparison.comparison import Comparison
 from steplens.comparison.gate import Judgement
+from steplens.comparison.reports.sentences import step_sentence
 
 #: beside programs that wait for a processor for more of their time rounds differ by what else the machine does
 _MUCH_WAITING = 0.05
