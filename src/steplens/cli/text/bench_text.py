@@ -42,10 +42,11 @@ def show_bench(found: Bench, comparison: Comparison | None, judged: Sequence[Jud
         waited = f"the programs waited {100 * found.waited_share:.0f} % of their time for a processor"
         print_wrapped(out, f"doubtful: {waited}: on a machine that does nothing else fewer rounds tell more", "yellow")
     if comparison is not None:
-        recorded = [f"{duration(side.step_ns or 0.0)} a step" for side in (comparison.before, comparison.after)]
-        runs = [f"{side.step_count} steps of {len(side.recordings)} runs" for side in (comparison.before, comparison.after)]
-        text = f"what explains it, of steps recorded behind these, which take longer: {recorded[0]}, {runs[0]} -> {recorded[1]}, {runs[1]}"
-        out.print(plain(text), soft_wrap=True)
+        sides = [
+            f"{duration(side.step_ns or 0.0)} a step, {side.step_count} steps of {len(side.recordings)} runs"
+            for side in (comparison.before, comparison.after)
+        ]
+        out.print(plain(f"what explains it, of recorded steps, which take longer: {sides[0]} -> {sides[1]}"), soft_wrap=True)
         show_where(out, comparison, top)
     show_judgements(out, judged)
     say_next([f"steplens view {' '.join(shlex.quote(str(folder / side)) for side in SIDES)}"] if comparison is not None else [])
