@@ -6,23 +6,28 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from steplens.common.display import clean as clean
 from steplens.common.display import duration as duration
 from steplens.common.stand_ins import told_in
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
 
 def plain(text: object, style: str = "") -> Text:
     """``text`` as a rich cell that is shown as it is: no markup, no control characters."""
+    from rich.text import Text
+
     return Text(clean(str(text)), style=style)
 
 
 def console() -> Console:
     """A console on stdout; without a terminal it has no colour and is 80 columns (or ``COLUMNS``) wide."""
+    from rich.console import Console
+
     return Console(highlight=False, markup=False, emoji=False, legacy_windows=False)
 
 
