@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import re
 import socket
 from collections.abc import Sequence
@@ -55,11 +56,13 @@ CHANGES = {
     "attention": Change("attention that is not fused", {"fused_attention": False}, (causes.REPLACED,), "matmul|softmax|Bmm|Soft"),
     "bfloat16": Change("bfloat16 instead of float32", {"dtype": "bfloat16"}, (causes.TYPES,), "."),
     "float64": Change("float64 instead of float32", {"dtype": "float64"}, (causes.TYPES,), "."),
-    "optimizer": Change("AdamW instead of SGD", {"optimizer": "AdamW"}, (causes.OPTIMIZER,), "AdamW", before={"optimizer": "SGD"}),
+    "optimizer": Change(
+        "AdamW instead of SGD", {"optimizer": "AdamW"}, (causes.OPTIMIZER,), "AdamW", before={"optimizer": "SGD"}
+    ),
     "foreach": Change("an optimizer for each parameter, not foreach", {"way": "single"}, (causes.OPTIMIZER,), "each parameter"),
     "fused": Change("a fused optimizer", {"way": "fused"}, (causes.OPTIMIZER,), "fused"),
-    "zero": Change("zero_grad fills with zeros", {"set_to_none": False}, (causes.ADDED, causes.CALLS, causes.REPLACED), "zero|add"),
-    "recompute": Change("activation checkpointing", {"recompute": True}, (causes.ADDED, causes.CALLS), "."),
+    "zero": Change("zero_grad fills with zeros", {"set_to_none": False}, (causes.ADDED, causes.CALLS), "zero|add"),
+    "recompute": Change("activation checkpointing", {"recompute": True}, (causes.RECOMPUTED,), "."),
     "twice": Change("two backward passes", {"twice": True}, (causes.CALLS, causes.ADDED), "Backward"),
     "loader": Change("a loader slower by 5 ms", {"loader_ms": 5.0}, (causes.LOADER,)),
     "hook": Change("a hook that sleeps 4 ms", {"hook_ms": 4.0}, (causes.GAPS,), "linear"),
@@ -98,25 +101,34 @@ def _scaled(before: Settings, name: str, value: Any) -> Any:
     return round(getattr(before, name) * float(value[1:])) if is_factor else value
 
 
-def record(out: Path, settings: Settings, count: int, steps: int) -> Path:
-    """Record a version as often as there are not yet recordings."""
-    folder = out / re.sub(r"\W+", "_", str(settings).removeprefix("Settings"))[-200:]
-    folder.mkdir(parents=True, exist_ok=True)
+def record_pair(folder: Path, sides: tuple[Settings, Settings], count: int, steps: int) -> list[Path]:
+    """Record both versions as often as there are not yet recordings.
+
+    Both at once, each on a core of its own, and the next time the other way round: what else the machine does meets both.
+    """
     forked = multiprocessing.get_context("fork")
-    for number in range(len(list(folder.iterdir())), count):
-        port = _free_port() if settings.reduced else 0
-        places = [folder / f"{number}", out / "other" / folder.name / f"{number}"]
-        ranks = [
-            forked.Process(target=train, args=(settings, place, steps, rank, port))
-            for rank, place in enumerate(places[: 2 if settings.reduced else 1])
-        ]
-        for rank in ranks:
-            rank.start()
-        for rank in ranks:
-            rank.join()
-        if any(rank.exitcode for rank in ranks):
-            raise SystemExit(f"recording {settings} failed")
-    return folder
+    folders = [folder / name for name in ("before", "after")]
+    for number in range(len(list(folders[1].glob("*"))), count):
+        processes = []
+        for side, (settings, place) in enumerate(zip(sides, folders, strict=True)):
+            port = _free_port() if settings.reduced else 0
+            places = [place / str(number), folder / "other ranks" / f"{side} {number}"]
+            for rank, out in enumerate(places[: 2 if settings.reduced else 1]):
+                cores = {(side + number) % 2} if os.cpu_count() == 2 else None
+                processes.append(forked.Process(target=_train_on, args=(cores, settings, out, steps, rank, port)))
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        if any(process.exitcode for process in processes):
+            raise SystemExit(f"recording {sides} failed")
+    return folders
+
+
+def _train_on(cores: set[int] | None, settings: Settings, out: Path, steps: int, rank: int, port: int) -> None:
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+    train(settings, out, steps, rank, port)
 
 
 def _free_port() -> int:
@@ -147,7 +159,8 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name, change in CHANGES.items():
         for variant in range(given.variants) if not given.only or name in given.only else ():
-            sides = [record(given.out, settings, given.recordings, given.steps) for settings in settings_of(variant, change)]
+            folder = given.out / f"{name} {variant}"
+            sides = record_pair(folder, settings_of(variant, change), given.recordings, given.steps)
             outcome = judge(change, *sides)
             print("|", " | ".join(_cells(change, variant, outcome)), "|", flush=True)
 

@@ -16,6 +16,8 @@ TYPES = "types"
 REPLACED = "replaced"
 #: operators that one side alone has, in the place of nothing
 ADDED, REMOVED = "added", "removed"
+#: backward computes something of forward again, or does so no more
+RECOMPUTED = "recomputed"
 #: the optimizer is of another class, or does its work in another way (for each parameter, foreach, fused)
 OPTIMIZER = "optimizer"
 #: waiting for the data loader
@@ -29,7 +31,8 @@ GAPS = "gaps"
 #: the device is idle for a reason of its own
 IDLE = "idle"
 KINDS = (
-    SPEED, CALLS, SHAPES, TYPES, REPLACED, ADDED, REMOVED, OPTIMIZER, LOADER, SYNCHRONISATION, COMMUNICATION, GAPS, IDLE,
+    SPEED, CALLS, SHAPES, TYPES, REPLACED, ADDED, REMOVED, RECOMPUTED, OPTIMIZER, LOADER, SYNCHRONISATION, COMMUNICATION, GAPS,
+    IDLE,
 )  # fmt: skip
 
 #: whether a step does other work, or the same in another time; unknown where shapes of inputs were not recorded

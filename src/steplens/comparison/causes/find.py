@@ -17,6 +17,7 @@ from steplens.comparison.causes.cause import (
     DEVICE,
     HOST,
     OPTIMIZER,
+    RECOMPUTED,
     REMOVED,
     REPLACED,
     SAME,
@@ -30,7 +31,7 @@ from steplens.comparison.causes.cause import (
 )
 from steplens.comparison.causes.groups import Group
 from steplens.comparison.causes.matching import match_rows
-from steplens.comparison.causes.places import Row, SidePlaces, places_of_sides
+from steplens.comparison.causes.places import Place, Row, SidePlaces, places_of_sides
 from steplens.comparison.causes.sentences import explain_cause
 from steplens.comparison.causes.sequences import OperatorSequence, align, usual_sequence
 from steplens.comparison.causes.side_times import SideTimes, critical_side, measure_times
@@ -145,7 +146,12 @@ class _Teller:
             small.setdefault(key, Group(group.kind)).absorb(group)
         causes = [self._tell(group, means) for group in (*apart, *small.values())]
         causes = [cause for cause in causes if cause.before_ns or cause.after_ns]
-        return sorted(causes, key=lambda cause: (not cause.is_certain, -abs(cause.difference_ns)))
+        least = _SMALL * moved_ns
+
+        def order(cause: Cause) -> tuple[bool, float]:
+            return not (cause.is_certain and abs(cause.difference_ns) >= least), -abs(cause.difference_ns)
+
+        return sorted(causes, key=order)
 
     def _rows(self, group: Group, side: int) -> list[tuple[Row, float]]:
         return [(self.places[side].rows[number], share) for number, share in group.rows[side].items()]
@@ -201,11 +207,24 @@ class _Teller:
 
     def _count_calls(self, group: Group, side: int) -> float:
         """How many calls: of operators that are named those, else all."""
+        if group.kind == CALLS:
+            return sum(self.places[side].calls.get(place, 0.0) for place in self._named_places(group))
         names = set(group.names[side])
         rows = [(row, share) for row, share in self._rows(group, side) if row.leaf in (CALL, TASK)]
         rows = rows or self._rows(group, side)
         named = [(row, share) for row, share in rows if row.place[2] and row.place[2][-1] in names] if names else rows
         return sum(row.calls * share for row, share in named)
+
+    def _named_places(self, group: Group) -> set[Place]:
+        """Where the operators are that a group is named after."""
+        names = {name for of_side in group.names for name in of_side}
+        places = set()
+        for side in range(2):
+            for row, _ in self._rows(group, side):
+                phase, module, path = row.place
+                lengths = [length for length, name in enumerate(path, 1) if name in names]
+                places |= {(phase, module, path[: lengths[0]])} if lengths else set()
+        return places
 
     def _error(self, group: Group, before_ns: float, after_ns: float) -> float | None:
         samples = []
@@ -223,7 +242,7 @@ class _Teller:
         return find_difference(samples[0], samples[1], unit=max(before_ns, after_ns)).error
 
     def _work(self, group: Group) -> str:
-        if group.kind in (CALLS, SHAPES, TYPES, REPLACED, ADDED, REMOVED, OPTIMIZER):
+        if group.kind in (CALLS, SHAPES, TYPES, REPLACED, ADDED, REMOVED, RECOMPUTED, OPTIMIZER):
             return CHANGED
         if group.kind == SPEED:
             sides = [any(row.shapes for row, _ in self._rows(group, side)) for side in range(2)]

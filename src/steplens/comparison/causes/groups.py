@@ -37,6 +37,8 @@ class Group:
 
     def absorb(self, other: Group) -> None:
         """Count what another one has."""
+        before, after = (tuple(sorted({*own, *more})) for own, more in zip(self.names, other.names, strict=True))
+        self.names = (before, after)
         for side in range(2):
             for row, share in other.rows[side].items():
                 self.take(side, row, share)

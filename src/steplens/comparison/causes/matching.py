@@ -15,6 +15,7 @@ from steplens.comparison.causes.cause import (
     IDLE,
     LOADER,
     OPTIMIZER,
+    RECOMPUTED,
     REMOVED,
     REPLACED,
     SHAPES,
@@ -29,7 +30,7 @@ from steplens.comparison.causes.trace_times import CALL, COLLECTIVE, IDLE_TIME, 
 
 _DATA, _DEVICE_WAIT = HOST_PARTS[0], HOST_PARTS[4]
 _COMMUNICATION = DEVICE_PARTS[1]
-_OPTIMIZER_PHASE = "optimizer"
+_FORWARD, _BACKWARD, _OPTIMIZER_PHASE = "forward", "backward", "optimizer"
 #: how an optimizer does its work, by names of its operators
 _FUSED, _FOREACH, _SINGLE = "fused", "foreach", "for each parameter"
 _HOST_LATE = set(idle.HOST_CAUSES)
@@ -67,9 +68,17 @@ class _Matching:
                     group.take(number, row.number, 1.0)
                 else:
                     places[row.place][number].append(row)
-        for place, rows in places.items():
-            self._match_place(place, rows)
-        self._group_loose()
+        common = {}
+        for place, both in places.items():
+            known = [place in side.known or not place[2] for side in self.sides]
+            if all(known):
+                common[place] = both
+                continue
+            for row in both[known.index(True)]:
+                self._take_one_sided(known.index(True), row)
+        self.changed_inside = self._group_loose()
+        for place, both in common.items():
+            self._match_place(place, both)
 
     def _name_stretches(self, stretches: Sequence[Stretch]) -> tuple[dict[Place, dict[int, float]], ...]:
         """Of each place of a side's outermost operators how many of its calls lie in which stretch."""
@@ -115,12 +124,6 @@ class _Matching:
         return None
 
     def _match_place(self, place: Place, rows: tuple[list[Row], list[Row]]) -> None:
-        known = [place in side.known or not place[2] for side in self.sides]
-        if not all(known):
-            side = known.index(True)
-            for row in rows[side]:
-                self._take_one_sided(side, row)
-            return
         calls = [[row for row in of_side if row.leaf in (CALL, TASK)] for of_side in rows]
         others = [[row for row in of_side if row.leaf not in (CALL, TASK)] for of_side in rows]
         self._match_calls(place, calls[0], calls[1])
@@ -150,6 +153,8 @@ class _Matching:
         """Calls at a place that both sides have: those with the same inputs, then those with others, then those in excess."""
         phase, _, path = place
         name = path[-1] if path else ""
+        # an operator that calls others than before is itself one of what was replaced
+        alike = self.changed_inside.get(place) or self.groups.group(SPEED, phase, name)
         by_inputs: dict[tuple[str, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
         for side, rows in enumerate((before, after)):
             for row in rows:
@@ -162,7 +167,7 @@ class _Matching:
                 # what begins in another part has time here and no call
                 same = 1.0 if counts[side] <= _SAME_COUNT else fewer / counts[side]
                 for row in rows:
-                    self.groups.group(SPEED, phase, name).take(side, row.number, same)
+                    alike.take(side, row.number, same)
                     if same < 1.0 - _SAME_COUNT:
                         left[side].append((row, 1.0 - same))
         counts = [sum(row.calls * share for row, share in rows) for rows in left]
@@ -223,15 +228,24 @@ class _Matching:
             return self.groups.group(IDLE, row.detail)
         return self.groups.group(GAPS, row.part, phase, path)
 
-    def _group_loose(self) -> None:
-        """What lies below the same operator on one side each: replaced where both sides have something there."""
-        for (phase, _, path), (lost, gained) in self.loose.items():
-            names = tuple(tuple(sorted({place[2][-1] for place, _ in rows})) for rows in (lost, gained))
-            kind = REPLACED if lost and gained else ADDED if gained else REMOVED
-            for side, rows in enumerate((lost, gained)):
-                for place, row in rows:
-                    own = names if kind == REPLACED else ((), place[2][-1:]) if side else (place[2][-1:], ())
-                    self.groups.group_of_names(kind, *own, phase, path).take(side, row.number, 1.0)
+    def _group_loose(self) -> dict[Place, Group]:
+        """What one side alone has below an operator that both have: replaced where the other one has something else there.
+
+        Returns:
+            of each such operator the group.
+        """
+        forward = [{row.place[2][-1] for row in side.rows if row.place[0] == _FORWARD and row.place[2]} for side in self.sides]
+        groups = {}
+        for outer, loose in self.loose.items():
+            names = tuple(tuple(sorted({place[2][-1] for place, _ in rows})) for rows in loose)
+            kind = REPLACED if all(names) else ADDED if names[1] else REMOVED
+            if outer[0] == _BACKWARD and not all(names) and all(set(own) <= forward[side] for side, own in enumerate(names)):
+                kind = RECOMPUTED
+            group = groups[outer] = self.groups.group_of_names(kind, *names, outer[0], outer[2])
+            for side, rows in enumerate(loose):
+                for _, row in rows:
+                    group.take(side, row.number, 1.0)
+        return groups
 
 
 def _optimizer_way(side: SidePlaces) -> str:

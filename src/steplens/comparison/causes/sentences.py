@@ -10,6 +10,7 @@ from steplens.comparison.causes.cause import (
     IDLE,
     LOADER,
     OPTIMIZER,
+    RECOMPUTED,
     REMOVED,
     REPLACED,
     SHAPES,
@@ -42,6 +43,8 @@ _TEXTS = {
         REPLACED: "{after}{where} instead of {before}",
         ADDED: "{name}{where}, which was not there before",
         REMOVED: "{name}{where}, which is not there any more",
+        RECOMPUTED: "backward computes {name} of forward again",
+        "not recomputed": "backward does not compute {name} of forward again any more",
         OPTIMIZER: "the optimizer is {after} instead of {before}",
         LOADER: "waiting for the data loader",
         SYNCHRONISATION: "waiting of the host for the device: {name}{where}",
@@ -60,6 +63,7 @@ _TEXTS = {
         REPLACED: "{where}用 {after} 代替了 {before}",
         ADDED: "{where}新增了 {name}",
         REMOVED: "{where}不再有 {name}",
+        RECOMPUTED: "反向中重新计算前向的 {name}", "not recomputed": "反向中不再重新计算前向的 {name}",
         OPTIMIZER: "优化器为 {after}，之前为 {before}",
         LOADER: "等待数据加载器",
         SYNCHRONISATION: "主机等待设备：{where} {name}",
@@ -88,7 +92,8 @@ def state_cause(cause: Cause, language: str = "en") -> str:
     percent = f"{abs(100 * cause.difference_ns / cause.before_ns):.0f}" if cause.before_ns else ""
     change = texts["longer" if cause.difference_ns > 0 else "shorter"].format(percent=percent)
     counts = texts["counts"].format(before=f"{cause.before_calls:.4g}", after=f"{cause.after_calls:.4g}")
-    said = texts[cause.kind].format(
+    kind = "not recomputed" if cause.kind == RECOMPUTED and cause.before_text else cause.kind
+    said = texts[kind].format(
         name=name, where=f" {place}" if place and language == "en" else place, change=change, calls=counts,
         before=cause.before_text, after=cause.after_text, unknown=texts["unknown"] if cause.work == UNKNOWN else "",
         before_name=texts["before"].format(name=name) if name else "",

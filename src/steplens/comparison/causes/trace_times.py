@@ -46,9 +46,9 @@ def collect_times(frames: Sequence[pl.DataFrame], calls: Calls | None) -> TraceT
     """Times of a trace.
 
     Args:
-        frames: a row for each call, task or gap: step, calls, ns, and of these what there is: part, leaf, phase, detail; call:
-            a row of ``calls`` whose place it has; has_inputs: whether shapes and types of that call matter; name: the path of what
-            has no call.
+        frames: a row for each call, task or gap: step, calls, ns, and of these what there is: part, leaf, phase, detail; call,
+            the row of ``calls`` whose place it has; has_inputs, whether shapes and types of that call matter; name, which is the
+            path of what has no call.
         calls: of the trace.
     """
     keys_of_row = ["part", "leaf", "phase", "detail", "name", "module", "path", "input_shapes", "input_types"]
