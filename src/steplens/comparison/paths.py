@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.analysis.tools.groups import first_rows, number_groups
+
 Numbers = npt.NDArray[np.int64]
 
 ROOT = -1
@@ -41,11 +43,19 @@ def number_paths(parent: Numbers, depth: Numbers, codes: Numbers) -> PathTree:
     borders = np.flatnonzero(np.diff(depth[order])) + 1
     for level in np.split(order, borders):
         outer = np.where(parent[level] >= 0, path_of_call[parent[level]], ROOT)
-        keys, numbers = np.unique((outer + 1) * width + codes[level], return_inverse=True)
+        numbers, first = _number_keys((outer + 1) * width + codes[level])
         path_of_call[level] = count + numbers
-        parent_paths.append(keys // width - 1)
-        count += keys.size
+        parent_paths.append(outer[first])
+        count += first.size
     return PathTree(path_of_call, np.concatenate(parent_paths))
+
+
+def _number_keys(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """A number for each key, equal keys one, from 0 without gaps, and a place of each."""
+    numbers, count = number_groups(pl.DataFrame({"key": keys}), ["key"])
+    places = first_rows(numbers, count)
+    is_there = places >= 0
+    return (np.cumsum(is_there) - 1)[numbers], places[is_there]
 
 
 def first_calls(tree: PathTree) -> Numbers:

@@ -72,12 +72,11 @@ def _number_names(names: pl.Series) -> tuple[list[str], Numbers]:
     texts = stripped.unique(maintain_order=True).to_list()
     place = {text: number for number, text in enumerate(texts)}
     numbers = pl.Series([place[text] for text in stripped.to_list()], dtype=pl.Int64)
-    codes = (
-        names.replace_strict(distinct, numbers, return_dtype=pl.Int64)
-        if len(distinct) > 1
-        else numbers.new_from_index(0, len(names))
+    joined = names.to_frame("name").join(
+        pl.DataFrame({"name": distinct, "code": numbers}), on="name", how="left", nulls_equal=True, maintain_order="left"
     )
-    return texts, codes.to_numpy()
+    codes: Numbers = joined["code"].to_numpy()
+    return texts, codes
 
 
 def _skip_ranges(parent: Numbers, is_operator: npt.NDArray[np.bool_]) -> Numbers:

@@ -13,6 +13,7 @@ from steplens.analysis.steps.device_work import device_parts
 from steplens.analysis.steps.phases import phase_of_calls
 from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.steps.times import DEVICE_PARTS
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside
 from steplens.comparison.causes.calls import NO_CALL, Calls, read_calls
 from steplens.comparison.causes.trace_times import COLLECTIVE, IDLE_TIME, TASK, TraceTimes, collect_times
@@ -24,6 +25,7 @@ _COMPUTING, _COMMUNICATION, _COPY, _IDLE = DEVICE_PARTS
 _KINDS = {KIND_COMPUTE: _COMPUTING, KIND_COMMUNICATION: _COMMUNICATION, KIND_COPY: _COPY}
 
 
+@once_per_trace
 def device_times(trace: Trace) -> TraceTimes | None:
     """The device periods of the usual steps of a trace by the call that launched what runs; None where they were not recorded.
 
@@ -47,7 +49,7 @@ def device_times(trace: Trace) -> TraceTimes | None:
 
 def _read_tasks(trace: Trace) -> pl.DataFrame:
     """What occupies the devices, in order of time: name, start_ns, end_ns, part, op, bytes and operation of collectives."""
-    columns = ["start_ns", "end_ns", pl.col("op").cast(pl.Int64), pl.col("bytes").cast(pl.Int64)]
+    columns = [pl.col(name).cast(pl.Int64) for name in ("start_ns", "end_ns", "op", "bytes")]
     part = pl.col("kind").cast(pl.String).replace_strict(_KINDS, default=None, return_dtype=pl.String)
     tasks = trace.required("kernels").select(*columns, name=pl.col("name").cast(pl.String), part=part).drop_nulls("part")
     frames = [tasks.collect()]

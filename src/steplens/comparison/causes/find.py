@@ -75,6 +75,8 @@ def find_causes(before: Sequence[Recording], after: Sequence[Recording]) -> Caus
         before: the recordings of the earlier side.
         after: those of the later one.
     """
+    if not before or not after or not all(recording.traces for recording in (*before, *after)):
+        return None
     side = critical_side((before, after))
     for candidate in (side, HOST if side == DEVICE else DEVICE):
         sides = [measure_side_times(recordings, candidate) for recordings in (before, after)]

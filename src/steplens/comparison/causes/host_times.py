@@ -13,6 +13,7 @@ from steplens.analysis.steps.phases import HostPhases, phase_intervals
 from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.steps.times import HOST_PARTS
 from steplens.analysis.steps.training_thread import TrainingThread, records_host, training_thread
+from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import (
     Int64Array,
     Intervals,
@@ -34,6 +35,7 @@ _BACKWARD = "backward_ns"
 END = "end"
 
 
+@once_per_trace
 def host_times(trace: Trace) -> TraceTimes | None:
     """Host time of the usual steps of a trace by call; None where its operators were not recorded.
 

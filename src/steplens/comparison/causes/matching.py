@@ -172,13 +172,13 @@ class _Matching:
                         left[side].append((row, 1.0 - same))
         counts = [sum(row.calls * share for row, share in rows) for rows in left]
         others = min(counts)
-        for side, rows in enumerate(left):
-            if not rows:
+        for side, left_rows in enumerate(left):
+            if not left_rows:
                 continue
             changed = others / counts[side] if counts[side] > _SAME_COUNT else 0.0
             group = self.groups.group(self._input_kind(left), phase, name) if changed > _SAME_COUNT else None
-            excess = self._excess_groups(side, place, rows[0][0].ranges) if changed < 1.0 - _SAME_COUNT else []
-            for row, share in rows:
+            excess = self._excess_groups(side, place, left_rows[0][0].ranges) if changed < 1.0 - _SAME_COUNT else []
+            for row, share in left_rows:
                 if group is not None:
                     group.take(side, row.number, share * changed)
                 for excess_group, part in excess:

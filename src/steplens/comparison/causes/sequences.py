@@ -13,6 +13,7 @@ from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.phases import phase_of_calls
 from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.steps.training_thread import training_thread
+from steplens.analysis.tools.once import once_per_trace
 from steplens.comparison.causes.calls import SEPARATOR, Calls, read_calls
 from steplens.comparison.paths import Numbers
 from steplens.trace.schema import SCOPE_BACKWARD
@@ -50,6 +51,7 @@ class Stretch:
     after: tuple[int, ...]
 
 
+@once_per_trace
 def usual_sequence(trace: Trace) -> OperatorSequence | None:
     """The outermost operators as most of the usual steps have them; None without operators, or of very long steps."""
     calls, thread = read_calls(trace), training_thread(trace)

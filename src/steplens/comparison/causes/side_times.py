@@ -35,7 +35,8 @@ class SideTimes:
     @property
     def mean_ns(self) -> Floats:
         """Of each row the mean over the recordings of the mean over their steps."""
-        return np.mean([values.mean(axis=1) for values in self.recordings], axis=0)
+        mean_ns: Floats = np.mean([values.mean(axis=1) for values in self.recordings], axis=0)
+        return mean_ns
 
 
 def measure_times(recordings: Sequence[Recording], side: str) -> SideTimes | None:
@@ -57,8 +58,8 @@ def measure_times(recordings: Sequence[Recording], side: str) -> SideTimes | Non
     keys = pl.concat([time.keys for times in measured for time in times]).unique(maintain_order=True)
     numbered = keys.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
     matrices, counts = [], []
-    for recording, times in zip(recordings, measured, strict=True):
-        ns, calls = _fill_matrices(recording, times, numbered)
+    for recording, own_times in zip(recordings, measured, strict=True):
+        ns, calls = _fill_matrices(recording, own_times, numbered)
         if ns.shape[1]:
             matrices.append(ns)
             counts.append(calls)
