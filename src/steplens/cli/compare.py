@@ -144,9 +144,20 @@ def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top
         "tasks": comparison.tasks.head(top).to_dicts(),
         "device_time": comparison.device_time.rows.head(top).to_dicts(),
         "device_time_matched": comparison.device_time.matched,
+        "causes": _causes_document(comparison),
         "doubts": list(comparison.doubts),
         "limits": [dataclasses.asdict(judgement) for judgement in judged],
     }
+
+
+def _causes_document(comparison: Comparison) -> dict[str, Any] | None:
+    if comparison.causes is None:
+        return None
+    derived = ("difference_ns", "is_certain")
+    causes = [
+        {**dataclasses.asdict(cause), **{name: getattr(cause, name) for name in derived}} for cause in comparison.causes.causes
+    ]
+    return {**dataclasses.asdict(comparison.causes), "causes": causes}
 
 
 def _operator_document(comparison: Comparison, row: dict[str, Any]) -> dict[str, Any]:

@@ -16,9 +16,8 @@ import polars as pl
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.groups import first_rows, number_groups
 from steplens.analysis.tools.once import once_per_trace
+from steplens.comparison.paths import ROOT, Numbers, PathTree, first_calls, number_labels, number_paths
 from steplens.trace.trace import Trace
-
-Numbers = npt.NDArray[np.int64]
 
 #: columns of ``DeviceTimeByPath.rows``
 ROWS = {
@@ -46,7 +45,6 @@ SUMS = ("calls", "self_ns", "device_ns")
 _SEPARATOR = " > "
 #: operators that are named where sides differ below a path
 _NAMED = 3
-_ROOT = -1
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def match_device_time(before: CallPaths, after: CallPaths) -> DeviceTimeByPath:
     side_of = calls["side"].to_numpy()
     # rows of the later side lie behind those of the earlier one
     parent = calls["parent"].to_numpy() + np.where((side_of == 1) & (calls["parent"].to_numpy() >= 0), sides[0].calls.height, 0)
-    tree = _number_paths(parent, calls["depth"].to_numpy(), _number_labels(_labels_of(calls)))
+    tree = number_paths(parent, calls["depth"].to_numpy(), number_labels(_labels_of(calls)))
     times = np.stack([_sum_times(tree, calls, number) for number in range(len(sides))])
     places = _common_paths(tree, side_of)
     moved = np.zeros_like(times)
@@ -145,7 +143,7 @@ def _mean_calls(frames: Sequence[pl.DataFrame], steps: int) -> pl.DataFrame:
     moved, offset = [pl.DataFrame(schema=CALLS)], 0
     for frame in frames:
         # rows lie behind those of the frames before
-        parent = pl.when(pl.col("parent") >= 0).then(pl.col("parent") + offset).otherwise(_ROOT)
+        parent = pl.when(pl.col("parent") >= 0).then(pl.col("parent") + offset).otherwise(ROOT)
         moved.append(frame.with_columns(parent=parent))
         offset += frame.height
     return _join_calls(pl.concat(moved)).with_columns(pl.col(*SUMS) / steps)
@@ -160,7 +158,7 @@ def _calls_of(trace: Trace, is_counted: pl.Expr) -> pl.DataFrame:
             "name",
             "module",
             depth=pl.col("depth").cast(pl.Int64),
-            parent=pl.col("parent").cast(pl.Int64).fill_null(_ROOT),
+            parent=pl.col("parent").cast(pl.Int64).fill_null(ROOT),
             calls=counts.then(1).otherwise(0).cast(pl.Float64),
             self_ns=counts.then(pl.col("self_ns")).otherwise(0).cast(pl.Float64),
             device_ns=counts.then(pl.col("device_self_ns")).otherwise(0).cast(pl.Float64),
@@ -184,10 +182,10 @@ def _join_calls(calls: pl.DataFrame, *, are_recorded: bool = False) -> pl.DataFr
     labels = calls.select("name", "module")[np.maximum(first_rows(group, groups), 0)].select(
         name=name.str.replace(r"#\d+$", "") if are_recorded else name, module=module
     )
-    tree = _number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), _number_labels(_labels_of(labels))[group])
+    tree = number_paths(calls["parent"].to_numpy(), calls["depth"].to_numpy(), number_labels(_labels_of(labels))[group])
     size = tree.parent_path.size
     sums = {name: np.bincount(tree.path_of_call, weights=calls[name].to_numpy(), minlength=size) for name in SUMS}
-    first_call = _first_calls(tree)
+    first_call = first_calls(tree)
     rows = labels[group[first_call]].with_columns(depth=calls["depth"].gather(first_call), parent=pl.Series(tree.parent_path))
     return rows.with_columns(**{name: pl.Series(values) for name, values in sums.items()}).select(*CALLS)
 
@@ -196,62 +194,19 @@ def _labels_of(calls: pl.DataFrame) -> pl.Series:
     return calls.select(pl.concat_str("name", pl.lit("\0"), "module")).to_series()
 
 
-@dataclass(frozen=True)
-class _PathTree:
-    """All paths of both sides: of each call its path, and of each path the one that it is longer than by one, or -1."""
-
-    path_of_call: Numbers
-    parent_path: Numbers
-
-
-def _number_labels(labels: pl.Series) -> Numbers:
-    return labels.rank("dense").to_numpy().astype(np.int64)
-
-
-def _number_paths(parent: Numbers, depth: Numbers, codes: Numbers) -> _PathTree:
-    """One number for all calls with the same path, level by level."""
-    path_of_call = np.full(parent.size, _ROOT)
-    parent_paths: list[Numbers] = []
-    count, width = 0, int(codes.max()) + 1
-    order = np.argsort(depth, kind="stable")
-    borders = np.flatnonzero(np.diff(depth[order])) + 1
-    for level in np.split(order, borders):
-        outer = np.where(parent[level] >= 0, path_of_call[parent[level]], _ROOT)
-        numbers, first = _number_keys((outer + 1) * width + codes[level])
-        path_of_call[level] = count + numbers
-        parent_paths.append(outer[first])
-        count += first.size
-    return _PathTree(path_of_call, np.concatenate(parent_paths))
-
-
-def _number_keys(keys: Numbers) -> tuple[Numbers, Numbers]:
-    """A number for each key, equal keys one, from 0 without gaps, and a place of each."""
-    numbers, count = number_groups(pl.DataFrame({"key": keys}), ["key"])
-    places = first_rows(numbers, count)
-    is_there = places >= 0
-    return (np.cumsum(is_there) - 1)[numbers], places[is_there]
-
-
-def _first_calls(tree: _PathTree) -> Numbers:
-    """Of each path its first call."""
-    first_call = np.zeros(tree.parent_path.size, np.int64)
-    first_call[tree.path_of_call[::-1]] = np.arange(tree.path_of_call.size)[::-1]
-    return first_call
-
-
-def _sum_times(tree: _PathTree, calls: pl.DataFrame, side: int) -> npt.NDArray[np.float64]:
+def _sum_times(tree: PathTree, calls: pl.DataFrame, side: int) -> npt.NDArray[np.float64]:
     """Device time of a side launched at each path itself, ns per step."""
     own_ns = calls["device_ns"].to_numpy() * (calls["side"].to_numpy() == side)
     return np.bincount(tree.path_of_call, weights=own_ns, minlength=tree.parent_path.size).astype(np.float64)
 
 
-def _common_paths(tree: _PathTree, side_of: Numbers) -> Numbers:
+def _common_paths(tree: PathTree, side_of: Numbers) -> Numbers:
     """Of each path the longest beginning of it that both sides have, itself perhaps; -1 where there is none."""
     on_side = np.zeros((2, tree.parent_path.size), bool)
     on_side[side_of, tree.path_of_call] = True
-    place = np.where(on_side.all(axis=0), np.arange(tree.parent_path.size), _ROOT)
+    place = np.where(on_side.all(axis=0), np.arange(tree.parent_path.size), ROOT)
     # paths are numbered from the outermost ones
-    for path in np.flatnonzero(place == _ROOT).tolist():
+    for path in np.flatnonzero(place == ROOT).tolist():
         outer = tree.parent_path[path]
         if outer >= 0:
             place[path] = place[outer]
@@ -259,13 +214,13 @@ def _common_paths(tree: _PathTree, side_of: Numbers) -> Numbers:
 
 
 def _describe_paths(
-    tree: _PathTree,
+    tree: PathTree,
     calls: pl.DataFrame,
     moved: npt.NDArray[np.float64],
     times: npt.NDArray[np.float64],
     places: Numbers,
 ) -> pl.DataFrame:
-    first_call = _first_calls(tree)
+    first_call = first_calls(tree)
     names = calls["name"].gather(first_call).to_list()
     modules = calls["module"].gather(first_call).to_list()
     launched: list[dict[int, dict[str, float]]] = [{}, {}]
@@ -287,7 +242,7 @@ def _describe_paths(
     return frame.sort(pl.col("difference_ns").abs(), pl.col("path"), descending=[True, False])
 
 
-def _path_text(tree: _PathTree, names: Sequence[str], path: int) -> str:
+def _path_text(tree: PathTree, names: Sequence[str], path: int) -> str:
     path_names = []
     while path >= 0:
         path_names.append(names[path])

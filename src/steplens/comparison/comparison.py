@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,8 @@ from steplens.analysis.step_words import number_ranges
 from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.common.errors import InputError
 from steplens.comparison.call_tree import NO_DEVICE_TIME, DeviceTimeByPath, match_device_time
+from steplens.comparison.causes.cause import Causes
+from steplens.comparison.causes.find import find_causes
 from steplens.comparison.circumstances import find_doubts
 from steplens.comparison.difference import Difference, find_difference
 from steplens.comparison.measure import keep_measured, measure_side
@@ -107,6 +110,11 @@ class Comparison:
     tasks: pl.DataFrame
     device_time: DeviceTimeByPath
     doubts: tuple[str, ...]
+
+    @cached_property
+    def causes(self) -> Causes | None:
+        """What explains the change of the step; None where neither calls nor tasks of both sides tell, as of baselines."""
+        return find_causes(self.before.recordings, self.after.recordings)
 
 
 def compare_paths(before: str | os.PathLike[str] | Run, after: str | os.PathLike[str] | Run) -> Comparison:

@@ -1,0 +1,66 @@
+"""Differences that have one cause: which rows of both sides they are, and how much of each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from steplens.comparison.noise import Floats
+
+#: a share of a row that is smaller is rounding
+_LEAST = 1e-9
+
+
+@dataclass
+class Group:
+    """Rows of both sides that differ for one reason.
+
+    Attributes:
+        kind: of ``cause.KINDS``.
+        rows: of the earlier and of the later side: row -> the share of it that is of the group.
+        names: of operators that each side has there and the other has not, or that it has more of.
+        before_text, after_text: what is different, where that is known already.
+    """
+
+    kind: str
+    rows: tuple[dict[int, float], dict[int, float]] = field(default_factory=lambda: ({}, {}))
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    before_text: str = ""
+    after_text: str = ""
+
+    def take(self, side: int, row: int, share: float) -> None:
+        """Count a share of a row of a side."""
+        if share > _LEAST:
+            self.rows[side][row] = self.rows[side].get(row, 0.0) + share
+
+    def absorb(self, other: Group) -> None:
+        """Count what another one has."""
+        before, after = (tuple(sorted({*own, *more})) for own, more in zip(self.names, other.names, strict=True))
+        self.names = (before, after)
+        for side in range(2):
+            for row, share in other.rows[side].items():
+                self.take(side, row, share)
+
+    def sum_rows(self, side: int, values: Floats) -> Floats:
+        """The sum over its rows of a side of what each has, shape (rows,) or (rows, steps)."""
+        places = np.fromiter(self.rows[side], dtype=np.int64, count=len(self.rows[side]))
+        shares = np.fromiter(self.rows[side].values(), dtype=np.float64, count=len(places))
+        total: Floats = shares @ values[places] if len(places) else np.zeros(values.shape[1:])
+        return total
+
+
+class Groups:
+    """All groups of a comparison, by what tells them apart."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Hashable, Group] = {}
+
+    def group(self, kind: str, *key: Hashable) -> Group:
+        """The group of a kind and key, which is made where there is none."""
+        return self.by_key.setdefault((kind, *key), Group(kind))
+
+    def group_of_names(self, kind: str, before: tuple[str, ...], after: tuple[str, ...], *key: Hashable) -> Group:
+        """The same of operators that only one side has, or has more of."""
+        return self.by_key.setdefault((kind, before, after, *key), Group(kind, names=(before, after)))

@@ -1,0 +1,119 @@
+"""Causes in words."""
+
+from __future__ import annotations
+
+from steplens.comparison.causes.cause import (
+    ADDED,
+    CALLS,
+    COMMUNICATION,
+    GAPS,
+    IDLE,
+    LOADER,
+    OPTIMIZER,
+    RECOMPUTED,
+    REMOVED,
+    REPLACED,
+    SHAPES,
+    SPEED,
+    SYNCHRONISATION,
+    TYPES,
+    UNKNOWN,
+    Cause,
+)
+
+#: where, by phase
+_WHERE = {
+    "en": {
+        "forward": "in forward", "backward": "in backward", "optimizer": "in the optimizer", "between": "between the phases",
+        "data_wait": "while waiting for data", "data": "while waiting for data", "device_wait": "while waiting for the device",
+        "waiting for the device": "while waiting for the device", "python": "between the phases", "end": "at the end of the step",
+    },
+    "zh": {
+        "forward": "前向", "backward": "反向", "optimizer": "优化器", "between": "各阶段之间", "data_wait": "等待数据时",
+        "data": "等待数据时", "device_wait": "等待设备时", "waiting for the device": "等待设备时", "python": "各阶段之间",
+        "end": "步末尾",
+    },
+}  # fmt: skip
+_TEXTS = {
+    "en": {
+        SPEED: "{name}{where} takes {change} for the same calls{unknown}",
+        CALLS: "{name}{where} is called {calls}",
+        SHAPES: "{name}{where} works on {after} instead of {before}",
+        TYPES: "{name}{where} works on {after} instead of {before}",
+        REPLACED: "{after}{where} instead of {before}",
+        ADDED: "{name}{where}, which was not there before",
+        REMOVED: "{name}{where}, which is not there any more",
+        RECOMPUTED: "backward computes {name} of forward again",
+        "not recomputed": "backward does not compute {name} of forward again any more",
+        OPTIMIZER: "the optimizer is {after} instead of {before}",
+        LOADER: "waiting for the data loader",
+        SYNCHRONISATION: "waiting of the host for the device: {name}{where}",
+        COMMUNICATION: "communication that nothing hides: {name}",
+        GAPS: "time without an operator{before_name}{where}",
+        IDLE: "idle time of the device{before_name}{where}",
+        "longer": "{percent} % longer", "shorter": "{percent} % less time", "unknown": " (shapes of inputs were not recorded)",
+        "counts": "{after} times instead of {before}", "before": " before {name}", "and": " and ", "several": "{count} operators",
+        "of change": "{share} % of the change", "modules": " ({modules})", "more modules": "{first} and {count} more modules",
+    },
+    "zh": {
+        SPEED: "{where}的 {name} 同样的调用{change}{unknown}",
+        CALLS: "{where}的 {name} 调用次数：{calls}",
+        SHAPES: "{where}的 {name} 处理的形状为 {after}，之前为 {before}",
+        TYPES: "{where}的 {name} 处理的数据类型为 {after}，之前为 {before}",
+        REPLACED: "{where}用 {after} 代替了 {before}",
+        ADDED: "{where}新增了 {name}",
+        REMOVED: "{where}不再有 {name}",
+        RECOMPUTED: "反向中重新计算前向的 {name}", "not recomputed": "反向中不再重新计算前向的 {name}",
+        OPTIMIZER: "优化器为 {after}，之前为 {before}",
+        LOADER: "等待数据加载器",
+        SYNCHRONISATION: "主机等待设备：{where} {name}",
+        COMMUNICATION: "未被掩盖的通信：{name}",
+        GAPS: "没有算子运行的时间：{where}{before_name}",
+        IDLE: "设备空闲时间：{where}{before_name}",
+        "longer": "耗时增加 {percent} %", "shorter": "耗时减少 {percent} %", "unknown": "（未记录输入形状）",
+        "counts": "{after} 次，之前 {before} 次", "before": " {name} 之前", "and": "、", "several": "{count} 个算子",
+        "of change": "占变化的 {share} %", "modules": "（{modules}）", "more modules": "{first} 及另外 {count} 个模块",
+    },
+}  # fmt: skip
+_SHOWN_NAMES = 3
+
+
+def state_cause(cause: Cause, language: str = "en") -> str:
+    """What a cause is, in a sentence without its time.
+
+    Args:
+        cause: to be said.
+        language: "en" or "zh".
+    """
+    texts, where = _TEXTS[language], _WHERE[language]
+    phases = [where.get(phase, phase) for phase in cause.phase.split(" and ") if phase]
+    place = texts["and"].join(dict.fromkeys(phases))
+    name = ", ".join(cause.names[:_SHOWN_NAMES]) + (" ..." if len(cause.names) > _SHOWN_NAMES else "")
+    percent = f"{abs(100 * cause.difference_ns / cause.before_ns):.0f}" if cause.before_ns else ""
+    change = texts["longer" if cause.difference_ns > 0 else "shorter"].format(percent=percent)
+    counts = texts["counts"].format(before=f"{cause.before_calls:.4g}", after=f"{cause.after_calls:.4g}")
+    kind = "not recomputed" if cause.kind == RECOMPUTED and cause.before_text else cause.kind
+    said = texts[kind].format(
+        name=name, where=f" {place}" if place and language == "en" else place, change=change, calls=counts,
+        before=cause.before_text, after=cause.after_text, unknown=texts["unknown"] if cause.work == UNKNOWN else "",
+        before_name=texts["before"].format(name=name) if name else "",
+    )  # fmt: skip
+    return said + (texts["modules"].format(modules=_modules_text(cause, texts)) if cause.modules else "")
+
+
+def _modules_text(cause: Cause, texts: dict[str, str]) -> str:
+    first, *more = cause.modules
+    return texts["more modules"].format(first=first, count=len(more)) if more else first
+
+
+def explain_cause(cause: Cause, language: str = "en") -> str:
+    """The same with its time.
+
+    Args:
+        cause: to be said.
+        language: "en" or "zh".
+    """
+    colon = "：" if language == "zh" else ": "
+    amount = f"{cause.difference_ns / 1e6:+.3g} ms"
+    share = "" if cause.share is None else ", " + _TEXTS[language]["of change"].format(share=f"{100 * cause.share:.0f}")
+    return f"{state_cause(cause, language)}{colon}{amount}{share}"
