@@ -26,9 +26,9 @@ import numpy as np
 from steplens.bench.checkouts import Version
 from steplens.bench.program import Plan, run_program
 from steplens.bench.rounds import confidence_of_looks, plan_looks
+from steplens.bench.signed_ranks import PairedDifference, find_paired_difference
 from steplens.comparison.comparison import LEAST_CHANGE
 from steplens.comparison.noise import Floats
-from steplens.comparison.signed_ranks import PairedDifference, find_paired_difference
 
 SKIP, TIMED, COUNTED = 5, 200, (30, 200)
 ROUNDS = (20, 40, 60)

@@ -14,10 +14,10 @@ import numpy as np
 
 from steplens.bench.checkouts import Version
 from steplens.bench.program import Plan, TimedRun, run_program
+from steplens.bench.signed_ranks import PairedDifference, find_paired_difference, least_pairs
 from steplens.common.errors import SteplensError
 from steplens.comparison.comparison import CANNOT_TELL, LEAST_CHANGE, StepChange
 from steplens.comparison.difference import CONFIDENCE
-from steplens.comparison.signed_ranks import PairedDifference, find_paired_difference, least_pairs
 
 #: fewer rounds have no interval of 95 %
 LEAST_ROUNDS = least_pairs(CONFIDENCE)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steplens.bench.rounds import confidence_of_looks, plan_looks
-from steplens.comparison.signed_ranks import find_paired_difference, least_pairs
+from steplens.bench.signed_ranks import find_paired_difference, least_pairs
 
 
 @pytest.mark.parametrize(
