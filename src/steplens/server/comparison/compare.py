@@ -181,7 +181,7 @@ def compare_two(
 ) -> ComparedRuns:
     """Two of the runs, such as before and after a change of the program; ``limit``: names and paths to answer with."""
     first, second = runs.shown(before), runs.shown(after)
-    comparison = _compare(first, second)
+    comparison = _compare_two(first, second)
     has_device = comparison.before.has_device or comparison.after.has_device
     is_of_host = not any(part.part in DEVICE_PARTS for part in comparison.parts)
     device_parts: tuple[PartChange, ...] = ()
@@ -218,7 +218,7 @@ def compare_calls(
     ``of``: "host", the time of the calls, or "device", the time of what they launched. ``limit``: calls to answer with, those
     that take the most.
     """
-    comparison = _compare(runs.shown(before), runs.shown(after))
+    comparison = _compare_two(runs.shown(before), runs.shown(after))
     return call_trees.merge_call_paths(comparison.before.figures.call_paths, comparison.after.figures.call_paths, of, limit)
 
 
@@ -227,7 +227,7 @@ def compare_findings(runs: Runs, before: _Number = 0, after: _Number = 1) -> Com
     """What became of the findings of the advice between two of the runs."""
     first, second = runs.shown(before), runs.shown(after)
     change = compare_advice(advice.advise_on_run(first), advice.advise_on_run(second))
-    if are_unlike(common_share(_compare(first, second).operators)):
+    if are_unlike(common_share(_compare_two(first, second).operators)):
         return ComparedFindings(cured=[], remaining=[], new=[], promised_ns=0.0)
     ran_alike = _devices_of(first) == _devices_of(second) and len(first.run.traces) == len(second.run.traces)
     return ComparedFindings(
@@ -238,7 +238,7 @@ def compare_findings(runs: Runs, before: _Number = 0, after: _Number = 1) -> Com
     )
 
 
-def _compare(before: OpenedRun, after: OpenedRun) -> Comparison:
+def _compare_two(before: OpenedRun, after: OpenedRun) -> Comparison:
     """The comparison of two runs, worked out once."""
     key = ("comparison", after.id, after.generation)
     return before.answer(key, lambda: compare_sides(_side_of(before), _side_of(after)))
