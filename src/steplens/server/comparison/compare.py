@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from steplens.advice.compare import compare as compare_advice
 from steplens.analysis.operators.common_calls import are_unlike, common_share
 from steplens.analysis.steps.times import DEVICE_PARTS
+from steplens.comparison.causes.cause import DEVICE
+from steplens.comparison.causes.sentences import state_cause
 from steplens.comparison.comparison import LEAST_CHANGE, Comparison, PartChange, compare_parts, compare_sides
 from steplens.comparison.item_times import SELF, TASK
 from steplens.comparison.measure import measure_side
@@ -92,6 +94,35 @@ class ComparedPart(BaseModel):
     share: float | None
 
 
+class ComparedCause(BaseModel):
+    """One cause of the change of a step; see ``comparison.causes.cause.Cause``. ``texts``: language -> what it is."""
+
+    texts: dict[str, str]
+    before_ns: float
+    after_ns: float
+    difference_ns: float
+    error_ns: float | None
+    share: float | None
+
+
+class ComparedCauses(BaseModel):
+    """What explains the change of a step; see ``comparison.causes.cause.Causes``.
+
+    Attributes:
+        side: whose time it is.
+        causes: those beyond chance, or all where there are none; the largest first.
+        others: how many more causes there are.
+        others_ns: what these and all that no cause names differ by.
+        explained: the share of the change that the causes beyond chance make up, 0 to 1; null where the step hardly changed.
+    """
+
+    side: Literal["host", "device"]
+    causes: list[ComparedCause]
+    others: int
+    others_ns: float
+    explained: float | None
+
+
 class ComparedName(BaseModel):
     """What became of a name per step: null where a side has none of it.
 
@@ -127,6 +158,7 @@ class ComparedRuns(BaseModel):
         before: the earlier side.
         after: the later side.
         step: what became of the step time; null where a side has too few steps to tell.
+        causes: what explains the change; null where neither calls nor tasks of both sides tell.
         parts: of the parts that add up to the step, the largest change first; none where they are not known.
         device_parts: the same of the device, whose period they add up to, where there is an accelerator and ``parts`` are of the
             host.
@@ -145,6 +177,7 @@ class ComparedRuns(BaseModel):
     before: ComparedSide
     after: ComparedSide
     step: StepChange | None
+    causes: ComparedCauses | None
     parts: list[ComparedPart]
     device_parts: list[ComparedPart]
     operators: list[ComparedName]
@@ -191,6 +224,7 @@ def compare_two(
         before=_describe_side(first, comparison.before),
         after=_describe_side(second, comparison.after),
         step=_describe_step(comparison),
+        causes=_describe_causes(comparison, limit),
         parts=_describe_parts(comparison.parts),
         device_parts=_describe_parts(device_parts),
         operators=_describe_names(comparison, comparison.operators, "self_ns", SELF, limit),
@@ -278,6 +312,31 @@ def _describe_step(comparison: Comparison) -> StepChange | None:
         verdict=step.step_verdict,
         runs_needed=step.runs_needed,
         least_change=LEAST_CHANGE,
+    )
+
+
+def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | None:
+    causes = comparison.causes
+    if causes is None:
+        return None
+    certain = [cause for cause in causes.causes if cause.is_certain]
+    told_causes = (certain or [cause for cause in causes.causes if cause.difference_ns])[:limit]
+    return ComparedCauses(
+        side="device" if causes.side == DEVICE else "host",
+        causes=[
+            ComparedCause(
+                texts={language: state_cause(cause, language) for language in ("en", *LANGUAGES)},
+                before_ns=cause.before_ns,
+                after_ns=cause.after_ns,
+                difference_ns=cause.difference_ns,
+                error_ns=cause.error_ns,
+                share=cause.share,
+            )
+            for cause in told_causes
+        ],
+        others=len(causes.causes) - len(told_causes),
+        others_ns=causes.change_ns - sum(cause.difference_ns for cause in told_causes),
+        explained=causes.explained,
     )
 
 
