@@ -125,7 +125,7 @@ export function causesCard(found: Comparison): Child {
   if (!causes?.causes.length) return null;
   const interval = intervalColumns(causes.causes);
   const rows: Child[][] = causes.causes.map((one) => [
-    h("span", { class: "sentence" }, inLanguage(one.texts) ?? ""),
+    inLanguage(one.texts) ?? "",
     format.time(one.before_ns),
     format.time(one.after_ns),
     signedTime(one.difference_ns),
