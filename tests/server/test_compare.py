@@ -15,6 +15,7 @@ import steplens
 from steplens.advice import advise
 from steplens.advice.compare import compare as compare_advice
 from steplens.comparison import circumstances
+from steplens.comparison.causes.sentences import state_cause
 from steplens.comparison.comparison import Comparison, compare_runs
 from steplens.comparison.item_times import SELF
 from steplens.comparison.operator_steps import compare_operator
@@ -95,6 +96,13 @@ def test_the_answer_is_what_the_terminal_rests_on(client: Client, comparison: Co
     assert found["operators"][0]["name"] == "aten::mm" and found["operators"][0]["error_ns"] < 1e6
     assert [doubt["en"] for doubt in found["doubts"]] == list(comparison.doubts)
     assert "PyTorch 不同：之前为 2.4，之后为 2.13" in [doubt["zh"] for doubt in found["doubts"]]
+    causes = found["causes"]
+    assert comparison.causes is not None and causes["explained"] == comparison.causes.explained
+    first = comparison.causes.causes[0]
+    assert causes["causes"][0]["texts"]["en"] == state_cause(first) and "aten::mm" in state_cause(first)
+    assert causes["causes"][0]["difference_ns"] == first.difference_ns == pytest.approx(1010e3, rel=0.01)
+    together_ns = sum(cause["difference_ns"] for cause in causes["causes"]) + causes["others_ns"]
+    assert together_ns == pytest.approx(comparison.causes.change_ns)
     # nothing ran on an accelerator
     assert (found["tasks"], found["device_time"], found["device_parts"], found["calls_of"]) == ([], [], [], ["host"])
 

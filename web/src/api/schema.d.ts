@@ -1166,6 +1166,24 @@ export interface components {
             left_out: number;
             nodes: components["schemas"]["ComparedCall"][];
         };
+        ComparedCause: {
+            after_ns: number;
+            before_ns: number;
+            difference_ns: number;
+            error_ns: number | null;
+            share: number | null;
+            texts: {
+                [key: string]: string;
+            };
+        };
+        ComparedCauses: {
+            causes: components["schemas"]["ComparedCause"][];
+            explained: number | null;
+            others: number;
+            others_ns: number;
+            /** @enum {string} */
+            side: "host" | "device";
+        };
         ComparedFindings: {
             cured: components["schemas"]["FindingShown"][];
             new: components["schemas"]["FindingShown"][];
@@ -1203,6 +1221,7 @@ export interface components {
             after: components["schemas"]["ComparedSide"];
             before: components["schemas"]["ComparedSide"];
             calls_of: ("host" | "device")[];
+            causes: components["schemas"]["ComparedCauses"] | null;
             common_share: number | null;
             device_parts: components["schemas"]["ComparedPart"][];
             device_time: components["schemas"]["ComparedPath"][];
@@ -2360,6 +2379,8 @@ export type Column = components['schemas']['Column'];
 export type Communication = components['schemas']['Communication'];
 export type ComparedCall = components['schemas']['ComparedCall'];
 export type ComparedCalls = components['schemas']['ComparedCalls'];
+export type ComparedCause = components['schemas']['ComparedCause'];
+export type ComparedCauses = components['schemas']['ComparedCauses'];
 export type ComparedFindings = components['schemas']['ComparedFindings'];
 export type ComparedName = components['schemas']['ComparedName'];
 export type ComparedPart = components['schemas']['ComparedPart'];

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from steplens.advice.compare import compare as compare_advice
 from steplens.analysis.operators.common_calls import are_unlike, common_share
 from steplens.analysis.steps.times import DEVICE_PARTS
+from steplens.comparison.causes.cause import DEVICE
+from steplens.comparison.causes.sentences import state_cause
 from steplens.comparison.comparison import LEAST_CHANGE, Comparison, PartChange, compare_parts, compare_sides
 from steplens.comparison.item_times import SELF, TASK
 from steplens.comparison.measure import measure_side
@@ -92,6 +94,35 @@ class ComparedPart(BaseModel):
     share: float | None
 
 
+class ComparedCause(BaseModel):
+    """One cause of the change of a step; see ``comparison.causes.cause.Cause``. ``texts``: language -> what it is."""
+
+    texts: dict[str, str]
+    before_ns: float
+    after_ns: float
+    difference_ns: float
+    error_ns: float | None
+    share: float | None
+
+
+class ComparedCauses(BaseModel):
+    """What explains the change of a step; see ``comparison.causes.cause.Causes``.
+
+    Attributes:
+        side: whose time it is.
+        causes: those beyond chance, or all where there are none; the largest first.
+        others: how many more causes there are.
+        others_ns: what these and all that no cause names differ by.
+        explained: the share of the change that the causes beyond chance make up, 0 to 1; null where the step hardly changed.
+    """
+
+    side: Literal["host", "device"]
+    causes: list[ComparedCause]
+    others: int
+    others_ns: float
+    explained: float | None
+
+
 class ComparedName(BaseModel):
     """What became of a name per step: null where a side has none of it.
 
@@ -127,6 +158,7 @@ class ComparedRuns(BaseModel):
         before: the earlier side.
         after: the later side.
         step: what became of the step time; null where a side has too few steps to tell.
+        causes: what explains the change; null where neither calls nor tasks of both sides tell.
         parts: of the parts that add up to the step, the largest change first; none where they are not known.
         device_parts: the same of the device, whose period they add up to, where there is an accelerator and ``parts`` are of the
             host.
@@ -145,6 +177,7 @@ class ComparedRuns(BaseModel):
     before: ComparedSide
     after: ComparedSide
     step: StepChange | None
+    causes: ComparedCauses | None
     parts: list[ComparedPart]
     device_parts: list[ComparedPart]
     operators: list[ComparedName]
@@ -181,7 +214,7 @@ def compare_two(
 ) -> ComparedRuns:
     """Two of the runs, such as before and after a change of the program; ``limit``: names and paths to answer with."""
     first, second = runs.shown(before), runs.shown(after)
-    comparison = _compare(first, second)
+    comparison = _compare_two(first, second)
     has_device = comparison.before.has_device or comparison.after.has_device
     is_of_host = not any(part.part in DEVICE_PARTS for part in comparison.parts)
     device_parts: tuple[PartChange, ...] = ()
@@ -191,6 +224,7 @@ def compare_two(
         before=_describe_side(first, comparison.before),
         after=_describe_side(second, comparison.after),
         step=_describe_step(comparison),
+        causes=_describe_causes(comparison, limit),
         parts=_describe_parts(comparison.parts),
         device_parts=_describe_parts(device_parts),
         operators=_describe_names(comparison, comparison.operators, "self_ns", SELF, limit),
@@ -218,7 +252,7 @@ def compare_calls(
     ``of``: "host", the time of the calls, or "device", the time of what they launched. ``limit``: calls to answer with, those
     that take the most.
     """
-    comparison = _compare(runs.shown(before), runs.shown(after))
+    comparison = _compare_two(runs.shown(before), runs.shown(after))
     return call_trees.merge_call_paths(comparison.before.figures.call_paths, comparison.after.figures.call_paths, of, limit)
 
 
@@ -227,7 +261,7 @@ def compare_findings(runs: Runs, before: _Number = 0, after: _Number = 1) -> Com
     """What became of the findings of the advice between two of the runs."""
     first, second = runs.shown(before), runs.shown(after)
     change = compare_advice(advice.advise_on_run(first), advice.advise_on_run(second))
-    if are_unlike(common_share(_compare(first, second).operators)):
+    if are_unlike(common_share(_compare_two(first, second).operators)):
         return ComparedFindings(cured=[], remaining=[], new=[], promised_ns=0.0)
     ran_alike = _devices_of(first) == _devices_of(second) and len(first.run.traces) == len(second.run.traces)
     return ComparedFindings(
@@ -238,7 +272,7 @@ def compare_findings(runs: Runs, before: _Number = 0, after: _Number = 1) -> Com
     )
 
 
-def _compare(before: OpenedRun, after: OpenedRun) -> Comparison:
+def _compare_two(before: OpenedRun, after: OpenedRun) -> Comparison:
     """The comparison of two runs, worked out once."""
     key = ("comparison", after.id, after.generation)
     return before.answer(key, lambda: compare_sides(_side_of(before), _side_of(after)))
@@ -278,6 +312,31 @@ def _describe_step(comparison: Comparison) -> StepChange | None:
         verdict=step.step_verdict,
         runs_needed=step.runs_needed,
         least_change=LEAST_CHANGE,
+    )
+
+
+def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | None:
+    causes = comparison.causes
+    if causes is None:
+        return None
+    certain = [cause for cause in causes.causes if cause.is_certain]
+    told_causes = (certain or [cause for cause in causes.causes if cause.difference_ns])[:limit]
+    return ComparedCauses(
+        side="device" if causes.side == DEVICE else "host",
+        causes=[
+            ComparedCause(
+                texts={language: state_cause(cause, language) for language in ("en", *LANGUAGES)},
+                before_ns=cause.before_ns,
+                after_ns=cause.after_ns,
+                difference_ns=cause.difference_ns,
+                error_ns=cause.error_ns,
+                share=cause.share,
+            )
+            for cause in told_causes
+        ],
+        others=len(causes.causes) - len(told_causes),
+        others_ns=causes.change_ns - sum(cause.difference_ns for cause in told_causes),
+        explained=causes.explained,
     )
 
 

@@ -5,7 +5,7 @@ import { formatRoute } from "../../browser/route";
 import { type Child, h } from "../../ui/dom";
 import { DEVICE_PARTS, HOST_PARTS, type Head, card, headedTable, partsBar } from "../../ui/ui";
 import * as format from "../../words/format";
-import { named, t } from "../../words/i18n";
+import { inLanguage, named, t } from "../../words/i18n";
 import { directionOf, intervalBar, reachOf } from "./interval_bar";
 import { percentText } from "./verdict";
 
@@ -118,6 +118,48 @@ function partsTable(title: string, parts: readonly ComparedPart[]): Child {
 
 const sumOf = (parts: readonly ComparedPart[], side: "before_ns" | "after_ns"): number =>
   parts.reduce((all, one) => all + one[side], 0);
+
+/** What explains the change of the step, the largest cause first; with all others they add up to it. */
+export function causesCard(found: Comparison): Child {
+  const { causes } = found;
+  if (!causes?.causes.length) return null;
+  const interval = intervalColumns(causes.causes);
+  const rows: Child[][] = causes.causes.map((one) => [
+    inLanguage(one.texts) ?? "",
+    format.time(one.before_ns),
+    format.time(one.after_ns),
+    signedTime(one.difference_ns),
+    one.share === null ? "" : shareText(one.share),
+    ...interval.cells(one),
+  ]);
+  if (causes.others)
+    rows.push([t("compare.causes.others", { count: format.count(causes.others) }), "", "", signedTime(causes.others_ns)]);
+  return card(
+    t("compare.causes"),
+    headedTable(
+      t("compare.causes"),
+      [
+        { title: t("compare.causes.cause") },
+        { title: t("compare.before"), numeric: true },
+        { title: t("compare.after"), numeric: true },
+        { title: t("compare.difference"), numeric: true },
+        { title: t("compare.share"), numeric: true },
+        ...interval.heads,
+      ],
+      rows,
+    ),
+    {
+      wide: true,
+      note: [
+        t(causes.side === "device" ? "compare.causes.device" : "compare.causes.host"),
+        " ",
+        causes.explained === null ? null : t("compare.causes.explained", { share: shareText(causes.explained) }),
+        " ",
+        interval.note,
+      ],
+    },
+  );
+}
 
 /** The names whose time changed the most, each with its interval; a figure of a side leads to its calls there. */
 export function namesCard(

@@ -11,7 +11,7 @@ import { card, choice, findingLine, grid, nothing } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
 import { callFlames } from "./call_flames";
-import { isOfDevice, namesCard, partsCard, pathsCard } from "./changes";
+import { causesCard, isOfDevice, namesCard, partsCard, pathsCard } from "./changes";
 import { stepPicture } from "./step_picture";
 import { verdictOf } from "./verdict";
 
@@ -41,6 +41,7 @@ export const compare: Page = {
       chooser,
       card(t("compare.verdict"), [verdictOf(found), stepPicture(found, context.signal)], { wide: true }),
       grid(
+        causesCard(found),
         partsCard(found),
         await parts(context, [[t("compare.calls"), callsCard(context, found)]]),
         namesCard(found, t("compare.operators"), t("compare.operators.what"), found.operators, found.different),
