@@ -30,6 +30,7 @@ BENCHMARKS = {
     "loader": ("Observing data loaders", "benchmarks/loader.py"),
     "blackbox": ("The black box", "benchmarks/blackbox.py"),
     "many": ("Many traces", "benchmarks/many.py"),
+    "startup": ("Starting commands", "benchmarks/startup.py"),
 }
 
 

@@ -31,12 +31,12 @@ _NEW = "{new}"
 
 @dataclass
 class Program:
-    """A program, and what it may take: ``factor`` times that of the program ``beside``, and ``more_s``."""
+    """A program; with a goal it may take ``factor`` times what the program ``beside`` takes, and ``more_s``."""
 
     name: str
     arguments: list[str]
     beside: str = ""
-    factor: float = 1.5
+    factor: float | None = None
     more_s: float = 0.0
     walls: list[float] = field(default_factory=list)
     busy: list[float] = field(default_factory=list)
@@ -62,10 +62,10 @@ def list_programs(run: str) -> list[Program]:
         Program("", ["-c", ""]),
         Program(typer, ["-c", typer]),
         Program(polars, ["-c", polars]),
-        Program("steplens --help", [*steplens, "--help"], typer),
+        Program("steplens --help", [*steplens, "--help"], typer, 1.5),
         Program("steplens table --help", [*steplens, "table", "--help"], typer),
-        Program("steplens summary RUN", [*steplens, "summary", run], polars, more_s=0.05),
-        Program("open, steps(), operators()", ["-c", NOTEBOOK, run], polars, more_s=0.05),
+        Program("steplens summary RUN", [*steplens, "summary", run], polars, 1.5, 0.05),
+        Program("open, steps(), operators()", ["-c", NOTEBOOK, run], polars, 1.5, 0.05),
         # of so many operators nobody has asked before
         Program("steplens summary RUN --top N, the first time", [*steplens, "summary", run, "--top", _NEW], polars),
         Program("steplens advise RUN", [*steplens, "advise", run], polars),
@@ -95,7 +95,7 @@ def print_table(programs: list[Program]) -> None:
             continue
         beside = by_name[program.beside]
         goal = ""
-        if program.more_s or "help" in program.name:
+        if program.factor is not None:
             goal = f"{program.factor} times" + (f" and {1e3 * program.more_s:.0f} ms" if program.more_s else "")
             reached = busy <= program.factor * min(beside.busy) + program.more_s
             goal += ": reached" if reached else ": missed"

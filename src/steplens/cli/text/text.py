@@ -7,12 +7,13 @@ import math
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from steplens.common.stand_ins import told_in
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # control characters (escape sequences start with one), direction overrides, lone surrogates
@@ -32,11 +33,15 @@ def clean(text: str) -> str:
 
 def plain(text: object, style: str = "") -> Text:
     """``text`` as a rich cell that is shown as it is: no markup, no control characters."""
+    from rich.text import Text
+
     return Text(clean(str(text)), style=style)
 
 
 def console() -> Console:
     """A console on stdout; without a terminal it has no colour and is 80 columns (or ``COLUMNS``) wide."""
+    from rich.console import Console
+
     return Console(highlight=False, markup=False, emoji=False, legacy_windows=False)
 
 
