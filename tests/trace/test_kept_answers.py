@@ -26,13 +26,14 @@ from steplens.analysis.steps.choice import chosen_steps
 from steplens.analysis.steps.times import times_of_steps
 from steplens.cli.summary.summary import collect_summary
 from steplens.common.step_points import FORWARD_POINT_VARIABLES
+from steplens.comparison.comparison import compare_runs
 from steplens.run import Run
 from steplens.trace.building.extents import Extent
 from steplens.trace.cache import kept_answers, store
 from steplens.trace.cache.accepted_answers import AcceptedAnswers, SharedAnswers
 from steplens.trace.cache.answer_values import decode_answer, encode_answer, estimate_bytes
 from steplens.trace.cache.kept_answers import pack_answers, unpack_answers
-from steplens.trace.cache.known_answers import NOT_KEPT
+from steplens.trace.cache.known_answers import NOT_KEPT, KnownAnswers
 from steplens.trace.trace import Trace, answer_name
 
 
@@ -257,3 +258,16 @@ def test_a_table_that_is_not_as_it_was_written_is_read_from_its_source(tmp_path:
     small.write_bytes(small.read_bytes()[:-5])
     ops = run.traces[5].ops
     assert isinstance(run.traces[5], Trace) and ops is not None and whole is not None and ops.equals(whole)
+
+
+def test_answers_of_a_comparison_are_no_obstacle_to_those_of_advice(tmp_path: Path) -> None:
+    folder = write_ranks(tmp_path / "run", 2)
+    first = compare_runs(steplens.open(folder), steplens.open(folder))
+    run = steplens.open(folder)
+    assert compare_runs(run, steplens.open(folder)).operators.equals(first.operators)
+    assert all(isinstance(trace.accepted, KnownAnswers) for trace in run.traces)
+    prepare_answers(run)
+    keep_answers(run)
+    again = steplens.open(folder)
+    assert use_kept_answers(again) == []
+    assert again.steps().equals(run.steps()) and again.operators().equals(run.operators())

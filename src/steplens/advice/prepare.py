@@ -154,8 +154,8 @@ def keep_answers(run: Run) -> None:
     if context is None or is_worker():
         return
     for trace in run.traces:
-        accepted = trace.accepted
-        assert accepted is None or isinstance(accepted, AcceptedAnswers)
+        # a comparison lets traces have answers of another kind
+        accepted = trace.accepted if isinstance(trace.accepted, AcceptedAnswers) else None
         fresh = _encode_answers(trace, leave_out=() if accepted is None else accepted)
         before = 0 if accepted is None else len(accepted)
         if trace.kept is not None and before + len(fresh) > trace.once(_kept_count):

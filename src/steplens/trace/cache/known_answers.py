@@ -21,7 +21,7 @@ _OF_EVENTS = ("device_work", "phase_of_calls", "phase_intervals", "of_calls", "o
 #: what is known of a trace beside answers
 STATE = ("_nothing_judged", "_shared_answers", "_kept_count", "_is_prepared", "_answer_cache")
 NOT_KEPT = (*_OF_EVENTS, *STATE)
-#: a larger answer is worked out again; what calls take in each of 600 steps are 5 MB, compressed a few hundred KB
+#: a larger answer is worked out again rather than kept; what calls take in each of 600 steps are 5 MB, compressed some 300 KB
 _MOST_BYTES = 16 << 20
 
 
