@@ -26,7 +26,7 @@ def test_a_wider_layer(repository: Path) -> None:  # noqa: F811
     ended = steplens(
         repository,
         "bench", "--base", "narrow", "--head", "main", "--rounds", "6", "--steps", "8", "--skip", "2", "--record", "3", "--link",
-        "data.txt", "--fail-on", "step>20%", "--json", "--", "train.py",
+        "data.txt", "--fail-on", "step>20%", "--json", "--markdown", "report.md", "--junit", "junit.xml", "--", "train.py",
     )  # fmt: skip
     assert ended.returncode == 1, ended.stderr
     found = json.loads(ended.stdout)
@@ -41,6 +41,11 @@ def test_a_wider_layer(repository: Path) -> None:  # noqa: F811
     assert "aten::mm" in [row["name"] for row in recorded["operators"]]
     assert "round 6 of 6 at most" in ended.stderr
     assert git(repository, "worktree", "list").count("\n") == 0
+    # reports say what was timed, and of which versions
+    text = (repository / "report.md").read_text("utf-8")
+    assert text.startswith("### `narrow (") and "→ `main (" in text
+    assert "6 runs of 8 steps" in text and "**Of 1 limit 1 is exceeded.** **A step is" in text and "`aten::mm`" in text
+    assert '<failure message="exceeded: ' in (repository / "junit.xml").read_text("utf-8")
     folder = Path(found["folder"])
     assert json.loads((folder / "bench.json").read_text())["step"] == found["step"]
 
@@ -64,7 +69,7 @@ def test_a_wider_layer(repository: Path) -> None:  # noqa: F811
     ],
 )
 def test_what_cannot_be_benched(repository: Path, arguments: tuple[str, ...], problem: str) -> None:  # noqa: F811
-    ended = steplens(repository, "bench", "--rounds", "6", *arguments)
+    ended = steplens(repository, "bench", "--rounds", "6", "--markdown", "report.md", *arguments)
     assert ended.returncode == 2 and problem in " ".join(ended.stderr.split()), ended.stderr
     assert "Traceback" not in ended.stderr and git(repository, "worktree", "list").count("\n") == 0
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import Json
+from steplens.cli.line.arguments import Json, JunitFile, MarkdownFile
 from steplens.cli.line.commands import Command
+from steplens.cli.line.report_files import ReportFiles
 from steplens.cli.text.text import clean, print_json
 from steplens.collect.common import log
 from steplens.collect.dynamic.launched_processes import FORWARD, OPTIMIZER
@@ -110,6 +111,8 @@ def run_versions(
         "bench"
     ),
     json: Json = False,
+    junit: JunitFile = None,
+    markdown: MarkdownFile = None,
 ) -> None:
     """Run two versions of a program in turns, and tell whether a step became longer.
 
@@ -129,24 +132,39 @@ def run_versions(
     for limit in limits:
         if limit.figure != STEP and not record:
             raise SteplensError(f"{limit}: needs recorded steps, and --record is 0")
+    reports = ReportFiles(junit, markdown)
+    reports.check_targets(json=json)
+    if (junit or markdown) and not record:
+        raise SteplensError("--junit and --markdown need recorded steps, and --record is 0")
     from steplens.bench.checkouts import Version, check_out
     from steplens.bench.program import Plan
 
     plan = Plan(skip, steps, record, step_on.value, _PROFILE, to_the_end, patience)
-    with _end_on_signals(), _show_output():
-        if base is None:
-            here = [Version(name, Path.cwd()) for name in ("base", "head")]
-            outcome, folder = _run_bench(here, commands, plan, rounds, minutes, out, limits)
-        else:
-            with check_out([base, head], link or [], setup) as versions:
-                outcome, folder = _run_bench(versions, commands, plan, rounds, minutes, out, limits)
+    try:
+        with _end_on_signals(), _show_output():
+            if base is None:
+                here = [Version(name, Path.cwd()) for name in ("base", "head")]
+                outcome, folder = _run_bench(here, commands, plan, rounds, minutes, out, limits)
+            else:
+                with check_out([base, head], link or [], setup) as versions:
+                    outcome, folder = _run_bench(versions, commands, plan, rounds, minutes, out, limits)
+    except SteplensError as error:
+        sides = [base, head] if base is not None else [shlex.join(words) for words in commands]
+        reports.write_problem(sides, str(error))
+        raise
     comparison = _compare_recorded(outcome, folder) if record else None
     judgements = _judge_limits(outcome, comparison, limits)
     document = _as_document(outcome, commands, comparison, judgements, top, folder)
     (folder / _SUMMARY_FILE).write_text(json_module.dumps(document, indent=1) + "\n")
+    if comparison is not None:
+        from steplens.cli.text.bench_text import COUNTED, describe_versions
+        from steplens.comparison.reports.reported import Reported
+
+        versions_text = describe_versions(outcome)
+        reports.write_reports([Reported(comparison, judgements, versions=versions_text, counted=COUNTED)], top)
     if json:
         print_json(document)
-    else:
+    elif not reports.are_printed:
         from steplens.cli.text.bench_text import show_bench
 
         show_bench(outcome, comparison, judgements, top, folder)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steplens.cli.line.arguments import Json, Rank, SidePath, parse_side
+from steplens.cli.line.arguments import Json, JunitFile, MarkdownFile, Rank, SidePath, parse_side
 from steplens.cli.line.report_files import ReportFiles
 from steplens.cli.opening import keep_timelines, open_with_progress, show_work
 from steplens.cli.summary.summary import problem_of_health
@@ -47,13 +47,8 @@ def show_comparisons(
     top: Annotated[int, typer.Option(min=1, metavar="N", help="How many operators and device tasks to show.")] = 5,
     rank: Rank = None,
     json: Json = False,
-    junit: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a test report in JUnit's XML, with a test for each limit; - for stdout."),
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write Markdown for a pull request on GitHub; - for stdout.")
-    ] = None,
+    junit: JunitFile = None,
+    markdown: MarkdownFile = None,
 ) -> None:
     """Compare runs with an earlier one: is a step slower, by how much, where, and is that more than chance?
 

@@ -43,6 +43,14 @@ SidePath = Annotated[
 JobPath = Annotated[Path, typer.Argument(metavar="PATH", help="The folder of profiler_config.json.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Rank = Annotated[int | None, typer.Option(metavar="N", help="Only the traces of this rank.")]
+#: reports of a comparison
+JunitFile = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Write a test report in JUnit's XML, with a test for each limit; - for stdout."),
+]
+MarkdownFile = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown for a pull request on GitHub; - for stdout.")
+]
 #: where a job of many ranks is read and judged
 Scheduler = Annotated[
     str,

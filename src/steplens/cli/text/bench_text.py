@@ -12,10 +12,23 @@ from steplens.cli.text.compare_text import print_wrapped, show_judgements, show_
 from steplens.cli.text.text import console, duration, plain
 from steplens.comparison.comparison import Comparison
 from steplens.comparison.gate import Judgement
+from steplens.comparison.reports.reported import ReportedSide
 from steplens.comparison.reports.sentences import step_sentence
 
+#: what more of would tell what cannot be told
+COUNTED = "rounds like these"
 #: beside programs that wait for a processor for more of their time rounds differ by what else the machine does
 _MUCH_WAITING = 0.05
+
+
+def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
+    """Both versions in words."""
+    steps = min(run.steps for round_ in found.rounds for run in (round_.base, round_.head))
+    base, head = (
+        ReportedSide(version.full_name, f"{duration(found.usual_ns(number))} a step, {len(found.rounds)} runs of {steps} steps")
+        for number, version in enumerate(found.versions)
+    )
+    return base, head
 
 
 def show_bench(found: Bench, comparison: Comparison | None, judged: Sequence[Judgement], top: int, folder: Path) -> None:
@@ -31,11 +44,9 @@ def show_bench(found: Bench, comparison: Comparison | None, judged: Sequence[Jud
     out = console()
     out.print()
     rounds = len(found.rounds)
-    steps = min(run.steps for round_ in found.rounds for run in (round_.base, round_.head))
-    for number, (side, version) in enumerate(zip(SIDES, found.versions, strict=True)):
-        usual = duration(found.usual_ns(number))
-        out.print(plain(f"{side}: {version.full_name}: {usual} a step, {rounds} runs of {steps} steps", "dim"), soft_wrap=True)
-    print_wrapped(out, step_sentence(found.step, "rounds like these"), "bold")
+    for side, version in zip(SIDES, describe_versions(found), strict=True):
+        out.print(plain(f"{side}: {version.name}: {version.description}", "dim"), soft_wrap=True)
+    print_wrapped(out, step_sentence(found.step, COUNTED), "bold")
     if not found.is_told and rounds < found.most_rounds:
         print_wrapped(out, f"Time was up after {rounds} of {found.most_rounds} rounds.", "")
     if found.waited_share > _MUCH_WAITING:

@@ -17,7 +17,7 @@ _LONGEST_NAME, _LONGEST_SENTENCE = 100, 400
 #: characters that format something somewhere in a line
 _FORMATTING = frozenset("\\`*_[]<>#|~&!$")
 #: at the beginning of a line these make a list, a heading or a quote
-_BLOCK_START = re.compile(r"(?:\d+(?=[.)])|)[-+=:.)]")
+_BLOCK_START = re.compile(r"\d+[.)](?= |$)|[-+=:]")
 _NO_WIDTH = "&#8203;"
 #: in front of the place where no link begins any more: names of users, numbers of issues, addresses
 _LINKS = re.compile(r"(?<=@)|(?<=#)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=gh-)", re.IGNORECASE)

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from steplens.common.display import clean
-from steplens.common.stand_ins import told_path
 
 if TYPE_CHECKING:
-    from steplens.comparison.comparison import Comparison
     from steplens.comparison.reports.reported import Reported
 
 #: what no document of XML 1.0 can hold, not even as a reference
@@ -52,15 +50,16 @@ def junit_problem(sides: Sequence[str], problem: str) -> str:
 def _make_suite(reported: Reported, several: bool) -> ElementTree.Element:
     from steplens.comparison.comparison import CANNOT_TELL
     from steplens.comparison.gate import EXCEEDED, KEPT
-    from steplens.comparison.reports.sentences import judgement_reason, verdict_sentence
+    from steplens.comparison.reports.sentences import judgement_reason
 
     comparison = reported.comparison
-    before, after = (told_path(side.path) for side in (comparison.before, comparison.after))
+    (before, of_before), (after, of_after) = reported.named_sides
     suite = ElementTree.Element("testsuite", name=_xml_text(f"steplens compare {before} {after}"))
     properties = ElementTree.SubElement(suite, "properties")
-    for name, value in _describe_sides(comparison):
+    doubts = [("doubtful", doubt) for doubt in comparison.doubts]
+    for name, value in (("before", f"{before}: {of_before}"), ("after", f"{after}: {of_after}"), *doubts):
         ElementTree.SubElement(properties, "property", name=name, value=_xml_text(value))
-    sentence = verdict_sentence(comparison)
+    sentence = reported.verdict_text
     # names that stay from run to run, so that a system can show what became of each
     ending = f" {after}" if several else ""
     for judgement in reported.judgements:
@@ -73,14 +72,6 @@ def _make_suite(reported: Reported, several: bool) -> ElementTree.Element:
     for problem in reported.problems:
         _add_test(suite, f"recordings{ending}", _ERROR, "bad input", problem)
     return suite
-
-
-def _describe_sides(comparison: Comparison) -> list[tuple[str, str]]:
-    from steplens.comparison.reports.sentences import describe_side
-
-    sides = (("before", comparison.before), ("after", comparison.after))
-    doubts = [("doubtful", doubt) for doubt in comparison.doubts]
-    return [(name, f"{told_path(side.path)}: {describe_side(side)}") for name, side in sides] + doubts
 
 
 def _add_test(suite: ElementTree.Element, name: str, outcome: str, message: str, text: str) -> None:

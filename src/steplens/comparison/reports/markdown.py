@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from steplens.common.display import duration
-from steplens.common.stand_ins import told_path
 from steplens.comparison.reports.escaping import code_span, plain_text
 
 if TYPE_CHECKING:
@@ -50,11 +49,8 @@ def markdown_problem(sides: Sequence[str], problem: str) -> str:
 
 
 def _head_of(reported: Reported) -> str:
-    from steplens.comparison.reports.sentences import verdict_sentence
-
-    comparison = reported.comparison
-    before, after = (code_span(told_path(side.path)) for side in (comparison.before, comparison.after))
-    sentences = [*_limits_sentence(reported.judgements), f"**{plain_text(verdict_sentence(comparison))}**"]
+    before, after = (code_span(side.name) for side in reported.named_sides)
+    sentences = [*_limits_sentence(reported.judgements), f"**{plain_text(reported.verdict_text)}**"]
     problems = [f"\n\n> [!CAUTION]\n> {plain_text(problem)}" for problem in reported.problems]
     return f"### {before} → {after}\n\n{' '.join(sentences)}{''.join(problems)}"
 
@@ -77,7 +73,8 @@ def _make_sections(reported: Reported, top: int) -> Iterator[str]:
     yield from _limits_section(reported.judgements)
     if comparison.doubts:
         yield "\n".join(["> [!WARNING]", *(f"> - doubtful: {plain_text(doubt)}" for doubt in comparison.doubts)])
-    yield _sides_section(comparison)
+    before, after = (f"{code_span(side.name)}: {plain_text(side.description)}" for side in reported.named_sides)
+    yield f"- before: {before}\n- after: {after}"
     yield from _parts_section(comparison)
     yield from _operators_section(comparison, top)
     yield from _device_time_section(comparison, top)
@@ -95,13 +92,6 @@ def _limits_section(judgements: Sequence[Judgement]) -> Iterator[str]:
         rows.append([code_span(judgement.limit), f"**{judgement.verdict}**", *change])
     if rows:
         yield _format_table(["limit", "", "change", "interval of 95 %"], "llrl", rows)
-
-
-def _sides_section(comparison: Comparison) -> str:
-    from steplens.comparison.reports.sentences import describe_side
-
-    sides = (("before", comparison.before), ("after", comparison.after))
-    return "\n".join(f"- {name}: {code_span(told_path(side.path))}: {describe_side(side)}" for name, side in sides)
 
 
 def _parts_section(comparison: Comparison) -> Iterator[str]:
