@@ -288,6 +288,27 @@ sys.exit(os.path.exists("forbidden") and "--silent" in arguments)
     assert "this event is of none" in comment()[1][0]
 
 
+def test_a_program_is_run_in_two_versions(runner: Runner) -> None:
+    python = """
+import json, os, sys
+if sys.argv[1:4] != ["-m", "steplens", "bench"]:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+with open("bench.json", "w") as called:
+    json.dump(sys.argv[4:], called)
+print(json.dumps({"step": {"verdict": "slower"}, "limits": [{"verdict": "exceeded"}]}))
+sys.exit(1)
+"""
+    write_program(runner.folder / "bin" / "python", python)
+    inputs = {"base": "main", "command": "python\ntrain.py\n--name=a b", "limits": "step>2%", "arguments": "--minutes=30"}
+    finished = runner.run(install="none", python=str(runner.folder / "bin" / "python"), **inputs)
+    assert (finished.code, finished.outputs["verdict"], finished.outputs["limits"]) == (1, "slower", "exceeded")
+    folder = runner.temp / "steplens-compare"
+    assert json.loads((runner.workspace / "bench.json").read_text()) == [
+        "--base=main", "--head=.", f"--out={folder}/recordings", "--minutes=30", "--fail-on=step>2%", "--json",
+        f"--markdown={folder}/comparison.md", f"--junit={folder}/junit.xml", "--", "python", "train.py", "--name=a b",
+    ]  # fmt: skip
+
+
 def test_what_is_installed(runner: Runner) -> None:
     pip = """
 import sys
