@@ -19,7 +19,7 @@ from .test_compare import program
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "action.yml"
-WORKFLOW = ROOT / "examples" / "github" / "step-time.yml"
+WORKFLOWS = ROOT / "examples" / "github"
 #: what the action may ask for; all of it is looked up, none of it computed
 EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+) *\}\}")
 #: commands that a line of output can be to a runner (those that would do harm)
@@ -334,8 +334,9 @@ with open("pip.txt", "a") as calls:
         assert runner.run(install=given).code == 2 and calls.read_text() == "" and not (runner.workspace / "evil").exists()
 
 
-def test_the_workflow_records_both_versions_in_turn(runner: Runner) -> None:
-    workflow = read_yaml(WORKFLOW)
+@pytest.mark.parametrize("name", ["step-time.yml", "recorded-step-time.yml"])
+def test_a_workflow_asks_for_what_the_action_has(name: str) -> None:
+    workflow = read_yaml(WORKFLOWS / name)
     # YAML 1.1 takes the key "on" for true
     assert workflow.keys() == {"name", True, "permissions", "concurrency", "jobs"}
     steps = workflow["jobs"]["compare"]["steps"]
@@ -345,8 +346,12 @@ def test_the_workflow_records_both_versions_in_turn(runner: Runner) -> None:
         if step.get("uses", "").startswith("OWNER/steplens@"):
             assert step.get("with", {}).keys() <= action["inputs"].keys()
     # the workflow's outputs are the action's
-    used = re.findall(r"steps\.compare\.outputs\.([a-z-]+)", WORKFLOW.read_text("utf-8"))
+    used = re.findall(r"steps\.compare\.outputs\.([a-z-]+)", (WORKFLOWS / name).read_text("utf-8"))
     assert used and set(used) <= action["outputs"].keys()
+
+
+def test_a_workflow_records_both_versions_in_turn(runner: Runner) -> None:
+    steps = read_yaml(WORKFLOWS / "recorded-step-time.yml")["jobs"]["compare"]["steps"]
 
     def git(*arguments: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
