@@ -90,6 +90,9 @@ def test_markdown_has_the_verdict_first_and_then_where(versions: Any) -> None:
     assert lines[2].startswith("**Of 1 limit 1 is exceeded.** **A step is 10.0 % slower; the interval of 95 % is +7.")
     assert "| `step>2%` | **exceeded** | +10.0 % | +7." in done.stdout
     assert "| forward | 4.10 ms | 5.10 ms | +1.00 ms | 100 % |  |" in done.stdout
+    assert "| What explains the change of a step, time of the host; those beyond chance make up 1" in done.stdout
+    [cause] = [line for line in lines if "aten::mm" in line and "100 % |" in line]
+    assert "+1.00 ms" in cause and "aten::mm" in cause.split("|")[1]
     assert "| `aten::mm` | 4.00 ms | 5.00 ms | +1.00 ms | +25.0 % | 1 call |  |" in done.stdout
     assert "next:" not in done.stdout and not done.stderr
     # the names of parts are those of the terminal's other pages
@@ -109,7 +112,7 @@ def test_names_of_a_trace_format_nothing(versions: Any) -> None:
     text = (versions.folder / "report.md").read_text("utf-8")
     shown = MARKDOWN.render(text)
     assert "<img" not in shown and "<b>" not in shown and "@user" not in shown.replace("&#64;", "@").replace("&#8203;", "")
-    assert shown.count("<table>") == 3 and "PyTorch differ" in shown
+    assert shown.count("<table>") == 4 and "PyTorch differ" in shown
     for table in shown.split("<table>")[1:]:
         columns = table.count("<th") - table.count("<thead")
         assert all(row.count("<td") == columns for row in table.split("<tr>")[2:])

@@ -12,7 +12,6 @@ from rich.console import Console
 from steplens.cli.line.ending import say_next
 from steplens.cli.text.text import console, duration, plain
 from steplens.common.stand_ins import told_path
-from steplens.comparison.causes.cause import DEVICE as OF_DEVICE
 from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.sentences import state_cause
 from steplens.comparison.comparison import Comparison, PartChange
@@ -21,12 +20,15 @@ from steplens.comparison.reports.sentences import (
     CHANCE,
     PART_LABELS,
     call_counts,
+    causes_title,
     changed_rows,
     describe_side,
     device_time_title,
     judgement_sentence,
     may_be_chance,
+    other_causes,
     path_names,
+    shown_causes,
     shown_parts,
     signed_duration,
     signed_percent,
@@ -94,23 +96,17 @@ def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
 
 def _show_causes(out: Console, found: Causes, top: int) -> None:
     """What explains the change, the largest first: what chance may explain is shown where nothing else is, and counted else."""
-    certain = [cause for cause in found.causes if cause.is_certain]
-    shown = (certain or [cause for cause in found.causes if cause.difference_ns])[:top]
-    if not shown:
+    causes = shown_causes(found, top)
+    if not causes:
         return
-    told = "" if found.explained is None else f"; those beyond chance make up {100 * found.explained:.0f} % of it"
-    unit = "of the device" if found.side == OF_DEVICE else "of the host"
-    out.print(plain(f"what explains the change of a step, time {unit}{told}"), soft_wrap=True)
-    for cause in shown:
+    out.print(plain(causes_title(found)), soft_wrap=True)
+    for cause in causes:
         share = f"{100 * cause.share:.0f} %" if cause.share is not None else ""
         doubt = "" if cause.is_certain or cause.error_ns is None else f"  ({CHANCE})"
         out.print(plain(f"  {signed_duration(cause.difference_ns):>11}  {share:>5}  {state_cause(cause)}{doubt}"), soft_wrap=True)
-    others = found.change_ns - sum(cause.difference_ns for cause in shown)
-    count = len(found.causes) - len(shown)
-    if count:
-        more = max(len(certain) - len(shown), 0)
-        names = f"{count} more, {more} of them beyond chance" if more else f"{count} more, which chance may explain"
-        out.print(plain(f"  {signed_duration(others):>11}  {names}", "dim"), soft_wrap=True)
+    if names := other_causes(found, top):
+        remaining_ns = found.change_ns - sum(cause.difference_ns for cause in causes)
+        out.print(plain(f"  {signed_duration(remaining_ns):>11}  {names}", "dim"), soft_wrap=True)
     for held in found.memory:
         out.print(plain(f"  {held.sentence}"), soft_wrap=True)
 

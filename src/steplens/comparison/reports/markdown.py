@@ -14,6 +14,7 @@ from steplens.common.display import duration
 from steplens.comparison.reports.escaping import code_span, plain_text
 
 if TYPE_CHECKING:
+    from steplens.comparison.causes.cause import Causes
     from steplens.comparison.comparison import Comparison
     from steplens.comparison.gate import Judgement
     from steplens.comparison.reports.reported import Reported
@@ -76,6 +77,8 @@ def _make_sections(reported: Reported, top: int) -> Iterator[str]:
     before, after = (f"{code_span(side.name)}: {plain_text(side.description)}" for side in reported.named_sides)
     yield f"- before: {before}\n- after: {after}"
     yield from _parts_section(comparison)
+    if comparison.causes is not None:
+        yield from _causes_section(comparison.causes, top)
     yield from _operators_section(comparison, top)
     yield from _device_time_section(comparison, top)
 
@@ -106,6 +109,27 @@ def _parts_section(comparison: Comparison) -> Iterator[str]:
     if rows:
         header = ["part of the step (mean of the usual steps)", "before", "after", "change", "share of the change", ""]
         yield _format_table(header, "lrrrrl", rows)
+
+
+def _causes_section(causes: Causes, top: int) -> Iterator[str]:
+    from steplens.comparison.causes.sentences import state_cause
+    from steplens.comparison.reports.sentences import CHANCE, causes_title, other_causes, shown_causes, signed_duration
+
+    rows = []
+    shown_ns = 0.0
+    for cause in shown_causes(causes, top):
+        share = f"{100 * cause.share:.0f} %" if cause.share is not None else ""
+        doubt = "" if cause.is_certain or cause.error_ns is None else CHANCE
+        rows.append([plain_text(state_cause(cause)), signed_duration(cause.difference_ns), share, doubt])
+        shown_ns += cause.difference_ns
+    if not rows:
+        return
+    if remaining := other_causes(causes, top):
+        rows.append([remaining, signed_duration(causes.change_ns - shown_ns), "", ""])
+    title = causes_title(causes)
+    table = _format_table([f"{title[0].upper()}{title[1:]}", "change", "share of the change", ""], "lrrl", rows)
+    memory = [f"- {plain_text(held.sentence)}" for held in causes.memory]
+    yield "\n\n".join([table, *(["\n".join(memory)] if memory else [])])
 
 
 def _operators_section(comparison: Comparison, top: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.common.display import duration
+from steplens.comparison.causes.cause import DEVICE, Cause, Causes
 from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, StepChange
 from steplens.comparison.gate import Judgement
 from steplens.comparison.item_times import SELF
@@ -90,6 +91,30 @@ def shown_parts(found: Comparison) -> list[PartChange]:
     """The parts of the step that changed by enough to be shown, the largest change first."""
     least_ns = _LEAST_PART * (found.before.step_ns or 0.0)
     return [part for part in found.parts if abs(part.difference_ns) >= least_ns]
+
+
+def shown_causes(causes: Causes, top: int) -> list[Cause]:
+    """The causes to show, the largest first: those beyond chance, or where there are none all that changed."""
+    certain = [cause for cause in causes.causes if cause.is_certain]
+    return (certain or [cause for cause in causes.causes if cause.difference_ns])[:top]
+
+
+def causes_title(causes: Causes) -> str:
+    """Of which side of the step the causes are, and how much of its change they make up."""
+    # of too few steps nobody knows what chance explains
+    is_told = causes.explained is not None and any(cause.error_ns is not None for cause in causes.causes)
+    explained = f"; those beyond chance make up {100 * (causes.explained or 0.0):.0f} % of it" if is_told else ""
+    return f"what explains the change of a step, time of the {'device' if causes.side == DEVICE else 'host'}{explained}"
+
+
+def other_causes(causes: Causes, top: int) -> str:
+    """How many causes are not among those that are shown; empty where all are."""
+    shown_count = len(shown_causes(causes, top))
+    count = len(causes.causes) - shown_count
+    more = max(sum(cause.is_certain for cause in causes.causes) - shown_count, 0)
+    if not count:
+        return ""
+    return f"{count} more, {more} of them beyond chance" if more else f"{count} more, which chance may explain"
 
 
 def changed_rows(rows: pl.DataFrame) -> pl.DataFrame:
