@@ -114,6 +114,8 @@ def other_causes(causes: Causes, top: int) -> str:
     more = max(sum(cause.is_certain for cause in causes.causes) - shown_count, 0)
     if not count:
         return ""
+    if all(cause.error_ns is None for cause in causes.causes):
+        return f"{count} more"
     return f"{count} more, {more} of them beyond chance" if more else f"{count} more, which chance may explain"
 
 
