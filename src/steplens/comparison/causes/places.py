@@ -77,8 +77,10 @@ def _side_places(side: SideTimes, sequence: OperatorSequence | None, has_modules
         names = tuple(key["path"].split(SEPARATOR)) if key["path"] else ()
         optimizers |= {found[2] for name in names[: key["ranges"]] if (found := _OPTIMIZER_RANGE.match(name))}
         place = make_place(key["phase"], key["module"] if has_modules else "", names)
+        # some sources have shapes there as well
+        types = key["types"] if any(map(str.isalpha, key["types"])) else ""
         row = Row(
-            number, key["part"], key["leaf"], place, min(key["ranges"], max(len(names) - 1, 0)), key["shapes"], key["types"],
+            number, key["part"], key["leaf"], place, min(key["ranges"], max(len(names) - 1, 0)), key["shapes"], types,
             key["detail"], key["calls"],
         )  # fmt: skip
         rows.append(row)
