@@ -95,22 +95,23 @@ def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
 def _show_causes(out: Console, found: Causes, top: int) -> None:
     """What explains the change, the largest first: what chance may explain is shown where nothing else is, and counted else."""
     certain = [cause for cause in found.causes if cause.is_certain]
-    shown = (certain or [cause for cause in found.causes if cause.difference_ns])[:top]
-    if not shown:
+    shown_causes = (certain or [cause for cause in found.causes if cause.difference_ns])[:top]
+    if not shown_causes:
         return
-    told = "" if found.explained is None else f"; those beyond chance make up {100 * found.explained:.0f} % of it"
+    told_share = "" if found.explained is None else f"; those beyond chance make up {100 * found.explained:.0f} % of it"
     unit = "of the device" if found.side == OF_DEVICE else "of the host"
-    out.print(plain(f"what explains the change of a step, time {unit}{told}"), soft_wrap=True)
-    for cause in shown:
+    out.print(plain(f"what explains the change of a step, time {unit}{told_share}"), soft_wrap=True)
+    for cause in shown_causes:
         share = f"{100 * cause.share:.0f} %" if cause.share is not None else ""
         doubt = "" if cause.is_certain or cause.error_ns is None else f"  ({CHANCE})"
         out.print(plain(f"  {signed_duration(cause.difference_ns):>11}  {share:>5}  {state_cause(cause)}{doubt}"), soft_wrap=True)
-    others = found.change_ns - sum(cause.difference_ns for cause in shown)
-    count = len(found.causes) - len(shown)
-    if count:
-        more = max(len(certain) - len(shown), 0)
-        names = f"{count} more, {more} of them beyond chance" if more else f"{count} more, which chance may explain"
-        out.print(plain(f"  {signed_duration(others):>11}  {names}", "dim"), soft_wrap=True)
+    others_ns = found.change_ns - sum(cause.difference_ns for cause in shown_causes)
+    count = len(found.causes) - len(shown_causes)
+    if count and abs(others_ns) >= 1.0:
+        more = max(len(certain) - len(shown_causes), 0)
+        is_told = any(cause.error_ns is not None for cause in found.causes)
+        judged = f", {more} of them beyond chance" if more else ", which chance may explain" if is_told else ""
+        out.print(plain(f"  {signed_duration(others_ns):>11}         {count} more{judged}", "dim"), soft_wrap=True)
     for held in found.memory:
         out.print(plain(f"  {held.sentence}"), soft_wrap=True)
 
