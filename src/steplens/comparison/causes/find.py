@@ -120,7 +120,7 @@ def compare_sides(side: str, before: CauseSide, after: CauseSide) -> Causes:
     causes = teller.tell_causes(groups.by_key.values())
     named_ns = sum(cause.difference_ns for cause in causes)
     explained = None
-    if teller.has_share:
+    if teller.has_share and any(cause.error_ns is not None for cause in causes):
         certain_ns = sum(cause.difference_ns for cause in causes if cause.is_certain)
         explained = max(1.0 - abs(change_ns - certain_ns) / abs(change_ns), 0.0)
     return Causes(side, tuple(causes), change_ns, change_ns - named_ns, explained)
