@@ -62,7 +62,7 @@ def read_calls(trace: Trace) -> Calls | None:
     first_call = first_calls(tree)
     own_names = [texts[code] for code in codes[first_call].tolist()]
     path_texts, ranges = _describe_paths(own_names, scope[first_call], is_operator[first_call], tree.parent_path)
-    return Calls(rows, is_operator, outer, _outermost(outer, is_operator), tree.path_of_call, path_texts, ranges)
+    return Calls(rows, is_operator, outer, _outermost_operators(outer, is_operator), tree.path_of_call, path_texts, ranges)
 
 
 def _number_names(names: pl.Series) -> tuple[list[str], Numbers]:
@@ -86,7 +86,7 @@ def _skip_ranges(parent: Numbers, is_operator: npt.NDArray[np.bool_]) -> Numbers
     return outer
 
 
-def _outermost(outer: Numbers, is_operator: npt.NDArray[np.bool_]) -> Numbers:
+def _outermost_operators(outer: Numbers, is_operator: npt.NDArray[np.bool_]) -> Numbers:
     top = np.where(is_operator, np.arange(outer.size), -1)
     while (is_inside := (top >= 0) & (outer[top] >= 0)).any():
         top[is_inside] = outer[top[is_inside]]
@@ -98,14 +98,14 @@ def _describe_paths(
 ) -> tuple[list[str], list[int]]:
     texts: list[str] = []
     ranges: list[int] = []
-    inside: list[bool] = []
+    inner_calls: list[bool] = []
     for path, outer in enumerate(parent_path.tolist()):
-        text, count, is_inside = (texts[outer], ranges[outer], inside[outer]) if outer >= 0 else ("", 0, False)
+        text, count, is_inside = (texts[outer], ranges[outer], inner_calls[outer]) if outer >= 0 else ("", 0, False)
         if scope[path] != SCOPE_MODULE and names[path] != _STEP:
             text = f"{text}{SEPARATOR}{names[path]}" if text else names[path]
             is_inside = is_inside or bool(is_operator[path])
             count += not is_inside
         texts.append(text)
         ranges.append(count)
-        inside.append(is_inside)
+        inner_calls.append(is_inside)
     return texts, ranges

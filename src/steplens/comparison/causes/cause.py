@@ -128,7 +128,7 @@ class Causes:
         change_ns: by how much the step became longer: the mean of the usual steps.
         rest_ns: the difference of what no cause names: what is too small to be told from chance, and what has no place.
         explained: the share of the change that the causes beyond chance make up, 0 to 1: 1 less what they miss it by, too much or
-            too little; None where the step hardly changed.
+            too little; None where the step hardly changed, or too few steps tell chance from change.
         memory: what holds more memory at the peak, or less, the largest first; it need not change the step.
     """
 

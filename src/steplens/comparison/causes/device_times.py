@@ -35,8 +35,8 @@ def device_times(trace: Trace) -> TraceTimes | None:
     """
     if not trace.has_accelerator:
         return None
-    chosen = usual_step_times(trace).drop_nulls(list(DEVICE_PARTS)).select("step")
-    periods = device_periods(trace).filter("recorded").join(chosen, on="step", how="semi").sort("start_ns")
+    usual_steps = usual_step_times(trace).drop_nulls(list(DEVICE_PARTS)).select("step")
+    periods = device_periods(trace).filter("recorded").join(usual_steps, on="step", how="semi").sort("start_ns")
     if not periods.height:
         return None
     spans = periods.select("start_ns", "end_ns", id="step")
@@ -128,8 +128,8 @@ def _calls_of(calls: Calls | None, phases: pl.Series, op: pl.Series, *, outermos
     if outermost:
         top = calls.top[np.maximum(row, 0)]
         row = np.where((row >= 0) & (top >= 0), top, row)
-    known = pl.Series(row).set(pl.Series(row < 0), None)
-    return pl.Series(row), phases.gather(known)
+    valid_rows = pl.Series(row).set(pl.Series(row < 0), None)
+    return pl.Series(row), phases.gather(valid_rows)
 
 
 def _valid_rows(op: pl.Series, count: int) -> Int64Array:

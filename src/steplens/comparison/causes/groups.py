@@ -30,18 +30,18 @@ class Group:
     before_text: str = ""
     after_text: str = ""
 
-    def take(self, side: int, row: int, share: float) -> None:
+    def take_row(self, side: int, row: int, share: float) -> None:
         """Count a share of a row of a side."""
         if share > _LEAST:
             self.rows[side][row] = self.rows[side].get(row, 0.0) + share
 
-    def absorb(self, other: Group) -> None:
+    def absorb_group(self, other: Group) -> None:
         """Count what another one has."""
-        before, after = (tuple(sorted({*own, *more})) for own, more in zip(self.names, other.names, strict=True))
+        before, after = (tuple(sorted({*own_names, *more})) for own_names, more in zip(self.names, other.names, strict=True))
         self.names = (before, after)
         for side in range(2):
             for row, share in other.rows[side].items():
-                self.take(side, row, share)
+                self.take_row(side, row, share)
 
     def sum_rows(self, side: int, values: Floats) -> Floats:
         """The sum over its rows of a side of what each has, shape (rows,) or (rows, steps)."""
@@ -57,7 +57,7 @@ class Groups:
     def __init__(self) -> None:
         self.by_key: dict[Hashable, Group] = {}
 
-    def group(self, kind: str, *key: Hashable) -> Group:
+    def find_group(self, kind: str, *key: Hashable) -> Group:
         """The group of a kind and key, which is made where there is none."""
         return self.by_key.setdefault((kind, *key), Group(kind))
 

@@ -49,10 +49,13 @@ def host_times(trace: Trace) -> TraceTimes | None:
     if phases is None or thread is None or calls is None or not phases.complete or not steps.height:
         return None
     start = steps["start_ns"].to_numpy()
-    stretches = _Stretches.of(phases, Intervals(start, start + steps["duration_ns"].to_numpy()))
-    chosen = _chosen_calls(trace, calls, thread, steps["step"])
+    stretches = _Stretches.of_phases(phases, Intervals(start, start + steps["duration_ns"].to_numpy()))
+    usual_calls = _chosen_calls(trace, calls, thread, steps["step"])
     waits = merged(synchronising_calls(trace)) if trace.has_accelerator else _NOTHING
-    frames = [*_call_frames(calls, chosen, stretches, waits), *_gap_frames(trace, calls, chosen, stretches, steps, waits)]
+    frames = [
+        *_call_frames(calls, usual_calls, stretches, waits),
+        *_gap_frames(trace, calls, usual_calls, stretches, steps, waits),
+    ]
     return collect_times(frames, calls)
 
 
@@ -74,14 +77,14 @@ class _Stretches:
     numbers: Int64Array
 
     @classmethod
-    def of(cls, phases: HostPhases, steps: Intervals) -> _Stretches:
+    def of_phases(cls, phases: HostPhases, steps: Intervals) -> _Stretches:
         """The phases inside of steps, which are in order of time."""
         sets = (phases.data, phases.forward, phases.backward, phases.optimizer, phases.device_wait, phases.between)
         parts = {name: intersect(steps, intervals) for name, intervals in zip(HOST_PARTS, sets, strict=False)}
         covered = _NOTHING
         for intervals in sets:
             covered = union(covered, intervals)
-        parts[HOST_PARTS[-1]] = intersect(steps, _outside(steps, covered))
+        parts[HOST_PARTS[-1]] = intersect(steps, _subtract_from_steps(steps, covered))
         start, end = (np.concatenate([intervals[side] for intervals in parts.values()]) for side in range(2))
         numbers = np.repeat(np.arange(len(parts)), [len(intervals.start) for intervals in parts.values()])
         order = np.argsort(start, kind="stable")
@@ -94,9 +97,9 @@ class _Stretches:
         return np.where(is_inside, self.numbers[place], -1)
 
 
-def _outside(steps: Intervals, covered: Intervals) -> Intervals:
-    whole = Intervals(steps.start[:1], steps.end[-1:])
-    return subtract(whole, covered)
+def _subtract_from_steps(steps: Intervals, covered: Intervals) -> Intervals:
+    whole_calls = Intervals(steps.start[:1], steps.end[-1:])
+    return subtract(whole_calls, covered)
 
 
 @dataclass(frozen=True)
@@ -120,25 +123,27 @@ def _chosen_calls(trace: Trace, calls: Calls, thread: TrainingThread, steps: pl.
     # a graph of MindSpore runs on threads of its own
     is_own = is_process & (rows["tid"] == thread.tid).fill_null(False).to_numpy() if records_host(trace) else is_process
     is_node = (rows["scope"] == SCOPE_BACKWARD).fill_null(False).to_numpy() & is_process & ~is_own
-    others = rows["tid"].filter(pl.Series(is_node)).value_counts(sort=True)["tid"].to_list()
-    groups = [is_own, *(is_process & ~is_own & (rows["tid"] == tid).fill_null(False).to_numpy() for tid in others)]
+    other_threads = rows["tid"].filter(pl.Series(is_node)).value_counts(sort=True)["tid"].to_list()
+    groups = [is_own, *(is_process & ~is_own & (rows["tid"] == tid).fill_null(False).to_numpy() for tid in other_threads)]
     threads = tuple(np.flatnonzero(is_chosen & group) for group in groups)
     covers = [merged(rows[group].select("start_ns", "end_ns")) for group in (threads[0], np.concatenate(threads))]
     return _Chosen(threads, *covers)
 
 
-def _call_frames(calls: Calls, chosen: _Chosen, stretches: _Stretches, waits: Intervals) -> Iterator[pl.DataFrame]:
+def _call_frames(calls: Calls, usual_calls: _Chosen, stretches: _Stretches, waits: Intervals) -> Iterator[pl.DataFrame]:
     every_start, every_end = (calls.rows[name].to_numpy() for name in ("start_ns", "end_ns"))
     covered = _NOTHING
-    for number, rows in enumerate(chosen.threads):
+    for number, rows in enumerate(usual_calls.threads):
         # most calls lie in one part, and so do all calls inside of them
         part = stretches.part_of_ranges(every_start[rows], every_end[rows]) if not number else np.full(len(rows), -1)
-        whole = rows[part >= 0]
-        start, end = every_start[whole], every_end[whole]
-        waited_ns = length_inside(waits, start, end) if len(waits.start) else np.zeros(len(whole), dtype=np.int64)
-        own_waited_ns = _own_lengths(calls, whole, waited_ns)
-        own_ns = _own_lengths(calls, whole, end - start) - own_waited_ns
-        frame = pl.DataFrame({"call": whole, "step": calls.rows["step"].gather(pl.Series(whole)), "number": part[part >= 0]})
+        whole_calls = rows[part >= 0]
+        start, end = every_start[whole_calls], every_end[whole_calls]
+        waited_ns = length_inside(waits, start, end) if len(waits.start) else np.zeros(len(whole_calls), dtype=np.int64)
+        own_waited_ns = _own_lengths(calls, whole_calls, waited_ns)
+        own_ns = _own_lengths(calls, whole_calls, end - start) - own_waited_ns
+        frame = pl.DataFrame(
+            {"call": whole_calls, "step": calls.rows["step"].gather(pl.Series(whole_calls)), "number": part[part >= 0]}
+        )
         names = pl.Series(HOST_PARTS).gather(frame["number"])
         frame = frame.drop("number").with_columns(part=names, phase=names.str.strip_suffix("_ns"))
         yield frame.with_columns(ns=pl.Series(own_ns), calls=pl.lit(1.0), leaf=pl.lit(CALL), has_inputs=pl.lit(True))
@@ -158,8 +163,8 @@ def _frames_across(
     """Calls that begin in one part and end in another, and those of other threads, as far as no ``covered`` runs."""
     is_across = np.zeros(len(calls.outer), dtype=bool)
     is_across[across] = True
-    inside = rows[(calls.outer[rows] >= 0) & is_across[np.maximum(calls.outer[rows], 0)]]
-    near = np.union1d(across, inside)
+    inner_calls = rows[(calls.outer[rows] >= 0) & is_across[np.maximum(calls.outer[rows], 0)]]
+    near = np.union1d(across, inner_calls)
     start, end = (calls.rows[name].gather(pl.Series(near)).to_numpy() for name in ("start_ns", "end_ns"))
     is_own = is_across[near]
     for part, intervals in stretches.parts.items():
@@ -187,16 +192,16 @@ def _own_lengths(calls: Calls, rows: Int64Array, lengths: Int64Array) -> Int64Ar
 
 
 def _gap_frames(
-    trace: Trace, calls: Calls, chosen: _Chosen, stretches: _Stretches, steps: pl.DataFrame, waits: Intervals
+    trace: Trace, calls: Calls, usual_calls: _Chosen, stretches: _Stretches, steps: pl.DataFrame, waits: Intervals
 ) -> Iterator[pl.DataFrame]:
     """What no operator covers: by the outermost operator that comes next in the step, or by the collective that it waits for."""
-    following = _Following.of(calls, chosen, stretches)
+    following = _Following.of_calls(calls, usual_calls, stretches)
     start = steps["start_ns"].to_numpy()
     spans = pl.DataFrame({"id": steps["step"], "start_ns": start, "end_ns": start + steps["duration_ns"].to_numpy()})
-    operations = _collectives(trace)
+    operations = _host_collectives(trace)
     collectives = _NOTHING if operations is None else merged(operations)
     for part, intervals in stretches.parts.items():
-        free = subtract(intervals, chosen.cover if part == _BACKWARD else chosen.own_cover)
+        free = subtract(intervals, usual_calls.cover if part == _BACKWARD else usual_calls.own_cover)
         alone = subtract(free, waits)
         for leaf, gaps in ((WAIT, intersect(free, waits)), (GAP, subtract(alone, collectives))):
             if len(gaps.start):
@@ -211,7 +216,7 @@ def _gap_frames(
             )
 
 
-def _collectives(trace: Trace) -> pl.DataFrame | None:
+def _host_collectives(trace: Trace) -> pl.DataFrame | None:
     """The collectives that run on the host, in order of time; None where there are none, or a device runs them."""
     if trace.has_accelerator or "communication" not in trace:
         return None
@@ -231,10 +236,10 @@ class _Following:
     part: Int64Array
 
     @classmethod
-    def of(cls, calls: Calls, chosen: _Chosen, stretches: _Stretches) -> _Following:
+    def of_calls(cls, calls: Calls, usual_calls: _Chosen, stretches: _Stretches) -> _Following:
         """Those of all threads."""
-        every = np.concatenate(chosen.threads)
-        rows = every[calls.outer[every] < 0]
+        all_rows = np.concatenate(usual_calls.threads)
+        rows = all_rows[calls.outer[all_rows] < 0]
         rows = rows[np.argsort(calls.rows["start_ns"].to_numpy()[rows], kind="stable")]
         starts = calls.rows["start_ns"].to_numpy()[rows]
         part = np.full(len(rows), len(HOST_PARTS) - 1)

@@ -65,24 +65,24 @@ class _Matching:
             for row in side.rows:
                 group = self._special_group(row)
                 if group is not None:
-                    group.take(number, row.number, 1.0)
+                    group.take_row(number, row.number, 1.0)
                 else:
                     places[row.place][number].append(row)
         common = {}
         for place, both in places.items():
-            known = [place in side.known or not place[2] for side in self.sides]
-            if all(known):
+            known_places = [place in side.known_places or not place[2] for side in self.sides]
+            if all(known_places):
                 common[place] = both
                 continue
-            for row in both[known.index(True)]:
-                self._take_one_sided(known.index(True), row)
+            for row in both[known_places.index(True)]:
+                self._take_one_sided(known_places.index(True), row)
         self.changed_inside = self._group_loose()
         for place, both in common.items():
             self._match_place(place, both)
 
     def _name_stretches(self, stretches: Sequence[Stretch]) -> tuple[dict[Place, dict[int, float]], ...]:
         """Of each place of a side's outermost operators how many of its calls lie in which stretch."""
-        found: tuple[dict[Place, dict[int, float]], ...] = ({}, {})
+        stretch_counts: tuple[dict[Place, dict[int, float]], ...] = ({}, {})
         for stretch in stretches:
             lost = Counter(self.sides[0].sequence[place] for place in stretch.before)
             gained = Counter(self.sides[1].sequence[place] for place in stretch.after)
@@ -94,53 +94,57 @@ class _Matching:
                 continue
             for side, counts in enumerate((lost, gained)):
                 for place, count in counts.items():
-                    of_place = found[side].setdefault(place, {})
+                    of_place = stretch_counts[side].setdefault(place, {})
                     of_place[id(group)] = of_place.get(id(group), 0.0) + count
                     self.by_id[id(group)] = group
-        return found
+        return stretch_counts
 
     def _stretch_group(self, lost: list[Place], gained: list[Place]) -> Group:
         names = tuple(tuple(sorted({place[2][-1] for place in places})) for places in (lost, gained))
         if lost and gained:
             kind = REPLACED
         else:
-            other = self.sides[1] if lost else self.sides[0]
+            other_side = self.sides[1] if lost else self.sides[0]
             more = REMOVED if lost else ADDED
-            kind = CALLS if all(place in other.known for place in (*lost, *gained)) else more
+            kind = CALLS if all(place in other_side.known_places for place in (*lost, *gained)) else more
         return self.groups.group_of_names(kind, *names)
 
     def _special_group(self, row: Row) -> Group | None:
         """The group of a row whose kind says what it is; None of those that have to be matched."""
         if row.part == _DATA or (row.leaf == IDLE_TIME and row.detail == idle.DATA):
-            return self.groups.group(LOADER)
+            return self.groups.find_group(LOADER)
         if row.leaf == COLLECTIVE or row.part == _COMMUNICATION:
-            return self.groups.group(COMMUNICATION, row.place[2])
+            return self.groups.find_group(COMMUNICATION, row.place[2])
         if row.leaf == WAIT or row.part == _DEVICE_WAIT or (row.leaf == IDLE_TIME and row.detail == idle.SYNCHRONIZATION):
-            return self.groups.group(SYNCHRONISATION)
+            return self.groups.find_group(SYNCHRONISATION)
         if self.optimizers is not None and _OPTIMIZER_PHASE in (row.place[0], row.part.removesuffix("_ns")):
-            group = self.groups.group(OPTIMIZER)
+            group = self.groups.find_group(OPTIMIZER)
             group.before_text, group.after_text = self.optimizers
             return group
         return None
 
     def _match_place(self, place: Place, rows: tuple[list[Row], list[Row]]) -> None:
         calls = [[row for row in of_side if row.leaf in (CALL, TASK)] for of_side in rows]
-        others = [[row for row in of_side if row.leaf not in (CALL, TASK)] for of_side in rows]
+        other_rows = [[row for row in of_side if row.leaf not in (CALL, TASK)] for of_side in rows]
         self._match_calls(place, calls[0], calls[1])
-        self._match_gaps(place, others[0], others[1])
+        self._match_gaps(place, other_rows[0], other_rows[1])
 
     def _take_one_sided(self, side: int, row: Row) -> None:
         """A row at a place that the other side does not have: of the outermost such place around it."""
         phase, module, path = row.place
-        other = self.sides[1 - side]
+        other_side = self.sides[1 - side]
         length = next(
-            (length for length in range(row.ranges + 1, len(path) + 1) if (phase, module, path[:length]) not in other.known),
+            (
+                length
+                for length in range(row.ranges + 1, len(path) + 1)
+                if (phase, module, path[:length]) not in other_side.known_places
+            ),
             len(path),
         )
         outermost = (phase, module, path[:length])
         shares = self._stretch_shares(side, outermost)
         for group, share in shares:
-            group.take(side, row.number, share)
+            group.take_row(side, row.number, share)
         if not shares:
             self.loose[phase, module, path[: length - 1]][side].append((outermost, row))
 
@@ -154,7 +158,7 @@ class _Matching:
         phase, _, path = place
         name = path[-1] if path else ""
         # an operator that calls others than before is itself one of what was replaced
-        alike = self.changed_inside.get(place) or self.groups.group(SPEED, phase, name)
+        alike = self.changed_inside.get(place) or self.groups.find_group(SPEED, phase, name)
         by_inputs: dict[tuple[str, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
         for side, rows in enumerate((before, after)):
             for row in rows:
@@ -167,22 +171,22 @@ class _Matching:
                 # what begins in another part has time here and no call
                 same = 1.0 if counts[side] <= _SAME_COUNT else fewer / counts[side]
                 for row in rows:
-                    alike.take(side, row.number, same)
+                    alike.take_row(side, row.number, same)
                     if same < 1.0 - _SAME_COUNT:
                         left[side].append((row, 1.0 - same))
         counts = [sum(row.calls * share for row, share in rows) for rows in left]
-        others = min(counts)
+        changed_count = min(counts)
         for side, left_rows in enumerate(left):
             if not left_rows:
                 continue
-            changed = others / counts[side] if counts[side] > _SAME_COUNT else 0.0
-            group = self.groups.group(self._input_kind(left), phase, name) if changed > _SAME_COUNT else None
+            changed = changed_count / counts[side] if counts[side] > _SAME_COUNT else 0.0
+            group = self.groups.find_group(self._input_kind(left), phase, name) if changed > _SAME_COUNT else None
             excess = self._excess_groups(side, place, left_rows[0][0].ranges) if changed < 1.0 - _SAME_COUNT else []
             for row, share in left_rows:
                 if group is not None:
-                    group.take(side, row.number, share * changed)
+                    group.take_row(side, row.number, share * changed)
                 for excess_group, part in excess:
-                    excess_group.take(side, row.number, share * (1.0 - changed) * part)
+                    excess_group.take_row(side, row.number, share * (1.0 - changed) * part)
 
     @staticmethod
     def _input_kind(left: Sequence[Sequence[tuple[Row, float]]]) -> str:
@@ -196,12 +200,13 @@ class _Matching:
     def _excess_groups(self, side: int, place: Place, ranges: int) -> list[tuple[Group, float]]:
         """What calls belong to that one side has more of: to the outermost operator around them of which it has more, too."""
         phase, module, path = place
-        own, other = self.sides[side].calls, self.sides[1 - side].calls
+        own_side, other_side = self.sides[side].calls, self.sides[1 - side].calls
         length = next(
             (
                 length
                 for length in range(ranges + 1, len(path))
-                if own.get((phase, module, path[:length]), 0.0) > other.get((phase, module, path[:length]), 0.0) + _SAME_COUNT
+                if own_side.get((phase, module, path[:length]), 0.0)
+                > other_side.get((phase, module, path[:length]), 0.0) + _SAME_COUNT
             ),
             len(path),
         )
@@ -214,19 +219,19 @@ class _Matching:
         """Time before operators: of as many as both sides have, and of those in excess."""
         counts = [side.calls.get(place) for side in self.sides]
         for side, rows in enumerate((before, after)):
-            own, other = counts[side], counts[1 - side]
-            same = min(other / own, 1.0) if own and other else 1.0
+            own_side, other_side = counts[side], counts[1 - side]
+            same = min(other_side / own_side, 1.0) if own_side and other_side else 1.0
             for row in rows:
-                self._gap_group(row).take(side, row.number, same)
+                self._gap_group(row).take_row(side, row.number, same)
                 if same < 1.0 - _SAME_COUNT:
                     for group, share in self._excess_groups(side, place, row.ranges):
-                        group.take(side, row.number, (1.0 - same) * share)
+                        group.take_row(side, row.number, (1.0 - same) * share)
 
     def _gap_group(self, row: Row) -> Group:
-        phase, _, path = row.top
+        phase, _, path = row.top_place
         if row.leaf == IDLE_TIME and row.detail not in _HOST_LATE:
-            return self.groups.group(IDLE, row.detail)
-        return self.groups.group(GAPS, row.part, phase, path)
+            return self.groups.find_group(IDLE, row.detail)
+        return self.groups.find_group(GAPS, row.part, phase, path)
 
     def _group_loose(self) -> dict[Place, Group]:
         """What one side alone has below an operator that both have: replaced where the other one has something else there.
@@ -239,12 +244,16 @@ class _Matching:
         for outer, loose in self.loose.items():
             names = tuple(tuple(sorted({place[2][-1] for place, _ in rows})) for rows in loose)
             kind = REPLACED if all(names) else ADDED if names[1] else REMOVED
-            if outer[0] == _BACKWARD and not all(names) and all(set(own) <= forward[side] for side, own in enumerate(names)):
+            if (
+                outer[0] == _BACKWARD
+                and not all(names)
+                and all(set(own_side) <= forward[side] for side, own_side in enumerate(names))
+            ):
                 kind = RECOMPUTED
             group = groups[outer] = self.groups.group_of_names(kind, *names, outer[0], outer[2])
             for side, rows in enumerate(loose):
                 for _, row in rows:
-                    group.take(side, row.number, 1.0)
+                    group.take_row(side, row.number, 1.0)
         return groups
 
 

@@ -35,7 +35,7 @@ class Row:
     calls: float
 
     @property
-    def top(self) -> Place:
+    def top_place(self) -> Place:
         """The place of the outermost operator around it."""
         phase, module, path = self.place
         return phase, module, path[: self.ranges + 1]
@@ -47,14 +47,14 @@ class SidePlaces:
 
     Attributes:
         rows: all of them.
-        known: places that the side has, with those around them.
+        known_places: places that the side has, with those around them.
         calls: how many calls a step has at a place: operators on the host, tasks on a device, outermost operators of a step.
         optimizers: classes of its optimizers.
         sequence: places of the outermost operators of a usual step, in order of time; empty where they are not known.
     """
 
     rows: tuple[Row, ...]
-    known: frozenset[Place]
+    known_places: frozenset[Place]
     calls: dict[Place, float]
     optimizers: frozenset[str]
     sequence: tuple[Place, ...]
@@ -71,29 +71,31 @@ def places_of_sides(
 
 
 def _side_places(side: SideTimes, sequence: OperatorSequence | None, has_modules: bool) -> SidePlaces:
-    rows, known, optimizers = [], set(), set()
+    rows, known_places, optimizers = [], set(), set()
     calls: dict[Place, float] = defaultdict(float)
     for number, key in enumerate(side.keys.iter_rows(named=True)):
         names = tuple(key["path"].split(SEPARATOR)) if key["path"] else ()
-        optimizers |= {found[2] for name in names[: key["ranges"]] if (found := _OPTIMIZER_RANGE.match(name))}
+        optimizers |= {range_match[2] for name in names[: key["ranges"]] if (range_match := _OPTIMIZER_RANGE.match(name))}
         place = make_place(key["phase"], key["module"] if has_modules else "", names)
+        # some sources have shapes there as well
+        types = key["types"] if any(map(str.isalpha, key["types"])) else ""
         row = Row(
-            number, key["part"], key["leaf"], place, min(key["ranges"], max(len(names) - 1, 0)), key["shapes"], key["types"],
+            number, key["part"], key["leaf"], place, min(key["ranges"], max(len(names) - 1, 0)), key["shapes"], types,
             key["detail"], key["calls"],
         )  # fmt: skip
         rows.append(row)
         if row.leaf in (CALL, TASK):
             calls[place] += row.calls
-        known |= {(*place[:2], place[2][:length]) for length in range(row.ranges + 1, len(names) + 1)}
+        known_places |= {(*place[:2], place[2][:length]) for length in range(row.ranges + 1, len(names) + 1)}
     in_order = _token_places(sequence, has_modules) if sequence is not None else ()
     counts = Counter(in_order)
     calls |= {place: float(count) for place, count in counts.items() if place not in calls}
-    return SidePlaces(tuple(rows), frozenset(known), dict(calls), frozenset(optimizers), in_order)
+    return SidePlaces(tuple(rows), frozenset(known_places), dict(calls), frozenset(optimizers), in_order)
 
 
 def make_place(phase: str, module: str, names: tuple[str, ...]) -> Place:
     """A place; ranges of optimizers of every class have one name."""
-    return phase, module, tuple(found[1] if (found := _OPTIMIZER_RANGE.match(name)) else name for name in names)
+    return phase, module, tuple(range_match[1] if (range_match := _OPTIMIZER_RANGE.match(name)) else name for name in names)
 
 
 def _token_places(sequence: OperatorSequence, has_modules: bool) -> tuple[Place, ...]:

@@ -93,12 +93,12 @@ def state_cause(cause: Cause, language: str = "en") -> str:
     change = texts["longer" if cause.difference_ns > 0 else "shorter"].format(percent=percent)
     counts = texts["counts"].format(before=f"{cause.before_calls:.4g}", after=f"{cause.after_calls:.4g}")
     kind = "not recomputed" if cause.kind == RECOMPUTED and cause.before_text else cause.kind
-    said = texts[kind].format(
+    sentence_text = texts[kind].format(
         name=name, where=f" {place}" if place and language == "en" else place, change=change, calls=counts,
         before=cause.before_text, after=cause.after_text, unknown=texts["unknown"] if cause.work == UNKNOWN else "",
         before_name=texts["before"].format(name=name) if name else "",
     )  # fmt: skip
-    return said + (texts["modules"].format(modules=_modules_text(cause, texts)) if cause.modules else "")
+    return sentence_text + (texts["modules"].format(modules=_modules_text(cause, texts)) if cause.modules else "")
 
 
 def _modules_text(cause: Cause, texts: dict[str, str]) -> str:

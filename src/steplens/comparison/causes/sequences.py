@@ -91,19 +91,19 @@ def _find_answers(calls: Calls, rows: Numbers) -> tuple[int, ...]:
     scope = calls.rows["scope"].fill_null(0).to_numpy()
     place_of_row = np.full(calls.rows.height, NO_ANSWER)
     place_of_row[rows] = np.arange(len(rows))
-    inside = np.flatnonzero((calls.top >= 0) & (sequence >= 0))
-    inside = inside[place_of_row[calls.top[inside]] >= 0]
-    place, is_node = place_of_row[calls.top[inside]], scope[inside] == SCOPE_BACKWARD
+    inner_calls = np.flatnonzero((calls.top >= 0) & (sequence >= 0))
+    inner_calls = inner_calls[place_of_row[calls.top[inner_calls]] >= 0]
+    place, is_node = place_of_row[calls.top[inner_calls]], scope[inner_calls] == SCOPE_BACKWARD
     # operators that make no node have the number of the next one that does: the last one is meant
-    forward = dict(zip(sequence[inside][~is_node].tolist(), place[~is_node].tolist(), strict=True))
+    forward = dict(zip(sequence[inner_calls][~is_node].tolist(), place[~is_node].tolist(), strict=True))
     answers = [NO_ANSWER] * len(rows)
-    for number, node in zip(sequence[inside][is_node].tolist(), place[is_node].tolist(), strict=True):
+    for number, node in zip(sequence[inner_calls][is_node].tolist(), place[is_node].tolist(), strict=True):
         if forward.get(number, node) != node:
             answers[node] = forward[number]
     return tuple(answers)
 
 
-def align(before: OperatorSequence, after: OperatorSequence) -> list[Stretch] | None:
+def align_sequences(before: OperatorSequence, after: OperatorSequence) -> list[Stretch] | None:
     """What has no counterpart, in order of time; None of sequences that are too unlike.
 
     Counterparts are a longest common subsequence (Myers 1986). What is replaced in forward and in backward is one stretch.
@@ -122,7 +122,7 @@ def _common_places(before: Sequence[str], after: Sequence[str]) -> list[tuple[in
         first += 1
     while last < shorter - first and before[-1 - last] == after[-1 - last]:
         last += 1
-    middle = _myers(before[first : len(before) - last], after[first : len(after) - last])
+    middle = _myers_pairs(before[first : len(before) - last], after[first : len(after) - last])
     if middle is None:
         return None
     pairs = [(place, place) for place in range(first)]
@@ -130,7 +130,7 @@ def _common_places(before: Sequence[str], after: Sequence[str]) -> list[tuple[in
     return pairs + [(len(before) - place, len(after) - place) for place in range(last, 0, -1)]
 
 
-def _myers(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]] | None:
+def _myers_pairs(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]] | None:
     """Pairs of places of a longest common subsequence; None where more than ``_MOST_APART`` have no counterpart."""
     reach = {1: 0}
     trail: list[dict[int, int]] = []
@@ -199,7 +199,7 @@ def _join_answers(stretches: Sequence[Stretch], before: OperatorSequence, after:
     """What nodes of the backward pass answer to lies in the same stretch as they."""
     group = list(range(len(stretches)))
 
-    def find(number: int) -> int:
+    def find_root(number: int) -> int:
         while group[number] != number:
             number = group[number]
         return number
@@ -209,13 +209,13 @@ def _join_answers(stretches: Sequence[Stretch], before: OperatorSequence, after:
         for place, number in owner.items():
             answered = owner.get(sequence.answers[place])
             if answered is not None:
-                group[find(number)] = find(answered)
+                group[find_root(number)] = find_root(answered)
     joined: dict[int, Stretch] = {}
     for number, stretch in enumerate(stretches):
-        root = find(number)
-        kept = joined.get(root, Stretch((), ()))
-        joined[root] = Stretch(kept.before + stretch.before, kept.after + stretch.after)
-    return [Stretch(tuple(sorted(one.before)), tuple(sorted(one.after))) for one in joined.values()]
+        root = find_root(number)
+        joined_stretch = joined.get(root, Stretch((), ()))
+        joined[root] = Stretch(joined_stretch.before + stretch.before, joined_stretch.after + stretch.after)
+    return [Stretch(tuple(sorted(stretch.before)), tuple(sorted(stretch.after))) for stretch in joined.values()]
 
 
 def token_parts(token: str) -> tuple[str, str, tuple[str, ...]]:

@@ -75,10 +75,10 @@ def _fill_matrices(recording: Recording, times: Sequence[TraceTimes], numbered: 
     for time, window in zip(times, number_windows(recording.traces), strict=True):
         rows = time.keys.join(numbered, on=list(KEYS), how="left", maintain_order="left")["row"]
         frames.append(time.times.with_columns(row=rows.gather(time.times["key"]), window=pl.lit(window, dtype=pl.Int64)))
-    every = pl.concat(frames)
+    all_times = pl.concat(frames)
     step_keys = ["window", "step"]
-    steps = every.select(step_keys).unique().sort(step_keys).with_row_index("column")
-    placed = every.join(steps, on=step_keys, how="left", maintain_order="left")
+    steps = all_times.select(step_keys).unique().sort(step_keys).with_row_index("column")
+    placed = all_times.join(steps, on=step_keys, how="left", maintain_order="left")
     shape = (numbered.height, steps.height)
     flat = placed["row"].to_numpy() * shape[1] + placed["column"].to_numpy()
     ranks = _ranks_of_steps(recording, times, steps)

@@ -65,25 +65,25 @@ def collect_times(frames: Sequence[pl.DataFrame], calls: Calls | None) -> TraceT
     )
     all_keys, times, offset = [], [], 0
     for frame in summed:
-        own = frame.select(pl.exclude("step", "calls", "ns")).unique(maintain_order=True)
-        numbered = own.with_columns(key=pl.int_range(offset, offset + own.height))
-        joined = frame.join(numbered, on=own.columns, how="left", nulls_equal=True, maintain_order="left")
+        own_keys = frame.select(pl.exclude("step", "calls", "ns")).unique(maintain_order=True)
+        numbered = own_keys.with_columns(key=pl.int_range(offset, offset + own_keys.height))
+        joined = frame.join(numbered, on=own_keys.columns, how="left", nulls_equal=True, maintain_order="left")
         times.append(joined.select("step", "key", "calls", "ns"))
-        all_keys.append(_describe_keys(own, paths))
-        offset += own.height
+        all_keys.append(_describe_keys(own_keys, paths))
+        offset += own_keys.height
     keys = pl.concat(all_keys)
     # rows of two frames may have the same key
     distinct = keys.unique(maintain_order=True).with_row_index("place").with_columns(pl.col("place").cast(pl.Int64))
     place = keys.join(distinct, on=list(KEYS), how="left", maintain_order="left")["place"]
-    every = pl.concat(times)
-    return TraceTimes(distinct.drop("place"), every.with_columns(key=place.gather(every["key"])))
+    all_times = pl.concat(times)
+    return TraceTimes(distinct.drop("place"), all_times.with_columns(key=place.gather(all_times["key"])))
 
 
 def _with_places(frame: pl.DataFrame, calls: Calls | None) -> pl.DataFrame:
     if calls is None or "call" not in frame.columns:
         return frame.drop("call", "has_inputs", strict=False)
-    known = pl.when(pl.col("call") >= 0).then("call")
-    row = frame.select(known).to_series()
+    valid_rows = pl.when(pl.col("call") >= 0).then("call")
+    row = frame.select(valid_rows).to_series()
     columns = {name: calls.rows[name].gather(row) for name in ("module", "input_shapes", "input_types")}
     placed = frame.with_columns(path=pl.Series(calls.path, dtype=pl.Int64).gather(row), **columns)
     if "has_inputs" in frame.columns:
@@ -92,14 +92,16 @@ def _with_places(frame: pl.DataFrame, calls: Calls | None) -> pl.DataFrame:
     return placed.drop("call", "has_inputs", strict=False)
 
 
-def _describe_keys(own: pl.DataFrame, paths: pl.DataFrame) -> pl.DataFrame:
-    if "path" in own.columns:
-        own = own.join(paths, on="path", how="left", maintain_order="left").drop("path")
-    named = [pl.col(name) for name in ("text", "name") if name in own.columns]
-    own = own.with_columns(
-        path=pl.coalesce(*named) if named else pl.lit(""),
+def _describe_keys(own_keys: pl.DataFrame, paths: pl.DataFrame) -> pl.DataFrame:
+    if "path" in own_keys.columns:
+        own_keys = own_keys.join(paths, on="path", how="left", maintain_order="left").drop("path")
+    path_columns = [pl.col(name) for name in ("text", "name") if name in own_keys.columns]
+    own_keys = own_keys.with_columns(
+        path=pl.coalesce(*path_columns) if path_columns else pl.lit(""),
     )
-    own = own.rename({name: new for name, new in (("input_shapes", "shapes"), ("input_types", "types")) if name in own.columns})
-    missing = [pl.lit(0 if name == "ranges" else "").alias(name) for name in KEYS if name not in own.columns]
+    own_keys = own_keys.rename(
+        {name: new for name, new in (("input_shapes", "shapes"), ("input_types", "types")) if name in own_keys.columns}
+    )
+    missing = [pl.lit(0 if name == "ranges" else "").alias(name) for name in KEYS if name not in own_keys.columns]
     text = [pl.col(name).cast(dtype).fill_null("" if dtype == pl.String() else 0) for name, dtype in KEYS.items()]
-    return own.with_columns(missing).select(text)
+    return own_keys.with_columns(missing).select(text)
