@@ -1179,7 +1179,7 @@ export interface components {
         ComparedCauses: {
             causes: components["schemas"]["ComparedCause"][];
             explained: number | null;
-            others: number;
+            more: number;
             others_ns: number;
             /** @enum {string} */
             side: "host" | "device";

@@ -111,14 +111,14 @@ class ComparedCauses(BaseModel):
     Attributes:
         side: whose time it is.
         causes: those beyond chance, or all where there are none; the largest first.
-        others: how many more causes there are.
+        more: how many more causes there are.
         others_ns: what these and all that no cause names differ by.
         explained: the share of the change that the causes beyond chance make up, 0 to 1; null where the step hardly changed.
     """
 
     side: Literal["host", "device"]
     causes: list[ComparedCause]
-    others: int
+    more: int
     others_ns: float
     explained: float | None
 
@@ -334,7 +334,7 @@ def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | Non
             )
             for cause in told_causes
         ],
-        others=len(causes.causes) - len(told_causes),
+        more=len(causes.causes) - len(told_causes),
         others_ns=causes.change_ns - sum(cause.difference_ns for cause in told_causes),
         explained=causes.explained,
     )

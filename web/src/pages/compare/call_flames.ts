@@ -76,6 +76,11 @@ export function callFlames(
   const way = h("p", { class: "flame-way note" });
   const picked = h("p", { class: "flame-links" });
   const absent = { before: h("p", { class: "note" }), after: h("p", { class: "note" }) };
+  const times = {
+    before: h("span", { class: "note" }),
+    after: h("span", { class: "note" }),
+    difference: h("span", { class: "note" }),
+  };
   const graphs = h("div", { class: "flame-difference" });
   let [top, wanted]: [number, Width] = [-1, "after"];
 
@@ -143,7 +148,9 @@ export function callFlames(
     for (const side of SIDES) {
       ofSides[side].show(top, { whole: longest });
       absent[side].textContent = whole(side) > 0 ? "" : t("compare.calls.absent");
+      times[side].textContent = t("compare.calls.length", { time: format.time(whole(side)) });
     }
+    times.difference.textContent = signedTime(whole("after") - whole("before"));
     replace(
       way,
       flameWay(
@@ -158,8 +165,7 @@ export function callFlames(
   };
   show(-1);
 
-  const heading = (text: string, ns: number): HTMLElement =>
-    h("h3", null, text, " ", h("span", { class: "note" }, t("compare.calls.length", { time: format.time(ns) })));
+  const heading = (text: string, time: HTMLElement): HTMLElement => h("h3", null, text, " ", time);
   return [
     h(
       "div",
@@ -177,14 +183,14 @@ export function callFlames(
       legend(most),
     ),
     way,
-    h("h3", null, t("compare.difference"), " ", h("span", { class: "note" }, signedTime(found.after_ns - found.before_ns))),
+    heading(t("compare.difference"), times.difference),
     graphs,
     said,
     picked,
-    heading(t("compare.before"), found.before_ns),
+    heading(t("compare.before"), times.before),
     ofSides.before.element,
     absent.before,
-    heading(t("compare.after"), found.after_ns),
+    heading(t("compare.after"), times.after),
     ofSides.after.element,
     absent.after,
     found.left_out ? h("p", { class: "note" }, t("timeline.flame.left_out", { count: format.count(found.left_out) })) : null,

@@ -132,8 +132,8 @@ export function causesCard(found: Comparison): Child {
     one.share === null ? "" : shareText(one.share),
     ...interval.cells(one),
   ]);
-  if (causes.others)
-    rows.push([t("compare.causes.others", { count: format.count(causes.others) }), "", "", signedTime(causes.others_ns)]);
+  if (causes.more)
+    rows.push([t("compare.causes.others", { count: format.count(causes.more) }), "", "", signedTime(causes.others_ns)]);
   return card(
     t("compare.causes"),
     headedTable(
