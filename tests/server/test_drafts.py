@@ -59,7 +59,7 @@ def starts(client: Client, address: str, origin_ns: int) -> set[int]:
 def test_a_draft_is_there_until_the_timeline_is(serve: Start, large: Path, reading: threading.Event) -> None:
     client = serve([large], wait=False)
     draft = draft_of(client)
-    assert draft["run"] == 1
+    assert draft["run"] > 1, "runs may be added beside those of the command line"
     assert 1 < draft["one_of"] < 40
     address = f"/api/runs/{draft['run']}/timeline"
     drawn = client.get(address)

@@ -21,6 +21,9 @@ _OF_RUN = "GET /api/runs/{run}/"
 UNFILLED = {
     "POST /api/runs/{run}/reopen",
     "POST /api/runs/{run}/captures",
+    # the run is one recording, no folder of versions
+    _OF_RUN + "history",
+    "POST /api/runs/{run}/history/opened",
     _OF_RUN + "tables/{table}/csv",
     _OF_RUN + "shapes/series",
     _OF_RUN + "memory/graphs/{graph}",

@@ -17,7 +17,7 @@ import { missing as notInReport } from "./report/questions";
 import { h, replace } from "./ui/dom";
 import { missingPage, missingParts } from "./ui/not_recorded";
 import { failedBox, problemBox, progressBox } from "./ui/notices";
-import { Context, type Page } from "./ui/page";
+import { Context, HISTORY, isHistoryAlone, type Page } from "./ui/page";
 import { t } from "./words/i18n";
 
 /** a run that was read before is open within a second, another one takes longer */
@@ -83,7 +83,8 @@ class App {
     if (!found) return;
     const route = parseRoute(location.hash);
     const run = found.runs[route.run];
-    const page = PAGES.find((one) => one.id === route.page) ?? PAGES[0]!;
+    const wanted = isHistoryAlone(run) ? HISTORY : route.page;
+    const page = PAGES.find((one) => one.id === wanted) ?? PAGES[0]!;
     this.leaving.abort();
     this.leaving = new AbortController();
     this.address = location.hash;
@@ -192,6 +193,7 @@ class App {
 /** a draft that is no longer of use is no reason to show a page again */
 const outline = (run: RunState): unknown => [
   run.generation,
+  run.versions,
   run.progress.state === "failed",
   run.progress.problem,
   run.generation === 0 && run.draft,

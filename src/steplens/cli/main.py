@@ -97,6 +97,12 @@ _COMMANDS = {
         _LOOK,
         sentence="Keep what a comparison needs of recordings, by name: steplens compare baseline:NAME RUN.",
     ),
+    "history": _Entry(
+        "comparing.history:show_history",
+        _LOOK,
+        _LOOKING,
+        "Show where the figures of a program moved over many versions of it, and by how much.",
+    ),
     "table": _Entry(
         "table:table",
         _LOOK,

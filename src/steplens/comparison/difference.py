@@ -82,12 +82,23 @@ def find_difference(before: Sequence[Sample], after: Sequence[Sample], unit: flo
     means = [sum(sample.usual for sample in side) / len(side) for side in sides]
     samples = [*before, *after]
     sampling = sum(sample.sampling_variance for sample in samples) / len(samples)
-    spread = sum(sample.spread for sample in samples) / len(samples)
-    contention = sum(sample.contention**2 for sample in samples) / len(samples)
-    assumed = (_OF_SPREAD * spread) ** 2 + sampling + (_LEAST_APART**2 + contention) * unit**2
+    assumed = assumed_variance(samples, unit)
     apart = sum((sample.usual - mean) ** 2 for side, mean in zip(sides, means, strict=True) for sample in side)
     freedom = _WORTH + len(samples) - 2
     # recordings that happen to agree are as uncertain as each of them is
     variance = max((_WORTH * assumed + apart) / freedom, sampling)
     error = student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * math.sqrt(variance * (1.0 / len(before) + 1.0 / len(after)))
     return Difference(means[1] - means[0], error, (len(before), len(after)), variance, freedom)
+
+
+def assumed_variance(samples: Sequence[Sample], unit: float = 1.0) -> float:
+    """What is known beforehand of how far a recording like these is off, squared.
+
+    Args:
+        samples: recordings, one at least.
+        unit: as of ``find_difference``.
+    """
+    sampling = sum(sample.sampling_variance for sample in samples) / len(samples)
+    spread = sum(sample.spread for sample in samples) / len(samples)
+    contention = sum(sample.contention**2 for sample in samples) / len(samples)
+    return (_OF_SPREAD * spread) ** 2 + sampling + (_LEAST_APART**2 + contention) * unit**2

@@ -44,10 +44,11 @@ def compare_operator(before: Side, after: Side, name: str, time: str = "") -> Op
         time = DEVICE if any(on_device) else SELF
     first, second = (side.figures.sample_times(time, name) for side in (before, after))
     first_ns, second_ns = (float(np.mean([sample.usual for sample in side] or [0.0])) for side in (first, second))
-    samples = [_widen_samples(side) for side in (first, second)]
+    samples = [widen_samples(side) for side in (first, second)]
     difference = find_difference(samples[0], samples[1], unit=max(first_ns, second_ns)) if all(samples) else None
     return OperatorChange(first_ns, second_ns, difference)
 
 
-def _widen_samples(samples: Sequence[Sample]) -> list[Sample]:
+def widen_samples(samples: Sequence[Sample]) -> list[Sample]:
+    """Times of an operator in recordings with enough steps, with the spread that is assumed of single operators."""
     return [replace(sample, spread=_OF_OPERATORS * sample.spread) for sample in samples if sample.steps >= LEAST_STEPS]

@@ -43,7 +43,9 @@ ELSEWHERE = {
     f"{RUN}/timeline/series/{{series}}": "embedded_timeline",
 }
 #: what only a server can answer; the pages say so
-SERVER_ONLY = tuple(f"{RUN}/{path}" for path in ("live", "captures", "tables/{table}/csv", "download", "timeline/flame"))
+SERVER_ONLY = tuple(
+    f"{RUN}/{path}" for path in ("live", "captures", "history", "tables/{table}/csv", "download", "timeline/flame")
+)
 
 #: parameters that say how much to answer, not what: a page gets what there is
 HOW_MUCH = {"points": 1000, "limit": None, "most": None, "buckets": 200, "ranks_at_once": None}

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from steplens.server import advice, captures, download, overview, search, session, step_trace, trends
 from steplens.server.cluster import cluster, communication, links, marey, side_by_side, strategy
-from steplens.server.comparison import compare
+from steplens.server.comparison import aligned_steps, compare, history
 from steplens.server.http import error_answers, pages, tickets
 from steplens.server.http.built_pages import STATIC as STATIC
 from steplens.server.http.built_pages import how_to_build
@@ -32,7 +32,7 @@ from steplens.server.timeline import routes as timeline_routes
 AREAS = (
     session, captures, overview, step_trace, trends, advice, table_routes, timeline_routes, memory, memory_plans, user_ranges,
     flops, shapes, pipeline, pipeline_batches, processors, communication, links, cluster, side_by_side, marey, strategy, search,
-    compare, download, tickets,
+    compare, aligned_steps, history, download, tickets,
 )  # fmt: skip
 _TITLE = "steplens view"
 

@@ -20,6 +20,7 @@ from steplens.analysis.cluster.strategy import stage_ranks
 from steplens.common import rundir
 from steplens.common.errors import DefectError, SteplensError
 from steplens.common.executors import TaskExecutor
+from steplens.comparison.history.version_count import count_baselines, count_versions
 from steplens.run import Run, open_draft, open_run
 from steplens.server.http import errors
 from steplens.server.http.errors import Problem, Refusal, path_text
@@ -50,6 +51,8 @@ _PAGE = "page"
 
 #: of an answer that is a few objects
 _SMALL_ANSWER_BYTES = 1 << 16
+#: the number of the draft of run 0: runs may be added meanwhile
+_FIRST_DRAFT = 1 << 20
 #: a folder with more files is no folder of runs
 _MOST_FILES = 100_000
 #: events of a draft are painted before reading takes the processors, unless nobody looks within a tenth of what reading will take
@@ -111,6 +114,11 @@ class Opened:
         return bool(stage_ranks(self.run.traces))
 
     @cached_property
+    def version_count(self) -> int:
+        """How many versions of a program lie in its folder, each in a folder of its own; 0 where it is something else."""
+        return count_versions(self.run)
+
+    @cached_property
     def not_recorded(self) -> tuple[str, ...]:
         """The parts of a recording that the run has nothing of."""
         return parts_not_recorded(self.run.traces)
@@ -130,6 +138,7 @@ class OpenedRun:
         seen: somebody was told what is to be painted of it.
         answers, timelines: what was worked out about it; a server has the same of all of its runs.
         executor: where its traces are read and analysed; None is this machine.
+        baselines: how many saved baselines its folder holds, and nothing else: there is only their history then, and no run.
         looked: when somebody last looked for files that came since (``time.monotonic``), and whether there were any.
     """
 
@@ -143,6 +152,7 @@ class OpenedRun:
     answers: AnswerCache = field(default_factory=partial(AnswerCache, ANSWER_BYTES), repr=False)
     timelines: AnswerCache = field(default_factory=partial(AnswerCache, TIMELINE_BYTES), repr=False)
     executor: TaskExecutor | None = field(default=None, repr=False)
+    baselines: int = 0
     looked: tuple[float, bool] = (0.0, False)
     _openings: int = 0
 
@@ -271,6 +281,9 @@ class OpenedRun:
             opening.done, opening.total = number, total
 
         try:
+            if (baselines := count_baselines(self.path)) > 0:
+                self.baselines, opening.state, opening.seconds = baselines, "ready", 0.0
+                return
             files = file_states(self.path)
             run = open_run(self.path, report_progress, report_bytes, executor=self.executor)
             if is_many(run):
@@ -361,13 +374,25 @@ class RunLibrary:
         self.runs = [
             OpenedRun(number, path, answers=answers, timelines=timelines, executor=executor) for number, path in enumerate(paths)
         ]
-        self._opening = threading.Lock()
+        self._opening, self._adding = threading.Lock(), threading.Lock()
         #: answers what the pages of a run of many ranks ask first; told by the application over these runs
         self.answer_ahead: Callable[[OpenedRun], None] | None = None
 
     def start(self) -> None:
         """Open all runs in the background."""
         self._in_background(self.runs)
+
+    def add_path(self, path: Path) -> OpenedRun:
+        """A run beside those of the command line, opened in the background; the same one where it is shown already."""
+        with self._adding:
+            for opened in self.runs:
+                if opened.path == path:
+                    return opened
+            first = self.runs[0]
+            added = OpenedRun(len(self.runs), path, answers=first.answers, timelines=first.timelines, executor=first.executor)
+            self.runs.append(added)
+        self._in_background([added])
+        return added
 
     def reopen(self, shown: OpenedRun) -> None:
         """Read a run again, because there is more of it now; what is known stays until then."""
@@ -382,8 +407,8 @@ class RunLibrary:
     def _open(self, runs: Sequence[OpenedRun]) -> None:
         with self._opening:
             for opened in runs:
-                if opened.opened is None:
-                    opened.draw(len(self.runs) + opened.id)
+                if opened.opened is None and not count_baselines(opened.path):
+                    opened.draw(_FIRST_DRAFT + opened.id)
                 opened.open()
             for opened in runs:
                 if (draft := opened.draft) is not None:
@@ -392,7 +417,7 @@ class RunLibrary:
 
     def _prepare_run(self, shown: OpenedRun) -> None:
         """Lay out the timelines as far as memory for them goes, before somebody asks."""
-        if shown.opening.state != "ready":
+        if shown.opening.state != "ready" or shown.opened is None:
             return
         if is_many(shown.run) and self.answer_ahead is not None:
             self.answer_ahead(shown)

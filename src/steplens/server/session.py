@@ -87,6 +87,8 @@ class RunState(BaseModel):
         generation: how often it was opened; answers of an earlier generation are out of date.
         traces: what it holds; nothing while it is opened for the first time.
         strategy: whether it says how its network is spread over devices.
+        versions: how many versions of a program lie in it, each in a folder of its own or saved as a baseline; 0 where it is
+            something else.
         not_recorded: the parts of a recording that it has nothing of, names as ``trace.not_recorded.PARTS`` has them: pages about
             them are not offered.
         growing: whether a training writes more of it: one that runs watches its folder, or files came since it was read.
@@ -101,6 +103,7 @@ class RunState(BaseModel):
     generation: int
     traces: list[TraceState]
     strategy: bool
+    versions: int
     not_recorded: list[str]
     growing: bool
     progress: Progress
@@ -181,6 +184,7 @@ def state_of_run(chosen: OpenedRun, request: Request) -> RunState:
             for number, (trace, origin) in enumerate(traces)
         ],
         strategy=opened is not None and opened.has_strategy,
+        versions=opened.version_count if opened is not None else chosen.baselines,
         not_recorded=list(opened.not_recorded) if opened is not None else [],
         growing=chosen.path.is_dir() and (is_watched(chosen, request) or _has_more_files(chosen)),
         progress=Progress(**{**progress, "seconds": running if progress["seconds"] is None else progress["seconds"]}),

@@ -102,6 +102,12 @@ export class RunApi {
     return (await (await request(`runs/${this.run}/captures`, {}, init)).json()) as { request: string };
   }
 
+  /** Have two versions of a folder of them opened. */
+  async openVersions(before: number, after: number, by: string): Promise<T.OpenedPair> {
+    const sent = { method: "POST", signal: this.signal };
+    return (await (await request(`runs/${this.run}/history/opened`, { before, after, by }, sent)).json()) as T.OpenedPair;
+  }
+
   async reopen(): Promise<void> {
     await request(`runs/${this.run}/reopen`, {}, { method: "POST", signal: this.signal });
   }
@@ -134,3 +140,7 @@ export const comparedCalls = (before: number, after: number, of: string, signal:
 /** What became of the advice. */
 export const comparedFindings = (before: number, after: number, signal: AbortSignal): Promise<T.ComparedFindings> =>
   ask("compare/findings", { before, after }, { signal });
+
+/** A step of both runs, its parts matched. */
+export const alignedSteps = (before: number, after: number, signal: AbortSignal): Promise<T.AlignedSteps> =>
+  ask("compare/steps", { before, after }, { signal });

@@ -49,6 +49,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/compare/steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["aligned_steps"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}": {
         parameters: {
             query?: never;
@@ -299,6 +315,38 @@ export interface paths {
         get: operations["health"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["history_of_folder"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/history/opened": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["open_versions"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1023,6 +1071,18 @@ export interface components {
             together: "" | "overlap" | "bounded";
             together_ns: number;
         };
+        AlignedStep: {
+            length_ns: number;
+            parts: components["schemas"]["StepPartShown"][];
+            run: number;
+            start_ns: number;
+            step: number;
+            trace: number;
+        };
+        AlignedSteps: {
+            after: components["schemas"]["AlignedStep"] | null;
+            before: components["schemas"]["AlignedStep"] | null;
+        };
         Alive: {
             allocations: number;
             by_owner: {
@@ -1084,6 +1144,15 @@ export interface components {
         Captures: {
             folder: string | null;
             processes: components["schemas"]["Process"][];
+        };
+        ChangeShown: {
+            earliest: number;
+            high: number | null;
+            lasts: boolean;
+            latest: number;
+            low: number | null;
+            ratio: number | null;
+            version: number;
         };
         ClusterSteps: {
             between_stages_rate: number | null;
@@ -1352,6 +1421,16 @@ export interface components {
             segments: components["schemas"]["SegmentShown"][];
             stream: number | null;
         };
+        FigureShown: {
+            changes: components["schemas"]["ChangeShown"][];
+            figure: string;
+            high: number[];
+            levels: components["schemas"]["LevelShown"][];
+            low: number[];
+            unit: string;
+            values: number[];
+            versions: number[];
+        };
         FileWanted: {
             address: string;
         };
@@ -1452,6 +1531,11 @@ export interface components {
             }[];
             unit: string;
         };
+        HistoryShown: {
+            figures: components["schemas"]["FigureShown"][];
+            problems: components["schemas"]["Problem"][];
+            versions: components["schemas"]["VersionShown"][];
+        };
         Hit: {
             /** @default 0 */
             count: number;
@@ -1548,6 +1632,11 @@ export interface components {
             source: string;
             start_ns: number;
             table: string;
+        };
+        LevelShown: {
+            first: number;
+            last: number;
+            value: number;
         };
         Link: {
             count: number;
@@ -1646,6 +1735,10 @@ export interface components {
         Occurrences: {
             events: components["schemas"]["Brief"][];
             total: number;
+        };
+        OpenedPair: {
+            after: number;
+            before: number;
         };
         Operations: {
             matching: number;
@@ -1945,6 +2038,7 @@ export interface components {
             run: number;
             strategy: boolean;
             traces: components["schemas"]["TraceState"][];
+            versions: number;
         };
         SavingShown: {
             high_ns: number;
@@ -2096,6 +2190,15 @@ export interface components {
             counted: boolean;
             step: number;
             step_time_ns: number;
+        };
+        StepPartShown: {
+            callers: string[];
+            end_ns: number;
+            kind: string;
+            match: number;
+            name: string;
+            start_ns: number;
+            thread: number;
         };
         StepPoints: {
             backward_ns: number | null;
@@ -2323,6 +2426,14 @@ export interface components {
             share: number;
             table: string;
         };
+        VersionShown: {
+            commit: string;
+            name: string;
+            openable: boolean;
+            path: string;
+            recorded_ns: string | null;
+            recordings: number;
+        };
         WaitingStepsShown: {
             of: number;
             ready_ns: number;
@@ -2365,6 +2476,8 @@ export interface components {
     pathItems: never;
 }
 export type AdviceShown = components['schemas']['AdviceShown'];
+export type AlignedStep = components['schemas']['AlignedStep'];
+export type AlignedSteps = components['schemas']['AlignedSteps'];
 export type Alive = components['schemas']['Alive'];
 export type Arrow = components['schemas']['Arrow'];
 export type Arrows = components['schemas']['Arrows'];
@@ -2374,6 +2487,7 @@ export type BatchCurves = components['schemas']['BatchCurves'];
 export type Brief = components['schemas']['Brief'];
 export type CaptureRequest = components['schemas']['CaptureRequest'];
 export type Captures = components['schemas']['Captures'];
+export type ChangeShown = components['schemas']['ChangeShown'];
 export type ClusterSteps = components['schemas']['ClusterSteps'];
 export type Column = components['schemas']['Column'];
 export type Communication = components['schemas']['Communication'];
@@ -2397,6 +2511,7 @@ export type EventPlace = components['schemas']['EventPlace'];
 export type EventShown = components['schemas']['EventShown'];
 export type EvidenceShown = components['schemas']['EvidenceShown'];
 export type FigureRow = components['schemas']['FigureRow'];
+export type FigureShown = components['schemas']['FigureShown'];
 export type FileWanted = components['schemas']['FileWanted'];
 export type FindingShown = components['schemas']['FindingShown'];
 export type FindingText = components['schemas']['FindingText'];
@@ -2408,12 +2523,14 @@ export type Found = components['schemas']['Found'];
 export type GroupShown = components['schemas']['GroupShown'];
 export type HealthFinding = components['schemas']['HealthFinding'];
 export type Heat = components['schemas']['Heat'];
+export type HistoryShown = components['schemas']['HistoryShown'];
 export type Hit = components['schemas']['Hit'];
 export type Hits = components['schemas']['Hits'];
 export type Job = components['schemas']['Job'];
 export type Joined = components['schemas']['Joined'];
 export type LaneInSelection = components['schemas']['LaneInSelection'];
 export type LaneShown = components['schemas']['LaneShown'];
+export type LevelShown = components['schemas']['LevelShown'];
 export type Link = components['schemas']['Link'];
 export type Links = components['schemas']['Links'];
 export type Live = components['schemas']['Live'];
@@ -2427,6 +2544,7 @@ export type Node = components['schemas']['Node'];
 export type NodeCurve = components['schemas']['NodeCurve'];
 export type NodeTensors = components['schemas']['NodeTensors'];
 export type Occurrences = components['schemas']['Occurrences'];
+export type OpenedPair = components['schemas']['OpenedPair'];
 export type Operations = components['schemas']['Operations'];
 export type OperationShown = components['schemas']['OperationShown'];
 export type Order = components['schemas']['Order'];
@@ -2468,6 +2586,7 @@ export type StepFigures = components['schemas']['StepFigures'];
 export type StepIdle = components['schemas']['StepIdle'];
 export type StepLeftOut = components['schemas']['StepLeftOut'];
 export type StepLength = components['schemas']['StepLength'];
+export type StepPartShown = components['schemas']['StepPartShown'];
 export type StepPoints = components['schemas']['StepPoints'];
 export type Steps = components['schemas']['Steps'];
 export type StepShown = components['schemas']['StepShown'];
@@ -2492,6 +2611,7 @@ export type TypeSeries = components['schemas']['TypeSeries'];
 export type TypeShown = components['schemas']['TypeShown'];
 export type Units = components['schemas']['Units'];
 export type VerdictShown = components['schemas']['VerdictShown'];
+export type VersionShown = components['schemas']['VersionShown'];
 export type WaitingStepsShown = components['schemas']['WaitingStepsShown'];
 export type Wanted = components['schemas']['Wanted'];
 export type Work = components['schemas']['Work'];
@@ -2563,6 +2683,28 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ComparedFindings"];
+                };
+            };
+        };
+    };
+    aligned_steps: {
+        parameters: {
+            query?: {
+                after?: number;
+                before?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlignedSteps"];
                 };
             };
         };
@@ -2975,6 +3117,54 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HealthFinding"][];
+                };
+            };
+        };
+    };
+    history_of_folder: {
+        parameters: {
+            query?: {
+                by?: "time" | "name";
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryShown"];
+                };
+            };
+        };
+    };
+    open_versions: {
+        parameters: {
+            query: {
+                after: number;
+                before: number;
+                by?: "time" | "name";
+            };
+            header?: never;
+            path: {
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenedPair"];
                 };
             };
         };

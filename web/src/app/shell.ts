@@ -11,7 +11,7 @@ import { findRows, isMany } from "../ui/rank_places";
 import { report } from "../report/embedded";
 import { h, replace } from "../ui/dom";
 import { missingParts } from "../ui/not_recorded";
-import type { Page } from "../ui/page";
+import { HISTORY, isHistoryAlone, type Page } from "../ui/page";
 import { reportBadge } from "../ui/report_note";
 import * as format from "../words/format";
 import { LANGUAGES, type Language, current, named, setLanguage, t } from "../words/i18n";
@@ -142,7 +142,10 @@ const MENU = "steplens.menu";
 
 /** Whether the menu of a run has a page. */
 const isOffered = (page: Page, session: Session, run: number): boolean =>
-  (page.listed?.(session, run) ?? true) && !(page.live && report()) && !missingParts(session.runs[run], page.id).length;
+  (page.id === HISTORY || !isHistoryAlone(session.runs[run]))
+  && (page.listed?.(session, run) ?? true)
+  && !(page.live && report())
+  && !missingParts(session.runs[run], page.id).length;
 
 /** Changes when what stands beside a page has to be asked for again. */
 const keyOf = (session: Session, run: number): string => `${run}/${session.runs[run]?.generation ?? 0}/${current()}`;

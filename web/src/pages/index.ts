@@ -6,6 +6,7 @@ import { advice } from "./advice/advice";
 import { communication } from "./communication/communication";
 import { compare } from "./compare/compare";
 import { health } from "./health/health";
+import { history } from "./history/history";
 import { kernels } from "./kernels/kernels";
 import { live } from "./live/live";
 import { marey } from "./marey/marey";
@@ -42,6 +43,7 @@ export const GROUPS: readonly Group[] = [
   single(pipeline),
   { id: "ranks", title: "menu.ranks", pages: [communication, ranks, marey, strategy], open: true },
   single(compare),
+  single(history),
   single(live),
   { id: "recording", title: "menu.recording", pages: [health, tables, reportPage], open: true },
 ];

@@ -22,6 +22,13 @@ export interface Page {
   draft?: (context: Context, draft: Draft, painted: () => void) => Promise<Child>;
 }
 
+/** the page of many versions of a program */
+export const HISTORY = "history";
+
+/** Whether a run is a folder of saved baselines: there are figures of versions and no recording. */
+export const isHistoryAlone = (run: RunState | undefined): boolean =>
+  run !== undefined && run.generation === 0 && run.progress.state === "ready" && run.versions > 0;
+
 /** The place of a page: its run, its address, and how long it is shown. */
 export class Context {
   /** what still comes after the page was shown; see `later.ts` */

@@ -10,6 +10,7 @@ import type { Context, Page } from "../../ui/page";
 import { card, choice, findingLine, grid, nothing } from "../../ui/ui";
 import * as format from "../../words/format";
 import { t } from "../../words/i18n";
+import { alignedCard } from "./aligned_steps";
 import { callFlames } from "./call_flames";
 import { causesCard, isOfDevice, namesCard, partsCard, pathsCard } from "./changes";
 import { stepPicture } from "./step_picture";
@@ -43,6 +44,7 @@ export const compare: Page = {
       grid(
         causesCard(found),
         partsCard(found),
+        await alignedCard(context, before, after),
         await parts(context, [[t("compare.calls"), callsCard(context, found)]]),
         namesCard(found, t("compare.operators"), t("compare.operators.what"), found.operators, found.different),
         namesCard(found, t("compare.tasks"), t("compare.tasks.what"), found.tasks, found.different_tasks),

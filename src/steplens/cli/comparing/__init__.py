@@ -1,0 +1,1 @@
+"""Commands that lay versions of a program beside each other."""

@@ -1,0 +1,1 @@
+"""The same step of two versions, its calls matched by structure."""
