@@ -140,6 +140,7 @@ def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top
         "device_time": comparison.device_time.rows.head(top).to_dicts(),
         "device_time_matched": comparison.device_time.matched,
         "causes": _causes_document(comparison),
+        "memory": [dataclasses.asdict(held) for held in comparison.memory_changes],
         "doubts": list(comparison.doubts),
         "limits": [dataclasses.asdict(judgement) for judgement in judged],
     }

@@ -1,4 +1,4 @@
-"""How names from traces and lengths of time are written where people read them: in a terminal, in reports."""
+"""How names from traces, lengths of time and sizes are written where people read them: in a terminal, in reports."""
 
 from __future__ import annotations
 
@@ -28,3 +28,12 @@ def duration(ns: float) -> str:
         if abs(ns) < limit:
             return f"{ns / divisor:.0f} ns" if unit == "ns" else f"{ns / divisor:.2f} {unit}"
     return f"{ns / 60e9:.1f} min"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

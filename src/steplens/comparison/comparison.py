@@ -19,6 +19,7 @@ from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.find import find_causes
 from steplens.comparison.circumstances import find_doubts
 from steplens.comparison.difference import Difference, find_difference
+from steplens.comparison.held_memory import HeldMemory, compare_held_memory
 from steplens.comparison.measure import keep_measured, measure_side
 from steplens.comparison.names import join_by_name
 from steplens.comparison.noise import LEAST_STEPS, Floats, Sample, sample_mean, sample_median
@@ -115,6 +116,11 @@ class Comparison:
     def causes(self) -> Causes | None:
         """What explains the change of the step; None where neither calls nor tasks of both sides tell, as of baselines."""
         return find_causes(self.before.recordings, self.after.recordings)
+
+    @cached_property
+    def memory_changes(self) -> tuple[HeldMemory, ...]:
+        """The memory peak and what of it changed (``compare_held_memory``); nothing where it hardly did, as of baselines."""
+        return compare_held_memory(self.before.recordings, self.after.recordings)
 
 
 def compare_paths(before: str | os.PathLike[str] | Run, after: str | os.PathLike[str] | Run) -> Comparison:

@@ -26,6 +26,7 @@ from steplens.comparison.reports.sentences import (
     device_time_title,
     judgement_sentence,
     may_be_chance,
+    memory_sentences,
     other_causes,
     path_names,
     shown_causes,
@@ -69,6 +70,8 @@ def show_where(out: Console, found: Comparison, top: int) -> None:
         _show_parts(out, parts)
     if found.causes is not None:
         _show_causes(out, found.causes, top)
+    for sentence in memory_sentences(found):
+        out.print(plain(sentence), soft_wrap=True)
     changed = changed_rows(found.operators)
     if changed.height:
         _show_operators(out, found, changed.head(top))
@@ -107,8 +110,6 @@ def _show_causes(out: Console, found: Causes, top: int) -> None:
     if names := other_causes(found, top):
         remaining_ns = found.change_ns - sum(cause.difference_ns for cause in causes)
         out.print(plain(f"  {signed_duration(remaining_ns):>11}  {names}", "dim"), soft_wrap=True)
-    for held in found.memory:
-        out.print(plain(f"  {held.sentence}"), soft_wrap=True)
 
 
 def _show_operators(out: Console, found: Comparison, rows: pl.DataFrame) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steplens.common.display import clean as clean
 from steplens.common.display import duration as duration
+from steplens.common.display import size as size
 from steplens.common.stand_ins import told_in
 
 if TYPE_CHECKING:
@@ -79,15 +80,6 @@ def _cut_off(value: float, digits: int) -> float:
     scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
     # 1.15 times 100 is a little less than 115
     return math.floor(value * scale * (1 + 1e-12)) / scale
-
-
-def size(count: float) -> str:
-    """Bytes in binary units."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def share(part: float, whole: float) -> str:

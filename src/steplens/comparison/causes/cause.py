@@ -92,30 +92,6 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class HeldMemory:
-    """What a side holds more of, or less, when memory is highest.
-
-    Attributes:
-        device: "CPU", "CUDA" ...
-        category: what it is for, such as "activations", or the phase in which it is allocated and released.
-        name: the operator that allocates it; empty of a category as a whole.
-        before_bytes, after_bytes: at the peak of each side: the mean over its recordings.
-    """
-
-    device: str
-    category: str
-    name: str
-    before_bytes: float
-    after_bytes: float
-    sentence: str = ""
-
-    @property
-    def difference_bytes(self) -> float:
-        """After less before."""
-        return self.after_bytes - self.before_bytes
-
-
-@dataclass(frozen=True)
 class Causes:
     """What explains the change of a step.
 
@@ -129,7 +105,6 @@ class Causes:
         rest_ns: the difference of what no cause names: what is too small to be told from chance, and what has no place.
         explained: the share of the change that the causes beyond chance make up, 0 to 1: 1 less what they miss it by, too much or
             too little; None where the step hardly changed, or too few steps tell chance from change.
-        memory: what holds more memory at the peak, or less, the largest first; it need not change the step.
     """
 
     side: str
@@ -137,4 +112,3 @@ class Causes:
     change_ns: float
     rest_ns: float
     explained: float | None
-    memory: tuple[HeldMemory, ...] = ()

@@ -36,7 +36,7 @@ _WHERE = {
 }  # fmt: skip
 _TEXTS = {
     "en": {
-        SPEED: "{name}{where} takes {change} for the same calls{unknown}",
+        SPEED: "{name}{where} takes {change} {work}",
         CALLS: "{name}{where} is called {calls}",
         SHAPES: "{name}{where} works on {after} instead of {before}",
         TYPES: "{name}{where} works on {after} instead of {before}",
@@ -51,12 +51,13 @@ _TEXTS = {
         COMMUNICATION: "communication that nothing hides: {name}",
         GAPS: "time without an operator{before_name}{where}",
         IDLE: "idle time of the device{before_name}{where}",
-        "longer": "{percent} % longer", "shorter": "{percent} % less time", "unknown": " (shapes of inputs were not recorded)",
+        "longer": "{percent} % longer", "shorter": "{percent} % less time", "same": "for the same calls",
+        "unknown": "in as many calls (shapes of inputs were not recorded)",
         "counts": "{after} times instead of {before}", "before": " before {name}", "and": " and ", "several": "{count} operators",
         "of change": "{share} % of the change", "modules": " ({modules})", "more modules": "{first} and {count} more modules",
     },
     "zh": {
-        SPEED: "{where}的 {name} 同样的调用{change}{unknown}",
+        SPEED: "{where}的 {name} {work}{change}",
         CALLS: "{where}的 {name} 调用次数：{calls}",
         SHAPES: "{where}的 {name} 处理的形状为 {after}，之前为 {before}",
         TYPES: "{where}的 {name} 处理的数据类型为 {after}，之前为 {before}",
@@ -70,7 +71,8 @@ _TEXTS = {
         COMMUNICATION: "未被掩盖的通信：{name}",
         GAPS: "没有算子运行的时间：{where}{before_name}",
         IDLE: "设备空闲时间：{where}{before_name}",
-        "longer": "耗时增加 {percent} %", "shorter": "耗时减少 {percent} %", "unknown": "（未记录输入形状）",
+        "longer": "耗时增加 {percent} %", "shorter": "耗时减少 {percent} %", "same": "同样的调用",
+        "unknown": "次数相同的调用（未记录输入形状）",
         "counts": "{after} 次，之前 {before} 次", "before": " {name} 之前", "and": "、", "several": "{count} 个算子",
         "of change": "占变化的 {share} %", "modules": "（{modules}）", "more modules": "{first} 及另外 {count} 个模块",
     },
@@ -95,7 +97,7 @@ def state_cause(cause: Cause, language: str = "en") -> str:
     kind = "not recomputed" if cause.kind == RECOMPUTED and cause.before_text else cause.kind
     sentence_text = texts[kind].format(
         name=name, where=f" {place}" if place and language == "en" else place, change=change, calls=counts,
-        before=cause.before_text, after=cause.after_text, unknown=texts["unknown"] if cause.work == UNKNOWN else "",
+        before=cause.before_text, after=cause.after_text, work=texts["unknown" if cause.work == UNKNOWN else "same"],
         before_name=texts["before"].format(name=name) if name else "",
     )  # fmt: skip
     return sentence_text + (texts["modules"].format(modules=_modules_text(cause, texts)) if cause.modules else "")

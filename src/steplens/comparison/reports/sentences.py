@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from steplens.common.display import duration
+from steplens.common.display import duration, size
 from steplens.comparison.causes.cause import DEVICE, Cause, Causes
 from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, StepChange
 from steplens.comparison.gate import Judgement
@@ -168,3 +168,17 @@ def call_counts(before: float | None, after: float | None) -> str:
     """How often something is called per step, on both sides where they differ."""
     counts = [f"{count or 0:.4g}" for count in (before, after)]
     return f"{counts[0]} call{'s' * (counts[0] != '1')}" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]} calls"
+
+
+def memory_sentences(found: Comparison) -> list[str]:
+    """What became of the memory peak, and below it what holds more or less there; nothing where it hardly changed."""
+    sentences = []
+    for held in found.memory_changes:
+        sizes = f"{size(held.before_bytes)} -> {size(held.after_bytes)}"
+        change = f"{'+' if held.difference_bytes > 0 else '-'}{size(abs(held.difference_bytes))}"
+        if held.name:
+            sentences.append(f"  {held.name} holds {sizes}, {change}")
+        else:
+            percent = f", {signed_percent(held.difference_bytes / held.before_bytes)}" if held.before_bytes else ""
+            sentences.append(f"memory of the {held.device} at its peak: {sizes}, {change}{percent}")
+    return sentences

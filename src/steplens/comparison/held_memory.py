@@ -1,0 +1,92 @@
+"""What memory is used for when it is highest, on two sides: what a change made hold more, or less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from steplens.analysis.memory.memory_peak import ALLOCATED, memory_peak
+from steplens.analysis.tools.once import once_per_trace
+from steplens.comparison.recordings import Recording
+from steplens.trace.trace import Trace
+
+#: a peak that changed by a smaller share is the same
+_LEAST_CHANGE = 0.005
+#: what changed by a smaller share of the change is not named, and no more than so many are
+_LEAST_SHARE = 0.05
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class HeldMemory:
+    """What a side holds when its memory is highest, on the device with the highest peak.
+
+    Attributes:
+        device: "CPU", "CUDA" ...
+        name: the operator that allocated it; empty of all together.
+        before_bytes, after_bytes: at the peak of each side: the mean over its recordings and ranks.
+    """
+
+    device: str
+    name: str
+    before_bytes: float
+    after_bytes: float
+
+    @property
+    def difference_bytes(self) -> float:
+        """After less before."""
+        return self.after_bytes - self.before_bytes
+
+
+def compare_held_memory(before: Sequence[Recording], after: Sequence[Recording]) -> tuple[HeldMemory, ...]:
+    """The peak of both sides, then what of it changed, the largest change first; nothing where it hardly did or was not recorded.
+
+    Args:
+        before: the recordings of the earlier side.
+        after: those of the later one.
+    """
+    sides = [
+        [_peak_by_operator(trace) for recording in recordings for trace in recording.traces] for recordings in (before, after)
+    ]
+    if not all(sides) or any(frame is None for side in sides for frame in side):
+        return ()
+    means = [pl.concat([frame for frame in side if frame is not None]) for side in sides]
+    # the processor has a peak as well where everything of interest is on a device
+    devices = means[0].filter(pl.col("device_type") != "CPU") if (means[0]["device_type"] != "CPU").any() else means[0]
+    device = devices.group_by("device_type").agg(pl.col("bytes").sum()).sort("bytes", descending=True)["device_type"][0]
+    by_name = [
+        mean.filter(pl.col("device_type") == device).group_by("name").agg(bytes=pl.col("bytes").sum() / len(side))
+        for mean, side in zip(means, sides, strict=True)
+    ]
+    rows = by_name[0].join(by_name[1], on="name", how="full", coalesce=True, suffix="_after").fill_null(0.0)
+    totals = HeldMemory(str(device), "", float(rows["bytes"].sum()), float(rows["bytes_after"].sum()))
+    if abs(totals.difference_bytes) <= _LEAST_CHANGE * max(totals.before_bytes, 1.0):
+        return ()
+    of_operators = [HeldMemory(str(device), *row) for row in rows.select("name", "bytes", "bytes_after").iter_rows()]
+    least = _LEAST_SHARE * abs(totals.difference_bytes)
+    changed = sorted(of_operators, key=lambda held: -abs(held.difference_bytes))
+    largest = [held for held in changed if abs(held.difference_bytes) >= least]
+    return (totals, *largest[:_MOST_NAMED])
+
+
+@once_per_trace
+def _peak_by_operator(trace: Trace) -> pl.DataFrame | None:
+    """device_type, name and bytes of what is held at the highest peak of each type of device; None where nothing was recorded."""
+    if "memory" not in trace:
+        return None
+    rows = memory_peak(trace)
+    if not rows.height:
+        return None
+    allocator = ("device_type", "device", "component")
+    totals = rows.group_by(*allocator).agg(total=pl.col("bytes").sum()).sort("total", *allocator, descending=[True] + [False] * 3)
+    highest = totals.unique("device_type", keep="first", maintain_order=True).select(allocator)
+    name = pl.when(pl.col("kind") == ALLOCATED).then(pl.col("name").fill_null("code without an operator")).otherwise("kind")
+    return (
+        rows.join(highest, on=allocator, nulls_equal=True)
+        .group_by("device_type", name=name.cast(pl.String))
+        .agg(bytes=pl.col("bytes").sum().cast(pl.Float64))
+        .with_columns(pl.col("device_type").cast(pl.String))
+        .sort("device_type", "name")
+    )
