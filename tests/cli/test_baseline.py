@@ -36,8 +36,9 @@ def file_of(versions: Any, name: str = "main") -> Path:
 
 
 def comparable(document: dict[str, Any]) -> dict[str, Any]:
-    """A comparison without where its sides lie."""
+    """A comparison without where its sides lie, and without what a baseline does not hold: calls, and what holds memory."""
     (found,) = document["comparisons"]
+    del found["causes"], found["memory"]
     for side in ("before", "after"):
         del found[side]["path"]
     return found

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from steplens.common import json_text
 from steplens.common.errors import InputError
 from steplens.common.expansion import expand_bytes
 from steplens.common.storage.files import open_file, size_of
@@ -84,15 +85,16 @@ def read_baseline(path: Path) -> Baseline:
         raise InputError(path, f"cannot be read ({error.strerror or error})", "Check its permissions") from None
     try:
         plain = expand_bytes(content, _MOST_EXPANDED, is_gzip=True)
-        head = msgspec.json.decode(plain, type=Head)
+        parsed = json_text.loads(plain)
+        head = msgspec.convert(parsed, type=Head)
         if head.format != FORMAT:
             raise InputError(path, "is no baseline of steplens", _REMEDY)
         if head.version > VERSION:
             problem = f"is a baseline of format {head.version}, and this version of steplens reads those up to {VERSION}"
             raise InputError(path, problem, "Update steplens")
-        document = msgspec.json.decode(plain, type=BaselineDocument)
+        document = msgspec.convert(parsed, type=BaselineDocument)
         side = read_side(document.side, path)
-    except (ValueError, zlib.error, RecursionError) as error:
+    except (ValueError, msgspec.MsgspecError, zlib.error, RecursionError) as error:
         raise InputError(path, f"is a damaged baseline, or none ({_shorten_reason(error)})", _REMEDY) from None
     return Baseline(side, tuple(document.program.commits), document.program.changed, document.steplens)
 
