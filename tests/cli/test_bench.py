@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import steplens as package
+
 from ..bench.conftest import git, repository  # noqa: F401
 
 
 def steplens(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # a program of the user finds no module of the tests
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    # of the tests' own paths it has steplens alone
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
     return subprocess.run(
         [sys.executable, "-m", "steplens", *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

@@ -6,12 +6,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from markdown_it import MarkdownIt
 
 from steplens.cli.text.bars import DEVICE, PHASES
 from steplens.comparison.reports.sentences import PART_LABELS
 
 from .test_compare import program
+
+# an old version of rich, which has it, does without
+MarkdownIt = pytest.importorskip("markdown_it").MarkdownIt
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 HOSTILE = "mm|`@user`<img src=x>\u0001]]>\ufffe&*x* #1"

@@ -8,10 +8,12 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from steplens.common.display import clean
 from steplens.comparison.reports.escaping import code_span, plain_text
+
+# an old version of rich, which has it, does without
+MarkdownIt = pytest.importorskip("markdown_it").MarkdownIt
 
 #: what a name may be made of to be more than a name
 PIECES = (
