@@ -135,12 +135,26 @@ def test_everything_on_the_first_page_leads_to_its_evidence(site: Site) -> None:
     site.open("#/0/overview")
     site.settle()
     steps = [one["step"] for one in site.script(scripts.ASK, "trends")["steps"]]
+    # wherever a line or a length is written in front of it
+    mouse.seen(site, ".trend-bar")
+    assert site.script(UNDER_MOUSE) == ["trend-bar"]
     mouse.click(site, ".trend-bar")
     assert arrived(site, "steps")["step"] == str(steps[0])
     site.open("#/0/overview")
     mouse.click(site, ".evidence-links a[href*=timeline]")
     assert int(arrived(site, "timeline")["step"]) in found["ranks"][0]["figures"]["chosen"]
 
+
+#: what is under the mouse from the top to the foot of the first bar of a trend
+UNDER_MOUSE = """
+const bar = document.querySelector('.trend-bar');
+const {x, y, width, height} = bar.querySelector('.hit').getBoundingClientRect();
+const under = new Set();
+for (let down = 1; down < height - 1; down++) {
+  const found = document.elementFromPoint(x + width / 2, y + down);
+  under.add(found.closest('.trend-bar') === bar ? 'trend-bar' : found.outerHTML.slice(0, 200));
+}
+return [...under]"""
 
 #: name of each bar -> where its last part ends, as a share of the scale
 BAR_ENDS = """

@@ -73,7 +73,7 @@ export function trendBars(
           "g",
           { class: `trend-bar${bar.faded ? " faded" : ""}`, onclick: href ? () => (location.hash = href) : null },
           svg("title", null, bar.title),
-          svg("rect", { class: "hit", x: room * place, y: 0, width: room, height: base }),
+          svg("rect", { class: "hit", x: room * place, y: 0, width: room, height: high }),
           bar.parts.map((part) => {
             const [from, to] = [yOf(below), yOf((below += part.value))];
             return svg("rect", { class: `fill-${part.look}`, x, y: to, width: wide, height: Math.max(from - to, 0) });
