@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ import steplens
 
 WAIT, WARM_UP = 4, 1
 WORDS = 1000
+#: parameters of mallopt(3)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,11 @@ class Settings:
         recompute: activation checkpointing of each layer.
         twice: the backward pass runs twice over a graph that is kept.
         reduced: numbers that two ranks add up after each backward pass; 0 without a second rank.
-        read_loss: reads every value of the loss one by one.
+        late_ms: the second rank comes so much later to it.
+        read_loss: reads the losses of so many words one by one, as often as it takes.
+        kept: the outputs of so many steps are kept.
         memory: with the allocator's events.
+        modules: with the modules that call.
         seed: of everything that is drawn.
     """
 
@@ -65,6 +71,9 @@ class Settings:
     recompute: bool = False
     twice: bool = False
     reduced: int = 0
+    late_ms: float = 0.0
+    read_loss: int = 0
+    kept: int = 0
     memory: bool = False
     modules: bool = False
     seed: int = 0
@@ -118,8 +127,17 @@ class Words(Dataset[torch.Tensor]):
         return torch.randint(0, WORDS, (self.settings.length,), generator=self.random)
 
 
+def keep_freed_memory() -> None:
+    """Let malloc keep what is freed: whether large tensors take fresh pages is luck otherwise, and costs milliseconds."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 2**25)
+        mallopt(_TRIM_THRESHOLD, 2**30)
+
+
 def train(settings: Settings, out: Path, steps: int, rank: int = 0, port: int = 0) -> None:
     """Record so many steps of a version."""
+    keep_freed_memory()
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     if settings.reduced:
@@ -134,6 +152,7 @@ def train(settings: Settings, out: Path, steps: int, rank: int = 0, port: int = 
         head.register_forward_pre_hook(lambda *_: time.sleep(settings.hook_ms / 1000))
     scores = torch.randn(max(settings.sorted_scores, 1))
     scores = scores.sort().values if settings.is_sorted else scores
+    kept: list[torch.Tensor] = []
     shared = torch.ones(max(settings.reduced, 1))
     loader = DataLoader(Words(settings, settings.batch * (steps + WAIT + WARM_UP + 2)), batch_size=settings.batch)
     with recording(settings, out, steps) as profiler:
@@ -143,11 +162,21 @@ def train(settings: Settings, out: Path, steps: int, rank: int = 0, port: int = 
                 x = checkpoint(layer, x, use_reentrant=False) if settings.recompute else layer(x)
             if settings.sorted_scores:
                 scores.sort()
-            loss = nn.functional.cross_entropy(head(x).flatten(0, 1), words.flatten())
+            scores_of_words = head(x).flatten(0, 1)
+            losses = nn.functional.cross_entropy(scores_of_words, words.flatten(), reduction="none")
+            if settings.read_loss:
+                read = losses.detach()
+                for place in range(settings.read_loss):
+                    read[place % len(read)].item()
+            if settings.kept:
+                kept.append(scores_of_words)
+                del kept[: -settings.kept]
+            loss = losses.mean()
             if settings.twice:
                 loss.backward(retain_graph=True)
             loss.backward()
             if settings.reduced:
+                time.sleep(settings.late_ms / 1000 * rank)
                 dist.all_reduce(shared)
             optimizer.step()
             optimizer.zero_grad(set_to_none=settings.set_to_none)

@@ -60,6 +60,7 @@ class Cause:
         share: of the change of the step; None where the step hardly changed.
         work: CHANGED, SAME or UNKNOWN.
         before_text, after_text: what is different: shapes, data types, names of operators, the optimizer; may be empty.
+        idle_cause: why the device idles: one of ``analysis.device.idle.CAUSES``; empty of other causes, and of several reasons.
         sentence: all of that for whoever reads it.
     """
 
@@ -78,6 +79,7 @@ class Cause:
     work: str
     before_text: str = ""
     after_text: str = ""
+    idle_cause: str = ""
     sentence: str = ""
 
     @property

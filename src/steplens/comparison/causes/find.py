@@ -35,7 +35,7 @@ from steplens.comparison.causes.places import Place, Row, SidePlaces, places_of_
 from steplens.comparison.causes.sentences import explain_cause
 from steplens.comparison.causes.sequences import OperatorSequence, align_sequences, usual_sequence
 from steplens.comparison.causes.side_times import SideTimes, critical_side, measure_times
-from steplens.comparison.causes.trace_times import CALL, TASK
+from steplens.comparison.causes.trace_times import CALL, DRAINED_TIME, TASK
 from steplens.comparison.difference import find_difference
 from steplens.comparison.noise import LEAST_STEPS, Floats, sample_mean
 from steplens.comparison.recordings import Recording
@@ -145,7 +145,7 @@ class _Teller:
         small: dict[tuple[str, str], Group] = {}
         for group, _ in ordered[len(apart) :]:
             key = (group.kind, self._phase_text(group))
-            small.setdefault(key, Group(group.kind)).absorb_group(group)
+            small.setdefault(key, Group(group.kind, idle_cause=group.idle_cause)).absorb_group(group)
         causes = [self._tell_cause(group, means) for group in (*apart, *small.values())]
         causes = [cause for cause in causes if cause.before_ns or cause.after_ns]
         least = _SMALL * moved_ns
@@ -164,7 +164,8 @@ class _Teller:
         for side in range(2):
             mean_ns = self.times[side].mean_ns
             for row, share in self._group_rows(group, side):
-                weights[row.place[0]] += int(mean_ns[row.number] * share) + 1
+                phase = row.waited_in[1] if group.kind == SYNCHRONISATION and row.leaf == DRAINED_TIME else row.place[0]
+                weights[phase] += int(mean_ns[row.number] * share) + 1
         most = sum(weights.values())
         return " and ".join(phase for phase, weight in weights.most_common(2) if phase and weight > _LEAST_MODULE * most)
 
@@ -191,6 +192,7 @@ class _Teller:
             work=self._work_kind(group),
             before_text=texts[0],
             after_text=texts[1],
+            idle_cause=group.idle_cause,
         )
         return replace(cause, sentence=explain_cause(cause))
 
@@ -291,6 +293,8 @@ class _Teller:
 
 def _name_of(group: Group, row: Row, side: int) -> str:
     path = row.place[2]
+    if group.kind == SYNCHRONISATION and row.leaf == DRAINED_TIME:
+        return row.waited_in[0]
     if not path:
         return ""
     if any(group.names):

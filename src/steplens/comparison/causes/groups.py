@@ -22,6 +22,7 @@ class Group:
         rows: of the earlier and of the later side: row -> the share of it that is of the group.
         names: of operators that each side has there and the other has not, or that it has more of.
         before_text, after_text: what is different, where that is known already.
+        idle_cause: why the device idles; empty of what is something else, or of several reasons.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Group:
     names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     before_text: str = ""
     after_text: str = ""
+    idle_cause: str = ""
 
     def take_row(self, side: int, row: int, share: float) -> None:
         """Count a share of a row of a side."""
@@ -39,6 +41,7 @@ class Group:
         """Count what another one has."""
         before, after = (tuple(sorted({*own_names, *more})) for own_names, more in zip(self.names, other.names, strict=True))
         self.names = (before, after)
+        self.idle_cause = self.idle_cause if self.idle_cause == other.idle_cause else ""
         for side in range(2):
             for row, share in other.rows[side].items():
                 self.take_row(side, row, share)

@@ -26,7 +26,7 @@ from steplens.comparison.causes.cause import (
 from steplens.comparison.causes.groups import Group, Groups
 from steplens.comparison.causes.places import Place, Row, SidePlaces
 from steplens.comparison.causes.sequences import Stretch
-from steplens.comparison.causes.trace_times import CALL, COLLECTIVE, IDLE_TIME, TASK, WAIT
+from steplens.comparison.causes.trace_times import CALL, COLLECTIVE, DRAINED_TIME, TASK, WAIT
 
 _DATA, _DEVICE_WAIT = HOST_PARTS[0], HOST_PARTS[4]
 _COMMUNICATION = DEVICE_PARTS[1]
@@ -111,11 +111,11 @@ class _Matching:
 
     def _special_group(self, row: Row) -> Group | None:
         """The group of a row whose kind says what it is; None of those that have to be matched."""
-        if row.part == _DATA or (row.leaf == IDLE_TIME and row.detail == idle.DATA):
+        if row.part == _DATA or row.idle_cause == idle.DATA:
             return self.groups.find_group(LOADER)
         if row.leaf == COLLECTIVE or row.part == _COMMUNICATION:
             return self.groups.find_group(COMMUNICATION, row.place[2])
-        if row.leaf == WAIT or row.part == _DEVICE_WAIT or (row.leaf == IDLE_TIME and row.detail == idle.SYNCHRONIZATION):
+        if row.leaf == WAIT or row.part == _DEVICE_WAIT or row.idle_cause == idle.SYNCHRONIZATION:
             return self.groups.find_group(SYNCHRONISATION)
         if self.optimizers is not None and _OPTIMIZER_PHASE in (row.place[0], row.part.removesuffix("_ns")):
             group = self.groups.find_group(OPTIMIZER)
@@ -127,7 +127,17 @@ class _Matching:
         calls = [[row for row in of_side if row.leaf in (CALL, TASK)] for of_side in rows]
         other_rows = [[row for row in of_side if row.leaf not in (CALL, TASK)] for of_side in rows]
         self._match_calls(place, calls[0], calls[1])
-        self._match_gaps(place, other_rows[0], other_rows[1])
+        late = [_count_late(of_side) for of_side in other_rows]
+        for side, of_side in enumerate(other_rows):
+            self._take_drained(side, [row for row in of_side if row.leaf == DRAINED_TIME], late[side], late[1 - side])
+        self._match_gaps(place, *([row for row in of_side if row.leaf != DRAINED_TIME] for of_side in other_rows))
+
+    def _take_drained(self, side: int, rows: Sequence[Row], own_count: float, other_count: float) -> None:
+        """Idle time behind waits of the host: what the host does then, but for waits that the other side has not."""
+        same = min(other_count / own_count, 1.0) if own_count else 1.0
+        for row in rows:
+            self._gap_group(row).take_row(side, row.number, same)
+            self.groups.find_group(SYNCHRONISATION).take_row(side, row.number, 1.0 - same)
 
     def _take_one_sided(self, side: int, row: Row) -> None:
         """A row at a place that the other side does not have: of the outermost such place around it."""
@@ -229,9 +239,12 @@ class _Matching:
 
     def _gap_group(self, row: Row) -> Group:
         phase, _, path = row.top_place
-        if row.leaf == IDLE_TIME and row.detail not in _HOST_LATE:
-            return self.groups.find_group(IDLE, row.detail)
-        return self.groups.find_group(GAPS, row.part, phase, path)
+        if not row.idle_cause:
+            return self.groups.find_group(GAPS, row.part, phase, path)
+        kind = GAPS if row.idle_cause in _HOST_LATE else IDLE
+        group = self.groups.find_group(kind, row.idle_cause, *((phase, path) if kind == GAPS else ()))
+        group.idle_cause = row.idle_cause
+        return group
 
     def _group_loose(self) -> dict[Place, Group]:
         """What one side alone has below an operator that both have: replaced where the other one has something else there.
@@ -255,6 +268,11 @@ class _Matching:
                 for _, row in rows:
                     group.take_row(side, row.number, 1.0)
         return groups
+
+
+def _count_late(rows: Sequence[Row]) -> float:
+    """How often a step the device idles there because the host is late: each time the next task is launched at last."""
+    return sum(row.calls for row in rows if row.idle_cause == idle.LAUNCH)
 
 
 def _optimizer_way(side: SidePlaces) -> str:

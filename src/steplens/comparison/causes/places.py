@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from steplens.comparison.causes.calls import SEPARATOR
 from steplens.comparison.causes.sequences import OperatorSequence, token_parts
 from steplens.comparison.causes.side_times import SideTimes
-from steplens.comparison.causes.trace_times import CALL, TASK
+from steplens.comparison.causes.trace_times import CALL, DRAINED_TIME, IDLE_TIME, TASK
 
 #: phase, module, and names from the outermost one on
 Place = tuple[str, str, tuple[str, ...]]
@@ -33,6 +33,17 @@ class Row:
     types: str
     detail: str
     calls: float
+
+    @property
+    def idle_cause(self) -> str:
+        """Why the device idles; empty of other rows."""
+        return self.detail.partition(SEPARATOR)[0] if self.leaf in (IDLE_TIME, DRAINED_TIME) else ""
+
+    @property
+    def waited_in(self) -> tuple[str, str]:
+        """Of idle time behind a wait of the host the operator that waited, and its phase; empty of other rows."""
+        _, name, phase = self.detail.split(SEPARATOR) if self.leaf == DRAINED_TIME else ("", "", "")
+        return name, phase
 
     @property
     def top_place(self) -> Place:
@@ -90,6 +101,8 @@ def _side_places(side: SideTimes, sequence: OperatorSequence | None, has_modules
     in_order = _token_places(sequence, has_modules) if sequence is not None else ()
     counts = Counter(in_order)
     calls |= {place: float(count) for place, count in counts.items() if place not in calls}
+    # a device has no time of operators that launch nothing
+    known_places |= set(in_order)
     return SidePlaces(tuple(rows), frozenset(known_places), dict(calls), frozenset(optimizers), in_order)
 
 

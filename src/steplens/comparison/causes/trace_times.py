@@ -10,12 +10,14 @@ import polars as pl
 from steplens.comparison.causes.calls import Calls
 
 #: kinds of row: an operator's own time; time before it without an operator; the host waits in it; tasks of the device that it
-#: launches; a collective; the device idles before what it launches
-CALL, GAP, WAIT, TASK, COLLECTIVE, IDLE_TIME = "call", "gap", "wait", "task", "collective", "idle"
+#: launches; a collective; the device idles before what it launches, or while it runs; the same where the host had just waited for
+#: the device, whose queue is empty therefore
+CALL, GAP, WAIT, TASK, COLLECTIVE, IDLE_TIME, DRAINED_TIME = "call", "gap", "wait", "task", "collective", "idle", "drained"
 
 #: what tells rows apart. part: the part of the step that the time is of; phase: what the training thread does when it makes the
 #: call; path: names joined by ``calls.SEPARATOR``, ``ranges`` of which are of ranges around the outermost operator; detail:
-#: what else there is to say, such as why the device idles
+#: what else there is to say: why the device idles, in ``DRAINED_TIME`` with the name and the phase of what waited, joined as
+#: names of paths are
 KEYS = {
     "part": pl.String(),
     "leaf": pl.String(),
