@@ -61,7 +61,7 @@ def idle_frames(
 
 def _phase_of(call: Int64Array, phases: pl.Series) -> pl.Series:
     if not len(phases):
-        return pl.Series([""]).new_from_index(0, len(call))
+        return pl.repeat("", len(call), eager=True)
     phase: pl.Series = phases.gather(pl.Series(call).set(pl.Series(call < 0), None))
     return phase
 
