@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from steplens.analysis.device.clock_rates import clock_rates
 from steplens.analysis.operators.common_calls import are_unlike, common_share
 from steplens.comparison.recordings import Recording
 from steplens.run import Run
@@ -35,6 +36,8 @@ _ALIKE = 1.15
 _CONTENTION = 0.05
 #: calls of the same operators with inputs of the same shapes are fewer of other inputs
 _SAME_SHAPES = 0.9
+#: clock rates that differ by less are the same: they vary from one moment to the next
+_SAME_CLOCK = 1.03
 #: hexadecimal digits that tell recordings apart
 _IDENTITY_DIGITS = 24
 
@@ -50,6 +53,7 @@ class Circumstances:
         devices: what computes, such as "CUDA (NVIDIA A100)".
         machine: what is known of the machine and its software: key of ``meta`` -> its values among the traces.
         options: option of the recording -> "on", "off", or both.
+        clock_mhz: processor ("processor", "CUDA", "AI core") -> its clock rate in each trace that says so, MHz.
         steps_ns: the median step of each recording with steps.
         waited_share: the largest share of its time that a recording waited for a processor, 0 to 1.
         doubtful_steps: why the health check doubts step times, sentences.
@@ -62,6 +66,7 @@ class Circumstances:
     devices: tuple[str, ...]
     machine: Mapping[str, tuple[str, ...]]
     options: Mapping[str, tuple[str, ...]]
+    clock_mhz: Mapping[str, tuple[float, ...]]
     steps_ns: tuple[float, ...]
     waited_share: float
     doubtful_steps: tuple[str, ...]
@@ -84,6 +89,7 @@ def measure_circumstances(run: Run, recordings: Sequence[Recording]) -> Circumst
         devices=_device_names(traces),
         machine={key: values for key in MACHINE_NAMES if (values := _meta_values(traces, key))},
         options={option: values for option in _SLOWING if (values := _option_values(traces, option))},
+        clock_mhz=_clock_rates(traces),
         steps_ns=tuple(float(median) for median in medians if isinstance(median, float)),
         waited_share=max((recording.waited_share or 0.0 for recording in recordings), default=0.0),
         doubtful_steps=tuple(run.unsafe(STEP_TIMES)["message"].to_list()),
@@ -120,6 +126,7 @@ def find_doubts(
         sentences += _describe_contention(side, name)
     for key, name in MACHINE_NAMES.items():
         sentences += _describe_difference(name, before.machine.get(key, ()), after.machine.get(key, ()))
+    sentences += _describe_clocks(before.clock_mhz, after.clock_mhz)
     for option in _SLOWING:
         values = (before.options.get(option, ()), after.options.get(option, ()))
         sentences += _describe_difference(f"recording with {option}", *values)
@@ -157,6 +164,22 @@ def _describe_difference(name: str, before: Sequence[str], after: Sequence[str])
     """A sentence where both sides are known and differ."""
     if before and after and before != after:
         yield f"{name} differ: {', '.join(before)} before, {', '.join(after)} after"
+
+
+def _describe_clocks(before: Mapping[str, tuple[float, ...]], after: Mapping[str, tuple[float, ...]]) -> Iterable[str]:
+    """Processors that were clocked otherwise: what computes is by so much faster or slower."""
+    for name in (name for name in before if name in after):
+        rates = [sum(mhz) / len(mhz) for mhz in (before[name], after[name])]
+        if max(rates) > _SAME_CLOCK * min(rates):
+            yield f"clock rates differ: {name} {rates[0]:,.0f} MHz before, {rates[1]:,.0f} MHz after"
+
+
+def _clock_rates(traces: Sequence[Trace]) -> dict[str, tuple[float, ...]]:
+    rates: dict[str, list[float]] = {}
+    for trace in traces:
+        for name, mhz in clock_rates(trace).items():
+            rates.setdefault(name, []).append(mhz)
+    return {name: tuple(of_traces) for name, of_traces in rates.items()}
 
 
 def _rank_names(side: Circumstances) -> tuple[str, ...]:

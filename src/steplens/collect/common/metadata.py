@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import log
@@ -28,6 +30,10 @@ ENVIRONMENT_VARIABLES = (
     "ASCEND_LAUNCH_BLOCKING",
     "HCCL_ALGO",
 )
+
+_CPUFREQ, _CPUFREQ_FILES = Path("/sys/devices/system/cpu"), "cpu[0-9]*/cpufreq/scaling_cur_freq"
+_CPUINFO = Path("/proc/cpuinfo")
+_CPUINFO_MHZ = re.compile(r"^cpu MHz\s*:\s*(\d+(?:\.\d+)?)\s*$", re.MULTILINE)
 
 _TEXT_LIMIT = 4096
 _TOTAL_LIMIT = 50 * 1024
@@ -188,6 +194,38 @@ def processor_info() -> dict[str, Any]:
     answers = getattr(sys.modules.get("torch"), "cpu", None)
     features = [feature for function, feature in _FEATURES.items() if _is_instruction_supported(getattr(answers, function, None))]
     return {"count": count, "features": features}
+
+
+def clock_rates() -> dict[str, float]:
+    """The present clock rates in MHz: of the fastest of the host's processors, which is one that works, and of the GPU in use.
+
+    Source: cpufreq, else ``/proc/cpuinfo``, which on virtual machines says what the processor is rated at; for a GPU
+    ``torch.cuda.clock_rate``, which needs NVIDIA's or AMD's library for Python. What cannot be read is left out.
+    """
+    rates = {}
+    if processor_khz := [khz for path in _CPUFREQ.glob(_CPUFREQ_FILES) if (khz := _read_khz(path))]:
+        rates["processor"] = max(processor_khz) / 1000
+    elif processor_mhz := _CPUINFO_MHZ.findall(_read_text(_CPUINFO)):
+        rates["processor"] = max(map(float, processor_mhz))
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        if cuda is not None and cuda.is_initialized():
+            rates["ROCM" if sys.modules["torch"].version.hip else "CUDA"] = float(cuda.clock_rate())
+    except Exception:  # the boundary to PyTorch: the library for Python is missing, or the driver says nothing
+        return rates
+    return rates
+
+
+def _read_khz(path: Path) -> int:
+    text = _read_text(path).strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def allocator_info() -> dict[str, str]:

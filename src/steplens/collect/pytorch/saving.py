@@ -114,6 +114,7 @@ def write_side_files(
         "rank_id": window.rank,
         "world_size": metadata.world_size(),
         "processor": metadata.processor_info(),
+        "clock_mhz": metadata.clock_rates(),
         **({} if window.span.processor_time is None else {"processor_time": window.span.processor_time}),
         "allocator": metadata.allocator_info(),
     }

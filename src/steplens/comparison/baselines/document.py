@@ -75,6 +75,7 @@ class CircumstancesDocument(msgspec.Struct):
     waited_share: Share
     doubtful_steps: Texts
     problems: Annotated[list[tuple[Text, Text]], msgspec.Meta(max_length=_MOST_ROWS)]
+    clock_mhz: dict[Text, Amounts] = msgspec.field(default_factory=dict)
 
 
 class Items(msgspec.Struct):

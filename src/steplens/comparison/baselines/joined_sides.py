@@ -102,6 +102,10 @@ def _join_circumstances(sides: Sequence[Circumstances]) -> Circumstances:
         devices=_all_texts(side.devices for side in sides),
         machine=_join_texts([side.machine for side in sides]),
         options=_join_texts([side.options for side in sides]),
+        clock_mhz={
+            name: tuple(chain.from_iterable(side.clock_mhz.get(name, ()) for side in sides))
+            for name in dict.fromkeys(chain.from_iterable(side.clock_mhz for side in sides))
+        },
         steps_ns=tuple(chain.from_iterable(side.steps_ns for side in sides)),
         waited_share=max(side.waited_share for side in sides),
         doubtful_steps=tuple(chain.from_iterable(side.doubtful_steps for side in sides)),

@@ -202,6 +202,7 @@ def _describe_circumstances(circumstances: Circumstances) -> CircumstancesDocume
         waited_share=circumstances.waited_share,
         doubtful_steps=_plain_texts(circumstances.doubtful_steps),
         problems=[(check, message) for check, message in circumstances.problems],
+        clock_mhz={name: [_round_number(mhz) for mhz in rates] for name, rates in circumstances.clock_mhz.items()},
     )
 
 
@@ -213,6 +214,7 @@ def _read_circumstances(document: CircumstancesDocument) -> Circumstances:
         devices=tuple(document.devices),
         machine={key: tuple(values) for key, values in document.machine.items()},
         options={key: tuple(values) for key, values in document.options.items()},
+        clock_mhz={name: tuple(rates) for name, rates in document.clock_mhz.items() if rates and min(rates) > 0},
         steps_ns=tuple(document.steps_ns),
         waited_share=document.waited_share,
         doubtful_steps=tuple(document.doubtful_steps),

@@ -22,7 +22,10 @@ from steplens.trace.schema import WHOLE_STEPS
 from steplens.trace.trace import Trace
 
 #: of profiler_info, what becomes of it in ``meta``
-_OF_INFO = ("config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "processor_time", "allocator")
+_OF_INFO = (
+    "config", "torch_version", "steplens_version", "start_info", "end_info", "processor", "processor_time", "allocator",
+    "clock_mhz",
+)  # fmt: skip
 #: errors of a window without data that are told
 _MOST_REASONS = 3
 
