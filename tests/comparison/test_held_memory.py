@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
 from steplens.comparison.held_memory import compare_held_memory
+from steplens.comparison.measure import MeasuredFigures
 from steplens.comparison.recordings import Recording
 from steplens.trace.trace import Trace
 
@@ -35,6 +38,17 @@ def test_the_operator_that_holds_more_is_named() -> None:
 def test_less_in_one_place_and_more_in_another() -> None:
     found = compare_held_memory([recording(10, 5)], [recording(2, 20)])
     assert [(held.name, held.difference_bytes / MIB) for held in found] == [("", 7), ("aten::add", 15), ("aten::mm", -8)]
+
+
+def test_a_recording_is_described_at_the_highest_peak_of_its_ranks_and_windows() -> None:
+    """Which is the one that a limit and the pages have."""
+    several = [recording(10, 5), recording(40, 5), recording(10, 5, is_recorded=False)]
+    together = replace(several[0], traces=tuple(trace for part in several for trace in part.traces))
+    total, mm = compare_held_memory([recording(10, 5)], [together, recording(20, 5)])
+    peaks = MeasuredFigures([], [together, recording(20, 5)]).memory_peaks
+    assert (total.before_bytes, total.after_bytes) == (15 * MIB, (45 + 25) / 2 * MIB)
+    assert total.after_bytes == sum(peak or 0 for peak in peaks) / len(peaks)
+    assert (mm.name, mm.after_bytes) == ("aten::mm", (40 + 20) / 2 * MIB)
 
 
 def test_nothing_is_said_of_peaks_that_are_alike_or_unknown() -> None:

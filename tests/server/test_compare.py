@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ from steplens.comparison.causes.sentences import state_cause
 from steplens.comparison.comparison import Comparison, compare_runs
 from steplens.comparison.item_times import SELF
 from steplens.comparison.operator_steps import compare_operator
+from steplens.server.comparison import aligned_steps
 from steplens.server.comparison.call_trees import merge_call_paths
 from steplens.trace.health_words import VALUE, translate_message
 
+from ..writers.builder import BASE_NS, MAIN, PID, build, kernel, op
 from .conftest import Client, Start
 
 BEFORE, AFTER, OTHER_RANKS = range(3)
@@ -156,6 +159,27 @@ def test_what_became_of_the_advice(client: Client, paths: list[Path]) -> None:
     for part in ("cured", "remaining", "new"):
         assert [one["id"] for one in found[part]] == [one.id for one in getattr(change, part)]
     assert found["promised_ns"] == change.promised_ns
+
+
+def test_a_step_that_the_device_is_behind_has_its_own_calls_alone() -> None:
+    """What the host does while the device still works is of the next step."""
+    calls, tasks, marks = [], [], []
+    for step in range(12):
+        begin = 1000 * step
+        calls += [op("aten::first", begin + 10, begin + 50, step=step), op("aten::add", begin + 500, begin + 980, step=step)]
+        for number, (start, end) in enumerate(((600, 1100), (1100, 1590))):
+            task = kernel("gemm", begin + start, begin + end, op=2 * step + number, step=step, core="GPU", stream=7)
+            tasks.append({**task, "correlation": len(tasks) + 1, "launch_ns": calls[-2 + number]["start_ns"]})
+        start_ns = BASE_NS + begin * 1000
+        marks.append({"id": step, "start_ns": start_ns, "end_ns": start_ns + 1_000_000, "pid": PID, "tid": MAIN})
+    trace = build(meta={"rank": 0, "whole_steps": True, "device_type": "CUDA"}, ops=calls, kernels=tasks, steps=marks)
+    opened: Any = SimpleNamespace(
+        id=0, origins=[BASE_NS], run=SimpleNamespace(traces=[trace]), answer=lambda key, make, size=None: make()
+    )
+    step = aligned_steps._find_step(opened)
+    assert step is not None and (step.calls.names, step.length_ns) == (["aten::first", "aten::add"], 1_590_000)
+    assert max(end for _, _, end in step.calls.phases) <= 1_000_000
+    assert step.calls.device_end.tolist() == [1_100_000, 1_590_000]
 
 
 def test_sides_on_other_ranks_are_refused(client: Client) -> None:

@@ -26,7 +26,8 @@ class HeldMemory:
     Attributes:
         device: "CPU", "CUDA" ...
         name: the operator that allocated it; empty of all together.
-        before_bytes, after_bytes: at the peak of each side: the mean over its recordings and ranks.
+        before_bytes, after_bytes: at the peak of each side: the mean over its recordings, of each of which the rank and window
+            with the highest peak counts.
     """
 
     device: str
@@ -47,19 +48,15 @@ def compare_held_memory(before: Sequence[Recording], after: Sequence[Recording])
         before: the recordings of the earlier side.
         after: those of the later one.
     """
-    sides = [
-        [_peak_by_operator(trace) for recording in recordings for trace in recording.traces] for recordings in (before, after)
-    ]
-    if not all(sides) or any(frame is None for side in sides for frame in side):
+    sides = [[_peaks_of_traces(recording) for recording in recordings] for recordings in (before, after)]
+    if not all(sides) or not all(peaks for side in sides for peaks in side):
         return ()
-    means = [pl.concat([frame for frame in side if frame is not None]) for side in sides]
+    first_peaks = pl.concat([frame for peaks in sides[0] for frame in peaks])
     # the processor has a peak as well where everything of interest is on a device
-    devices = means[0].filter(pl.col("device_type") != "CPU") if (means[0]["device_type"] != "CPU").any() else means[0]
-    device = devices.group_by("device_type").agg(pl.col("bytes").sum()).sort("bytes", descending=True)["device_type"][0]
-    by_name = [
-        mean.filter(pl.col("device_type") == device).group_by("name").agg(bytes=pl.col("bytes").sum() / len(side))
-        for mean, side in zip(means, sides, strict=True)
-    ]
+    on_devices = first_peaks.filter(pl.col("device_type") != "CPU")
+    by_device = (on_devices if on_devices.height else first_peaks).group_by("device_type").agg(pl.col("bytes").sum())
+    device = by_device.sort("bytes", "device_type", descending=[True, False])["device_type"][0]
+    by_name = [_mean_of_highest(side, device) for side in sides]
     rows = by_name[0].join(by_name[1], on="name", how="full", coalesce=True, suffix="_after").fill_null(0.0)
     totals = HeldMemory(str(device), "", float(rows["bytes"].sum()), float(rows["bytes_after"].sum()))
     if abs(totals.difference_bytes) <= _LEAST_CHANGE * max(totals.before_bytes, 1.0):
@@ -69,6 +66,18 @@ def compare_held_memory(before: Sequence[Recording], after: Sequence[Recording])
     changed = sorted(of_operators, key=lambda held: -abs(held.difference_bytes))
     largest = [held for held in changed if abs(held.difference_bytes) >= least]
     return (totals, *largest[:_MOST_NAMED])
+
+
+def _peaks_of_traces(recording: Recording) -> list[pl.DataFrame]:
+    """``_peak_by_operator`` of the ranks and windows of which memory was recorded."""
+    return [peak for trace in recording.traces if (peak := _peak_by_operator(trace)) is not None]
+
+
+def _mean_of_highest(recordings: Sequence[Sequence[pl.DataFrame]], device: str) -> pl.DataFrame:
+    """Name and bytes on a type of device at the highest peak of each recording, the mean over them."""
+    on_device = pl.col("device_type") == device
+    highest = [max((frame.filter(on_device) for frame in peaks), key=lambda rows: rows["bytes"].sum()) for peaks in recordings]
+    return pl.concat(highest).group_by("name").agg(bytes=pl.col("bytes").sum() / len(recordings))
 
 
 @once_per_trace

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pytest
 
+from steplens.comparison.alignment import aligned_steps
 from steplens.comparison.alignment.aligned_steps import CALL, MOST_PAIRS, PHASE, StepPart, align_steps
 from steplens.comparison.alignment.sequences import match_in_order
 from steplens.comparison.alignment.step_calls import StepCalls
@@ -69,6 +71,23 @@ def test_a_call_whose_insides_differ_stays_whole() -> None:
     after = calls_of(("attention", 0, 60, -1), ("flash_attention", 0, 55, 0))
     first, second = align_steps(before, after)
     assert names_of(first, second) == [("attention", "attention")]
+
+
+def test_phases_without_a_match_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may have thousands of phases."""
+
+    class Pairs(list[tuple[int, int]]):
+        readings = 0
+
+        def __iter__(self) -> Iterator[tuple[int, int]]:
+            Pairs.readings += 1
+            return super().__iter__()
+
+    monkeypatch.setattr(aligned_steps, "match_in_order", lambda before, after: Pairs(match_in_order(before, after)))
+    phases = [("between" if number % 2 else "forward", 10 * number, 10 * number + 5) for number in range(50)]
+    first, second = align_steps(calls_of(phases=phases), calls_of(phases=phases[1:]))
+    assert (len(first), len(second), sum(part.match < 0 for part in first)) == (50, 49, 1)
+    assert Pairs.readings < 10
 
 
 def test_phases_are_matched_and_answers_are_bounded() -> None:

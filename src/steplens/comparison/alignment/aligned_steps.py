@@ -66,8 +66,9 @@ def align_steps(before: StepCalls, after: StepCalls) -> tuple[list[StepPart], li
     phases = [[StepPart(PHASE, 0, *stretch) for stretch in side.phases] for side in (before, after)]
     matched = match_in_order(*([part.name for part in side] for side in phases))
     pairs: list[Pair] = [(phases[0][first], phases[1][second]) for first, second in matched]
-    pairs += [(part, None) for place, part in enumerate(phases[0]) if place not in {first for first, _ in matched}]
-    pairs += [(None, part) for place, part in enumerate(phases[1]) if place not in {second for _, second in matched}]
+    has_match = [{pair[side] for pair in matched} for side in (0, 1)]
+    pairs += [(part, None) for place, part in enumerate(phases[0]) if place not in has_match[0]]
+    pairs += [(None, part) for place, part in enumerate(phases[1]) if place not in has_match[1]]
     for first, second in _cut_calls(before, after):
         pairs.append((_describe_call(before, first), _describe_call(after, second)))
         pairs.append((_describe_device(before, first), _describe_device(after, second)))

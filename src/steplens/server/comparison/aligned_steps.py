@@ -92,9 +92,11 @@ def _find_step(chosen: OpenedRun) -> _UsualStep | None:
     for number, trace in enumerate(chosen.run.traces):
         usual = chosen.answer(("usual step", number), partial(usual_step, trace))
         if usual is not None:
-            step, start_ns, end_ns = usual
-            calls = chosen.answer(("step calls", number, step), partial(read_step_calls, trace, start_ns, end_ns), _size_of_calls)
-            return _UsualStep(chosen, number, step, start_ns - chosen.origins[number], end_ns - start_ns, calls)
+            # what the host does while the device still works on the step is of the next one
+            read_calls = partial(read_step_calls, trace, usual.start_ns, usual.end_ns)
+            calls = chosen.answer(("step calls", number, usual.step), read_calls, _size_of_calls)
+            begin_ns, length_ns = usual.start_ns - chosen.origins[number], usual.device_end_ns - usual.start_ns
+            return _UsualStep(chosen, number, usual.step, begin_ns, length_ns, calls)
     return None
 
 

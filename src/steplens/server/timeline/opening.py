@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
@@ -31,17 +33,31 @@ def first_view(chosen: OpenedRun, trace: int | None) -> models.FirstView | None:
     for number in numbers:
         usual = usual_step(chosen.trace(number))
         if usual is not None:
-            step, start, end = usual
             origin = chosen.origins[number]
-            return models.FirstView(trace=number, step=step, start_ns=start - origin, end_ns=end - origin)
+            begin_ns, end_ns = usual.start_ns - origin, usual.device_end_ns - origin
+            return models.FirstView(trace=number, step=usual.step, start_ns=begin_ns, end_ns=end_ns)
     return None
 
 
-def usual_step(trace: Trace) -> tuple[int, int, int] | None:
-    """The step whose length is nearest to the median of those that figures of the device are of: number, start and end, Unix ns.
+@dataclass(frozen=True)
+class StepSpan:
+    """A step and where it lies, Unix ns.
 
-    The end is that of the last device task that it launched, where that is later than its own and not far away.
+    Attributes:
+        step: its number.
+        start_ns, end_ns: from mark to mark on the host.
+        device_end_ns: end of the last device task that it launched, where that is later than its own end and not far away; else
+            its own.
     """
+
+    step: int
+    start_ns: int
+    end_ns: int
+    device_end_ns: int
+
+
+def usual_step(trace: Trace) -> StepSpan | None:
+    """The step whose length is nearest to the median of those that figures of the device are of."""
     steps = trace.required("steps").select("id", "start_ns", "end_ns").drop_nulls().collect()
     basis = step_basis(trace)
     # a step of which the device's work was not recorded would open on empty tracks
@@ -52,8 +68,9 @@ def usual_step(trace: Trace) -> tuple[int, int, int] | None:
     # of an even number the lower of the two in the middle, so that one of the steps has this length
     place = int(np.argmin(np.abs(length - np.sort(length)[(len(length) - 1) // 2])))
     step, start, end = rows.row(place)
+    device_end = end
     if trace.has_accelerator and not cpu_is_device(trace):
         ends = trace.required("kernels").filter(pl.col("step") == step).select(pl.col("end_ns").max()).collect().item()
         if ends is not None and ends <= start + _MOST_LENGTHS * (end - start):
-            end = max(end, ends)
-    return step, start, end
+            device_end = max(end, ends)
+    return StepSpan(step, start, end, device_end)
