@@ -17,7 +17,7 @@ from ..writers.builder import build, memory, op
 MIB = 1 << 20
 
 
-def recording(mib_of_mm: int, mib_of_add: int, *, is_recorded: bool = True) -> Recording:
+def recording(mib_of_mm: int, mib_of_add: int, *, is_recorded: bool = True, device: str = "CPU") -> Recording:
     """One step in which aten::mm and aten::add hold so much at once."""
     ops = [op("aten::mm", 0, 10, id=0), op("aten::add", 20, 30, id=1)]
     events = [
@@ -25,6 +25,7 @@ def recording(mib_of_mm: int, mib_of_add: int, *, is_recorded: bool = True) -> R
         memory(25, 2, mib_of_add * MIB, allocated=(mib_of_mm + mib_of_add) * MIB, op=1),
         memory(40, 1, -mib_of_mm * MIB, allocated=mib_of_add * MIB),
     ]
+    events = [{**event, "device_type": device} for event in events]
     trace: Trace = build(ops=ops, **({"memory": events} if is_recorded else {}))
     return Recording(steps=pl.DataFrame(), usual=pl.DataFrame(), ranks=1, waited_share=None, traces=(trace,))
 
@@ -55,3 +56,11 @@ def test_nothing_is_said_of_peaks_that_are_alike_or_unknown() -> None:
     assert compare_held_memory([recording(10, 5)], [recording(10, 5)]) == ()
     assert compare_held_memory([recording(10, 5)], [recording(30, 5, is_recorded=False)]) == ()
     assert compare_held_memory([], [recording(30, 5)]) == ()
+
+
+def test_of_unlike_gpus_each_has_its_own_peak() -> None:
+    total, mm = compare_held_memory([recording(10, 5, device="HIP")], [recording(30, 5, device="CUDA")])
+    assert (total.device, total.before_bytes, total.after_bytes) == ("HIP and CUDA", 15 * MIB, 35 * MIB)
+    assert mm.name == "aten::mm" and mm.difference_bytes == pytest.approx(20 * MIB)
+    # a processor's memory is none of a GPU's
+    assert compare_held_memory([recording(10, 5)], [recording(30, 5, device="CUDA")]) == ()

@@ -17,6 +17,7 @@ _LEAST_CHANGE = 0.005
 #: what changed by a smaller share of the change is not named, and no more than so many are
 _LEAST_SHARE = 0.05
 _MOST_NAMED = 5
+_PROCESSOR = "CPU"
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class HeldMemory:
     """What a side holds when its memory is highest, on the device with the highest peak.
 
     Attributes:
-        device: "CPU", "CUDA" ...
+        device: "CPU", "CUDA" ...; of sides on unlike ones both.
         name: the operator that allocated it; empty of all together.
         before_bytes, after_bytes: at the peak of each side: the mean over its recordings, of each of which the rank and window
             with the highest peak counts.
@@ -51,21 +52,29 @@ def compare_held_memory(before: Sequence[Recording], after: Sequence[Recording])
     sides = [[_peaks_of_traces(recording) for recording in recordings] for recordings in (before, after)]
     if not all(sides) or not all(peaks for side in sides for peaks in side):
         return ()
-    first_peaks = pl.concat([frame for peaks in sides[0] for frame in peaks])
-    # the processor has a peak as well where everything of interest is on a device
-    on_devices = first_peaks.filter(pl.col("device_type") != "CPU")
-    by_device = (on_devices if on_devices.height else first_peaks).group_by("device_type").agg(pl.col("bytes").sum())
-    device = by_device.sort("bytes", "device_type", descending=[True, False])["device_type"][0]
-    by_name = [_mean_of_highest(side, device) for side in sides]
+    devices = [_most_used_device(side) for side in sides]
+    # one GPU with another one, but none with a processor
+    if len({device == _PROCESSOR for device in devices}) > 1:
+        return ()
+    by_name = [_mean_of_highest(side, device) for side, device in zip(sides, devices, strict=True)]
+    device_text = " and ".join(dict.fromkeys(devices))
     rows = by_name[0].join(by_name[1], on="name", how="full", coalesce=True, suffix="_after").fill_null(0.0)
-    totals = HeldMemory(str(device), "", float(rows["bytes"].sum()), float(rows["bytes_after"].sum()))
+    totals = HeldMemory(device_text, "", float(rows["bytes"].sum()), float(rows["bytes_after"].sum()))
     if abs(totals.difference_bytes) <= _LEAST_CHANGE * max(totals.before_bytes, 1.0):
         return ()
-    of_operators = [HeldMemory(str(device), *row) for row in rows.select("name", "bytes", "bytes_after").iter_rows()]
+    of_operators = [HeldMemory(device_text, *row) for row in rows.select("name", "bytes", "bytes_after").iter_rows()]
     least = _LEAST_SHARE * abs(totals.difference_bytes)
     changed = sorted(of_operators, key=lambda held: -abs(held.difference_bytes))
     largest = [held for held in changed if abs(held.difference_bytes) >= least]
     return (totals, *largest[:_MOST_NAMED])
+
+
+def _most_used_device(side: Sequence[Sequence[pl.DataFrame]]) -> str:
+    """The type of device that holds most; the processor has a peak as well where everything of interest is on another one."""
+    peaks = pl.concat([frame for of_recording in side for frame in of_recording])
+    on_devices = peaks.filter(pl.col("device_type") != _PROCESSOR)
+    by_device = (on_devices if on_devices.height else peaks).group_by("device_type").agg(pl.col("bytes").sum())
+    return str(by_device.sort("bytes", "device_type", descending=[True, False])["device_type"][0])
 
 
 def _peaks_of_traces(recording: Recording) -> list[pl.DataFrame]:

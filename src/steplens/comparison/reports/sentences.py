@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from steplens.analysis.memory.memory_peak import BEFORE, MISSING
 from steplens.common.display import duration, size
 from steplens.comparison.causes.cause import DEVICE, Cause, Causes
 from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, StepChange
@@ -170,6 +171,10 @@ def call_counts(before: float | None, after: float | None) -> str:
     return f"{counts[0]} call{'s' * (counts[0] != '1')}" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]} calls"
 
 
+#: what holds memory and is no operator, in a sentence
+_HELD_NAMES = {BEFORE: "what was allocated before recording", MISSING: "what was not recorded"}
+
+
 def memory_sentences(found: Comparison) -> list[str]:
     """What became of the memory peak, and below it what holds more or less there; nothing where it hardly changed."""
     sentences = []
@@ -177,8 +182,8 @@ def memory_sentences(found: Comparison) -> list[str]:
         sizes = f"{size(held.before_bytes)} -> {size(held.after_bytes)}"
         change = f"{'+' if held.difference_bytes > 0 else '-'}{size(abs(held.difference_bytes))}"
         if held.name:
-            sentences.append(f"  {held.name} holds {sizes}, {change}")
+            sentences.append(f"  {_HELD_NAMES.get(held.name, held.name)} holds {sizes}, {change}")
         else:
             percent = f", {signed_percent(held.difference_bytes / held.before_bytes)}" if held.before_bytes else ""
-            sentences.append(f"memory of the {held.device} at its peak: {sizes}, {change}{percent}")
+            sentences.append(f"memory at its peak ({held.device}): {sizes}, {change}{percent}")
     return sentences
