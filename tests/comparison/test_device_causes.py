@@ -162,3 +162,9 @@ def test_the_first_cause_is_the_true_one(
     if us is not None:
         assert first.difference_ns / 1000 == pytest.approx(us, abs=0.02 * abs(us) + 1.0)
     assert told.explained is not None and told.explained >= 0.9
+
+
+def test_names_of_a_damaged_source_end_nothing() -> None:
+    odd = replace(ITEM, name="aten::it\x1fem\x1f")
+    told = find_causes(recorded_on_device(BASE), recorded_on_device(change(LOSS, LOSS, odd)))
+    assert told is not None and told.causes[0].kind == causes.SYNCHRONISATION and told.rest_ns == pytest.approx(0.0, abs=1.0)

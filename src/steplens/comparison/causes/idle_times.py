@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,6 +22,8 @@ from steplens.trace.trace import Trace
 _IDLE = DEVICE_PARTS[3]
 #: clocks of host and device differ by less
 _CLOCKS_APART_NS = 10_000
+#: of threads that launch tasks only so many are looked at, those that launch most first
+_MOST_THREADS = 16
 
 
 def idle_frames(
@@ -91,9 +94,9 @@ def _longest_running(trace: Trace, gaps: StepGaps, following: Int64Array, calls:
     is_outermost = calls.is_operator & (calls.top == np.arange(rows.height))
     pid, tid = (rows[name].fill_null(-1).to_numpy() for name in ("pid", "tid"))
     of_following = np.maximum(following, 0)
-    launching = set(zip(pid[of_following][following >= 0].tolist(), tid[of_following][following >= 0].tolist(), strict=True))
+    launching = Counter(zip(pid[of_following][following >= 0].tolist(), tid[of_following][following >= 0].tolist(), strict=True))
     # what the launching thread does comes first, and then what the training thread does, which waits for it
-    for own_pid, own_tid in launching:
+    for (own_pid, own_tid), _ in launching.most_common(_MOST_THREADS):
         ops = np.flatnonzero(is_outermost & (pid == own_pid) & (tid == own_tid))
         mask = (following >= 0) & (pid[of_following] == own_pid) & (tid[of_following] == own_tid)
         running[mask] = _most_overlapping(rows, ops, gaps.start_ns[mask], gaps.launched_ns[mask])
@@ -144,7 +147,7 @@ class _Waits:
             ops = np.flatnonzero(is_own.to_numpy() & calls.is_operator & (calls.top == np.arange(rows.height)))
             around = _most_overlapping(rows, ops, self.start_ns, self.start_ns + 1)
             has_call = around >= 0
-            names[has_call] = rows["name"].gather(pl.Series(around[has_call])).cast(pl.String).to_numpy()
+            names[has_call] = rows["name"].gather(pl.Series(around[has_call])).cast(pl.String).fill_null("").to_numpy()
             phase[has_call] = phases.gather(pl.Series(around[has_call])).fill_null("").to_numpy()
         joined: npt.NDArray[np.object_] = names + SEPARATOR + phase
         return joined

@@ -42,7 +42,8 @@ class Row:
     @property
     def waited_in(self) -> tuple[str, str]:
         """Of idle time behind a wait of the host the operator that waited, and its phase; empty of other rows."""
-        _, name, phase = self.detail.split(SEPARATOR) if self.leaf == DRAINED_TIME else ("", "", "")
+        _, _, waited = self.detail.partition(SEPARATOR) if self.leaf == DRAINED_TIME else ("", "", "")
+        name, _, phase = waited.rpartition(SEPARATOR)
         return name, phase
 
     @property
