@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import polars as pl
+
 from steplens.comparison.recordings import Recording, find_recordings
 from steplens.trace.trace import Trace
 
-from ..writers.builder import BACKWARD, BASE_NS, MAIN, PID, build, kernel, op
+from ..writers.builder import BACKWARD, BASE_NS, MAIN, PID, build, kernel, op, own_times
 
 STEPS = 14
 #: before the first one that is marked, so that it finds the device as the others do
@@ -23,6 +26,9 @@ QUEUE = 10
 #: steps differ by so much of the length of each task, and of the time before the first call in us
 SPREAD = (0.0, 0.004, -0.003, 0.002, -0.005, 0.001)
 COMPUTE, COMMUNICATION, COPY = 7, 20, 15
+#: columns of moments
+_MOMENTS = ("start_ns", "end_ns", "launch_ns", "time_ns", "from_ns", "to_ns", "enqueue_start_ns", "enqueue_end_ns",
+            "dequeue_start_ns", "dequeue_end_ns")  # fmt: skip
 _KINDS = {COMPUTE: "compute", COMMUNICATION: "communication", COPY: "copy"}
 
 
@@ -157,3 +163,31 @@ def _ns(time_us: float) -> int:
 def recorded_on_device(calls: Sequence[HostCall]) -> list[Recording]:
     """A program as the recordings of a side: two processes."""
     return find_recordings([device_program(calls, PID + number, 1.0 + 0.002 * number) for number in range(2)])
+
+
+def insert_time(trace: Trace, at_ns: Sequence[int], extra_ns: int, pid: int) -> Trace:
+    """A trace in which more time passes at some moments: what lies across one takes longer, what lies behind it comes later.
+
+    Args:
+        trace: to be copied.
+        at_ns: the moments.
+        extra_ns: what passes at each.
+        pid: number of the process of the copy.
+    """
+    moments = np.sort(np.asarray(at_ns, dtype=np.int64))
+
+    def move_times(column: pl.Series) -> pl.Series:
+        passed = np.searchsorted(moments, column.fill_null(0).to_numpy(), side="left") * extra_ns
+        return (column + pl.Series(passed)).alias(column.name)
+
+    frames = {}
+    for name in trace:
+        frame = trace.table(name)
+        if frame is None or name == "meta":
+            continue
+        times = [column for column in frame.columns if column in _MOMENTS]
+        frames[name] = frame.with_columns([move_times(frame[column]) for column in times])
+    meta = trace.required("meta").filter(pl.col("key") != "pid").collect()
+    own_pid = pl.DataFrame({"key": ["pid"], "value": [str(pid)]}, schema=meta.schema)
+    return Trace(trace.source, {**frames, "kernels": own_times(frames["kernels"].with_columns(self_ns=None)),
+                                "meta": pl.concat([meta, own_pid])})  # fmt: skip

@@ -8,16 +8,18 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+import steplens
 from steplens.analysis.steps.times import DEVICE_PARTS, runs_behind
 from steplens.comparison.causes import cause as causes
 from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.device_times import device_times
 from steplens.comparison.causes.find import find_causes
 from steplens.comparison.causes.sentences import explain_cause
-from steplens.comparison.recordings import Recording
+from steplens.comparison.recordings import Recording, find_recordings
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 
-from .device_programs import COMMUNICATION, COMPUTE, COPY, HostCall, Task, recorded_on_device
+from ..shared_data import shared
+from .device_programs import COMMUNICATION, COMPUTE, COPY, HostCall, Task, insert_time, recorded_on_device
 
 NODE = "autograd::engine::evaluate_function: "
 
@@ -168,3 +170,35 @@ def test_names_of_a_damaged_source_end_nothing() -> None:
     odd = replace(ITEM, name="aten::it\x1fem\x1f")
     told = find_causes(recorded_on_device(BASE), recorded_on_device(change(LOSS, LOSS, odd)))
     assert told is not None and told.causes[0].kind == causes.SYNCHRONISATION and told.rest_ns == pytest.approx(0.0, abs=1.0)
+
+
+@pytest.mark.parametrize("source", ["kineto/cuda_ns_resolution_rank0.json.gz", "kineto/cuda_nccl_distributed.json.gz",
+                                    "kineto/rocm_mi250_minitoy.json.gz", "ascend_pytorch/text_level1"])  # fmt: skip
+def test_the_rows_of_a_real_capture_add_up(source: str) -> None:
+    traces = steplens.open(shared(source)).traces
+    assert traces
+    for recording in find_recordings(traces[:1]):
+        assert_parts_add_up([recording])
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_an_operator_of_a_real_capture_that_is_made_slower_is_the_cause(place: int) -> None:
+    """Of a capture of a GPU that runs behind its host; in the middle of each task of an operator more time passes."""
+    (trace,) = steplens.open(shared("kineto/cuda_ns_resolution_rank0.json.gz")).traces
+    assert runs_behind(trace)
+    tasks = trace.required("kernels").filter(pl.col("kind").cast(pl.String) == "compute").select("op", "start_ns", "end_ns")
+    named = tasks.join(trace.required("ops").select(op="id", name=pl.col("name").cast(pl.String)), on="op").collect()
+    names = named.group_by("name").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum()).sort("ns", descending=True)["name"]
+    slower = named.filter(pl.col("name") == names[place])
+    moments = ((slower["start_ns"] + slower["end_ns"]) // 2).to_list()
+    extra_ns = 60_000_000 // len(moments)
+    before, after = (
+        find_recordings([insert_time(trace, moments, ns, 100 * side + number) for number in range(2)])
+        for side, ns in enumerate((0, extra_ns))
+    )
+    assert_parts_add_up(after)
+    told = find_causes(before, after)
+    assert told is not None and told.side == causes.DEVICE and told.change_ns > 10e6
+    first = told.causes[0]
+    assert (first.kind, first.names) == (causes.SPEED, (names[place],)), [cause.sentence for cause in told.causes[:4]]
+    assert told.explained is not None and told.explained >= 0.9
