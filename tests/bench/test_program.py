@@ -84,6 +84,18 @@ time.sleep(30)
     assert run.steps == 5 and len(run.step_times_ns) == 1
 
 
+def test_a_rank_that_ends_early(tmp_path: Path) -> None:
+    ranks = """\
+os.environ["RANK"] = "1" if os.fork() == 0 else "0"
+take_steps({})
+if os.environ["RANK"] == "0":
+    os.wait()
+"""
+    assert len(run_text(tmp_path, ranks.format(NEEDED)).step_times_ns) == 2
+    with pytest.raises(ProgramError, match=r"main: rank 1 ended before its 5 steps were timed, unlike others"):
+        run_text(tmp_path, ranks.format(f"{NEEDED} if os.environ['RANK'] == '0' else 6"))
+
+
 def test_a_program_that_will_not_end_is_ended_by_the_second_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     stubborn += "open('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)"

@@ -29,6 +29,7 @@ _GRACE_S = 10.0
 #: lines of a program's output that are shown where it failed
 _SHOWN_LINES = 12
 _WARMUP = 1
+_REMEDY = "let it run longer, or lower --skip, --steps and --record"
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,14 @@ def _measure_run(
     timed = [document for document in documents if document.get("complete") is True]
     if code or not timed or max((answer["steps"] for answer in answers), default=0) < plan.steps_needed:
         raise ProgramError(f"{version.full_name}: {_why_untimed(answers, plan, code)}", _last_lines(log))
+    # processes that a rank starts have its number
+    ended_early = {str(document.get("rank")) for document in documents} - {str(document.get("rank")) for document in timed}
+    if ended_early:
+        raise ProgramError(
+            f"{version.full_name}: rank {min(ended_early)} ended before its {plan.timed} steps were timed, unlike others; "
+            f"{_REMEDY}",
+            _last_lines(log),
+        )
     usual = []
     for document in timed:
         lengths = np.array(document["step_ns"], dtype=np.float64)
@@ -227,14 +236,13 @@ def _measure_run(
 def _why_untimed(answers: Sequence[Mapping[str, Any]], plan: Plan, code: int) -> str:
     if code:
         return f"the command ended with exit code {code}" if code > 0 else f"the command was ended by {_signal_name(-code)}"
-    remedy = "let it run longer, or lower --skip, --steps and --record"
     stepping = [answer for answer in answers if answer["steps"] > 0]
     if any(answer.get("ended") is True for answer in stepping):
-        return f"took {max(answer['steps'] for answer in stepping)} steps at most, and {plan.steps_needed} are needed; {remedy}"
+        return f"took {max(answer['steps'] for answer in stepping)} steps at most, and {plan.steps_needed} are needed; {_REMEDY}"
     if stepping:
         return (
             f"ended before {plan.steps_needed} steps were timed and recorded, and left no word of how many it took, as a program "
-            f"does that is killed or calls os._exit; {remedy}"
+            f"does that is killed or calls os._exit; {_REMEDY}"
         )
     return (
         "took no step that was noticed: no optimizer of PyTorch stepped; where nothing is trained give --step-on forward; "

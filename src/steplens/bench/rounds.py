@@ -179,8 +179,8 @@ def _run_round(
             raise SteplensError(
                 f"{versions[side].full_name}: imported {', '.join(run.foreign_modules)}, not from its own checkout, so that both "
                 "versions would run the same code; look for absolute paths in the program, or for a package of the repository "
-                "that is installed and lies neither at its top nor in src: env PYTHONPATH=FOLDER before the command takes it from "
-                "that folder of the checkout"
+                "that is installed and lies neither at its top nor in src: env PYTHONPATH=FOLDER before the command takes it "
+                "from that folder of the checkout"
             )
         runs[side] = run
     return Round(runs[0], runs[1], head_first)
