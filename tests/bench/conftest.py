@@ -22,6 +22,19 @@ for step in range(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000):
     optimizer.zero_grad()
 """
 
+#: a beginning of programs that take steps without PyTorch
+TAKES_STEPS = """\
+import os, sys
+from steplens.collect.dynamic.launched_processes import VARIABLE, Order, Watcher
+
+def take_steps(count):
+    watcher = Watcher(Order.parse(os.environ[VARIABLE]))
+    for _ in range(count):
+        watcher._steps.count += 1
+        watcher._on_step()
+
+"""
+
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=Nobody", "-c", "user.email=nobody@example.org", "-c", "init.defaultBranch=main"]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from steplens.bench import checkouts
 from steplens.bench.checkouts import ProgramError, check_out
+from steplens.bench.signals import leave_on_signals
 from steplens.common.errors import SteplensError
 
 from .conftest import git
@@ -28,6 +33,74 @@ def test_versions_and_the_files_as_they_lie_here(repository: Path) -> None:
     assert not around.exists() and git(repository, "worktree", "list").count("\n") == 0
     # nothing of the user's own was touched
     assert (repository / "src" / "model.py").read_text() == "width = 3\n" and git(repository, "stash", "list") == ""
+
+
+def test_untracked_links_and_what_is_linked_anyway(repository: Path) -> None:
+    (repository / "src" / "alias").symlink_to(".")
+    (repository / "large").mkdir()
+    (repository / "large" / "data.bin").write_text("not copied\n")
+    with check_out([".", "narrow"], links=["large", str(repository / "data.txt")]) as versions:
+        assert (versions[0].folder / "src" / "alias" / "model.py").is_file()
+        assert not (versions[1].folder / "src" / "alias").exists()
+        for version in versions:
+            assert (version.folder / "large").readlink() == repository / "large" and (version.folder / "data.txt").is_file()
+
+
+def test_versions_know_the_other_checkouts(repository: Path) -> None:
+    with check_out(["narrow", "main"]) as (base, head):
+        assert base.foreign == (str(repository), head.checkout) and head.foreign == (str(repository), base.checkout)
+        assert (head.checkout, base.checkout) == (str(head.folder), str(base.folder))
+
+
+def test_worktrees_of_the_user_stay(repository: Path) -> None:
+    """One whose disk is away, too, and one that the user removed in the middle takes nothing of ours along."""
+    for name in ("here", "away"):
+        git(repository, "worktree", "add", "--detach", "--quiet", f"../{name}", "narrow")
+    (repository.parent / "away").rename(repository.parent / "disk")
+    with check_out(["narrow", "main"]) as versions:
+        assert git(repository, "worktree", "list").count("\n") == 4
+        shutil.rmtree(versions[0].checkout)
+    assert [line.split()[0] for line in git(repository, "worktree", "list").splitlines()] == [
+        str(repository), str(repository.parent / "away"), str(repository.parent / "here"),
+    ]  # fmt: skip
+
+
+def test_a_second_signal_leaves_no_worktree(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_git = checkouts._run_git
+
+    def run_and_ask_again(folder: Path, *arguments: str) -> str:
+        if arguments[:2] == ("worktree", "remove"):
+            signal.raise_signal(signal.SIGTERM)
+        return run_git(folder, *arguments)
+
+    monkeypatch.setattr(checkouts, "_run_git", run_and_ask_again)
+    with pytest.raises(SystemExit), leave_on_signals(), check_out(["narrow", "main"]) as versions:
+        signal.raise_signal(signal.SIGTERM)
+    assert not Path(versions[0].checkout).parent.exists() and git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_a_working_tree_that_git_cannot_save(repository: Path) -> None:
+    (repository / "new.py").write_text("")
+    git(repository, "add", "--intent-to-add", "new.py")
+    with (
+        pytest.raises(SteplensError, match=r"of new.py git knows no more than the names .*: git add the files, or"),
+        check_out(["."]),
+    ):
+        pass
+    git(repository, "add", "new.py")
+    with check_out(["."]) as (head,):
+        assert (head.folder / "new.py").is_file()
+    git(repository, "commit", "--quiet", "-a", "-m", "new")
+    for branch, width in (("other", 1), ("main", 2)):
+        git(repository, "checkout", "--quiet", "-B", branch, *(["narrow"] if branch == "other" else []))
+        (repository / "src" / "model.py").write_text(f"width = {width}\n")
+        git(repository, "commit", "--quiet", "-a", "-m", branch)
+        if branch == "other":
+            git(repository, "checkout", "--quiet", "main")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(repository, "merge", "other")
+    with pytest.raises(SteplensError, match=r"of src/model.py the conflicts of a merge are not resolved"), check_out(["."]):
+        pass
 
 
 def test_the_folder_that_corresponds_to_this_one(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import steplens as package
 
-from ..bench.conftest import git, repository  # noqa: F401
+from ..bench.conftest import TAKES_STEPS, git, repository  # noqa: F401
 
 
 def steplens(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +50,8 @@ def test_a_wider_layer(repository: Path) -> None:  # noqa: F811
     assert '<failure message="exceeded: ' in (repository / "junit.xml").read_text("utf-8")
     folder = Path(found["folder"])
     assert json.loads((folder / "bench.json").read_text())["step"] == found["step"]
+    # what is recorded is no part of the working tree, which the next bench copies
+    assert git(repository, "status", "--porcelain", "--untracked-files=all").split() == ["??", "junit.xml", "??", "report.md"]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,17 @@ def test_what_cannot_be_benched(repository: Path, arguments: tuple[str, ...], pr
     ended = steplens(repository, "bench", "--rounds", "6", "--markdown", "report.md", *arguments)
     assert ended.returncode == 2 and problem in " ".join(ended.stderr.split()), ended.stderr
     assert "Traceback" not in ended.stderr and git(repository, "worktree", "list").count("\n") == 0
+    assert not list((repository / "bench").glob("*"))
+
+
+def test_nothing_is_recorded(repository: Path) -> None:  # noqa: F811
+    (repository / "takes_steps.py").write_text(TAKES_STEPS + "take_steps(6)\n")
+    words = ("--steps", "3", "--skip", "2", "--rounds", "6", "--record", "0", "--json")
+    ended = steplens(repository, "bench", *words, "--base-command", "takes_steps.py", "--head-command", "takes_steps.py")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["recorded"] is None and len(found["rounds"]) == 6
+    assert json.loads((Path(found["folder"]) / "bench.json").read_text())["step"] == found["step"]
 
 
 def test_a_program_that_hangs_or_takes_too_few_steps(repository: Path) -> None:  # noqa: F811

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steplens.bench.links import find_linked, link_into
+from steplens.bench.signals import hold_signals
 from steplens.common.errors import SteplensError
 
 #: the files as they lie there, changes that are not committed among them
@@ -20,6 +22,7 @@ _IMPORTED_FROM = (".", "src")
 _OF_ANOTHER_TREE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 _SHORT = 12
 _SHOWN_LINES = 12
+_SHOWN_FILES = 5
 
 
 class ProgramError(SteplensError):
@@ -43,14 +46,16 @@ class Version:
         folder: where its command is run.
         commit: of git, 40 hex digits; empty where it is none.
         environment: variables that its command gets beside those of this process.
-        foreign: a folder from which it is not to import anything; empty for none.
+        checkout: the top of its worktree; empty where it has none.
+        foreign: other checkouts of the repository, from which it is not to import anything.
     """
 
     name: str
     folder: Path
     commit: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    foreign: str = ""
+    checkout: str = ""
+    foreign: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -76,22 +81,22 @@ def check_out(names: Sequence[str], links: Sequence[str] = (), setup: str | None
     """
     top = _find_top()
     commits = [_find_commit(top, name) for name in names]
+    linked = [find_linked(top, link) for link in links]
     subfolder = Path.cwd().resolve().relative_to(top)
     around = Path(tempfile.mkdtemp(prefix="steplens_bench_"))
-    made: list[Path] = []
+    folders = [around / f"side{number}" for number in range(1, len(names) + 1)]
     try:
         versions = []
-        for number, (name, commit) in enumerate(zip(names, commits, strict=True), 1):
-            folder = around / f"side{number}"
+        for name, commit, folder in zip(names, commits, folders, strict=True):
             _run_git(top, "worktree", "add", "--detach", "--quiet", "--", str(folder), commit)
-            made.append(folder)
+            for path in linked:
+                link_into(top, folder, path)
             if name == WORKING_TREE:
-                _copy_untracked(top, folder)
-            for link in links:
-                _link_ignored(top, folder, link)
+                _copy_untracked(top, folder, linked)
             title = "working tree" if name == WORKING_TREE else name
             commit_told = "" if name == WORKING_TREE else commit
-            version = Version(title, folder / subfolder, commit_told, _imports_from(folder), foreign=str(top))
+            foreign = tuple(str(checkout) for checkout in (top, *folders) if checkout != folder)
+            version = Version(title, folder / subfolder, commit_told, _imports_from(folder), str(folder), foreign)
             if not version.folder.is_dir():
                 raise SteplensError(f"{name}: has no folder {subfolder}, in which the command is to be run")
             versions.append(version)
@@ -100,12 +105,10 @@ def check_out(names: Sequence[str], links: Sequence[str] = (), setup: str | None
                 _run_setup(version, setup)
         yield versions
     finally:
-        for folder in made:
-            with contextlib.suppress(SteplensError):
-                _run_git(top, "worktree", "remove", "--force", "--force", "--", str(folder))
-        shutil.rmtree(around, ignore_errors=True)
-        with contextlib.suppress(SteplensError):
-            _run_git(top, "worktree", "prune")
+        with hold_signals():
+            for folder in folders:
+                _remove_worktree(top, folder)
+            shutil.rmtree(around, ignore_errors=True)
 
 
 def _find_top() -> Path:
@@ -120,8 +123,7 @@ def _find_top() -> Path:
 
 def _find_commit(top: Path, name: str) -> str:
     if name == WORKING_TREE:
-        # tracked files as they are; nothing where all is committed
-        return _run_git(top, "stash", "create") or _run_git(top, "rev-parse", "HEAD")
+        return _save_working_tree(top)
     try:
         return _run_git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     except SteplensError:
@@ -130,24 +132,53 @@ def _find_commit(top: Path, name: str) -> str:
         ) from None
 
 
-def _copy_untracked(top: Path, folder: Path) -> None:
-    """Copy files that git neither tracks nor ignores."""
+def _save_working_tree(top: Path) -> str:
+    """A commit of tracked files as they are."""
+    try:
+        # nothing where all is committed
+        return _run_git(top, "stash", "create") or _run_git(top, "rev-parse", "HEAD")
+    except SteplensError as error:
+        conflicts, noted = (_list_changed(top, kind) for kind in ("U", "A"))
+        if conflicts:
+            problem = f"of {conflicts} the conflicts of a merge are not resolved: resolve them and git add the files"
+        elif noted:
+            problem = f"of {noted} git knows no more than the names (git add --intent-to-add): git add the files"
+        else:
+            raise
+        raise SteplensError(
+            f"git cannot save the files as they lie here ({error}); {problem}, or name a commit instead of ."
+        ) from None
+
+
+def _list_changed(top: Path, kind: str) -> str:
+    """Files that differ from what git has noted in a way that one of its letters stands for."""
+    names = _run_git(top, "diff", "--name-only", f"--diff-filter={kind}", "-z").split("\0")
+    files = list(dict.fromkeys(name for name in names if name))
+    return ", ".join(files[:_SHOWN_FILES]) + (f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else "")
+
+
+def _remove_worktree(top: Path, folder: Path) -> None:
+    """Remove a worktree and what git notes of it, whether or not it was made, and of no other: another disk may be away."""
+    with contextlib.suppress(SteplensError):
+        _run_git(top, "worktree", "remove", "--force", "--force", "--", str(folder))
+        return
+    with contextlib.suppress(SteplensError, OSError):
+        notes = top / _run_git(top, "rev-parse", "--git-common-dir") / "worktrees"
+        for path in notes.glob("*/gitdir"):
+            if os.path.realpath(path.parent / path.read_text().strip()) == os.path.realpath(folder / ".git"):
+                shutil.rmtree(path.parent)
+        # as git does with it where it is empty
+        notes.rmdir()
+
+
+def _copy_untracked(top: Path, folder: Path, linked: Sequence[Path]) -> None:
+    """Copy files that git neither tracks nor ignores, and that are not linked."""
     for name in _run_git(top, "ls-files", "--others", "--exclude-standard", "-z").split("\0"):
         source, target = top / name, folder / name
-        if name and source.is_file():
+        is_linked = any(Path(name).is_relative_to(path) for path in linked)
+        if name and not is_linked and (source.is_symlink() or source.is_file()):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _link_ignored(top: Path, folder: Path, link: str) -> None:
-    source, target = (Path(os.path.normpath(place / link)) for place in (top, folder))
-    if not source.is_relative_to(top) or source == top:
-        raise SteplensError(f"--link {link}: is not in the repository; name what lies in {top}, relative to it")
-    if not source.exists():
-        raise SteplensError(f"--link {link}: there is nothing of that name in {top}")
-    if not os.path.lexists(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(source)
 
 
 def _imports_from(folder: Path) -> dict[str, str]:

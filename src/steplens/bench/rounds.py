@@ -177,9 +177,10 @@ def _run_round(
         run = run_program(versions[side], commands[side], of_round, out / SIDES[side])
         if run.foreign_modules:
             raise SteplensError(
-                f"{versions[side].full_name}: imported {', '.join(run.foreign_modules)} from {versions[side].foreign}, not from "
-                "its own checkout, so that both versions would run the same code; look for absolute paths in the program, or for "
-                "a package that is installed in editable mode and lies neither at the top nor in src"
+                f"{versions[side].full_name}: imported {', '.join(run.foreign_modules)}, not from its own checkout, so that both "
+                "versions would run the same code; look for absolute paths in the program, or for a package of the repository "
+                "that is installed and lies neither at its top nor in src: env PYTHONPATH=FOLDER before the command takes it "
+                "from that folder of the checkout"
             )
         runs[side] = run
     return Round(runs[0], runs[1], head_first)

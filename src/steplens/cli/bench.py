@@ -9,7 +9,7 @@ import enum
 import json as json_module
 import re
 import shlex
-import signal
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,10 +138,11 @@ def run_versions(
         raise SteplensError("--junit and --markdown need recorded steps, and --record is 0")
     from steplens.bench.checkouts import Version, check_out
     from steplens.bench.program import Plan
+    from steplens.bench.signals import leave_on_signals
 
     plan = Plan(skip, steps, record, step_on.value, _PROFILE, to_the_end, patience)
     try:
-        with _end_on_signals(), _show_output():
+        with leave_on_signals(), _show_output():
             if base is None:
                 here = [Version(name, Path.cwd()) for name in ("base", "head")]
                 outcome, folder = _run_bench(here, commands, plan, rounds, minutes, out, limits)
@@ -219,21 +220,6 @@ def _show_output() -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _end_on_signals() -> Iterator[None]:
-    """Leave by an exception when this process is asked to end, so that programs are ended and worktrees removed."""
-
-    def leave_on_signal(number: int, _: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, leave_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _run_bench(
     versions: Sequence[Version],
     commands: Sequence[Sequence[str]],
@@ -247,12 +233,15 @@ def _run_bench(
     names = [re.sub(r"[^A-Za-z0-9.-]+", "-", version.name).strip("-.") or "version" for version in versions]
     folder = out.absolute() / f"{names[0]}_{names[1]}_{time_text}"
     folder.mkdir(parents=True)
+    # no part of the working tree, which the next bench copies
+    ignored = folder / ".gitignore"
+    ignored.write_text("*\n")
     try:
         return _run_all_rounds(versions, commands, plan, rounds, minutes, folder, limits), folder
-    finally:
-        # of a program that failed at once nothing is there
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    except BaseException:  # whatever ends it: of a program that failed at once nothing is there
+        if set(folder.glob("*")) <= {ignored}:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _run_all_rounds(

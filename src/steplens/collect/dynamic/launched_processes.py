@@ -50,8 +50,8 @@ class Order:
         black_box: write only when something happens, see :class:`~steplens.collect.black_box.black_box.BlackBox`:
             ``operators`` or ``numbers``; the schedule and ``experimental`` then do not count. None for windows by the schedule.
         step_on: what ends a step: ``optimizer``, the end of an optimizer step, or ``forward``, the next call of the model.
-        timing: arguments of ``StepTimer``, which takes the time of steps before any is recorded; None for none. Nothing is
-            recorded then where the schedule has no active step.
+        timing: arguments of ``StepTimer``, which takes the time of steps before any is recorded; None for none. The schedule
+            begins with the step behind them, and nothing is recorded where it has no active one.
     """
 
     out: str
@@ -63,6 +63,17 @@ class Order:
     black_box: str | None = None
     step_on: str = OPTIMIZER
     timing: Mapping[str, Any] | None = None
+
+    @property
+    def steps_until_timed(self) -> int:
+        """How many steps end until their time is taken; 0 where it is not."""
+        # timing begins with the end of a step
+        return 0 if self.timing is None else int(self.timing["skip"]) + int(self.timing["steps"]) + 1
+
+    @property
+    def records_steps(self) -> bool:
+        """Whether anything is to be recorded."""
+        return self.timing is None or int(self.schedule.get("active", 0)) > 0
 
     def text(self) -> str:
         """As it stands in the environment."""
@@ -85,7 +96,8 @@ class StepRecording:
     """Profiles a process from its first step on. Nothing it does raises into the training.
 
     Step 0 is everything up to the end of the first step. It cannot be recorded, so it counts as the first
-    step of ``wait``; with ``wait`` 0 steps are counted from the next one.
+    step of ``wait``; with ``wait`` 0 steps are counted from the next one. Where steps are timed first the schedule begins
+    behind them.
 
     Args:
         order: what to record.
@@ -102,7 +114,7 @@ class StepRecording:
     def prepare(self) -> None:
         """A training is about to begin: watch its data loaders, since what the first steps use is made before the first step."""
         records_loaders = self._order.experimental.get("data_loader", True) and self._order.black_box in (None, OPERATORS)
-        if self._observes_loaders or not records_loaders:
+        if self._observes_loaders or not (records_loaders and self._order.records_steps):
             return
         try:
             from steplens.collect.loaders import loader
@@ -145,9 +157,10 @@ class StepRecording:
             on_trace_ready=tensorboard_trace_handler(order.out, worker_name=order.worker_name, analyse_flag=False, quiet=True),
             experimental_config=_ExperimentalConfig(**order.experimental),
         )
+        self._profiler._set_step_num_offset_for_dynamic_prof(order.steps_until_timed)
         self._profiler.start()
         self.failed = self._profiler.off
-        if step_schedule(0) is ProfilerAction.NONE:
+        if not order.steps_until_timed and step_schedule(0) is ProfilerAction.NONE:
             self._profiler.step()
 
     def _start_black_box(self, kind: str) -> None:
@@ -219,15 +232,16 @@ class Watcher:
     def _on_step(self) -> None:
         if self._steps.count == 1:
             self._first_step()
-        # before the profiler, whose first steps take long
         if self._timer is None:
             self._recording.on_step()
             return
         self._timer.on_step()
-        if self._records_steps:
-            self._recording.on_step()
-        if self._timer.is_done and self._steps.count == self._steps_until_closed:
-            self._write_answer(closed=True)
+        # while steps are timed there is no profiler
+        if self._timer.is_done:
+            if self._order.records_steps:
+                self._recording.on_step()
+            if self._steps.count == self._steps_until_closed:
+                self._write_answer(closed=True)
 
     def _first_step(self) -> None:
         self._write_answer()
@@ -251,15 +265,10 @@ class Watcher:
         self._write_answer(ended=True, closed=True)
 
     @property
-    def _records_steps(self) -> bool:
-        return int(self._order.schedule.get("active", 0)) > 0
-
-    @property
     def _steps_until_closed(self) -> int:
-        """After how many ends of steps the first window is closed, or nothing is to be recorded."""
-        names = ("skip_first", "wait", "warmup", "active") if self._records_steps else ("skip_first", "wait")
-        # the first step is the first that is waited for
-        return sum(int(self._order.schedule.get(name, 0)) for name in names)
+        """After how many ends of steps their time is taken and the first window behind them closed, where there is one."""
+        names = ("skip_first", "wait", "warmup", "active") if self._order.records_steps else ()
+        return self._order.steps_until_timed + sum(int(self._order.schedule.get(name, 0)) for name in names)
 
     def _write_answer(self, *, ended: bool = False, closed: bool = False) -> None:
         """Leave word of this process, without which the command's report is poorer.

@@ -6,16 +6,16 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from steplens.collect.common.processor_times import thread_times, time_between
+from steplens.collect.dynamic.module_origins import find_foreign_modules
 from steplens.common import json_text, rundir
 
 #: the files with step times: of each process one, which its process id tells
 FILE_PREFIX = "step_times_"
-#: modules of another checkout than the one that was to run: more than a few say no more
-_MOST_MODULES = 5
 
 
 class StepTimer:
@@ -28,13 +28,15 @@ class StepTimer:
         folder: where they are written.
         skip: how many steps pass before the first one, which is the one behind the first end of a step.
         steps: how many.
-        foreign: a folder from which the program is not to import anything, such as another checkout; none where empty.
+        own: the checkout that runs, where there are others.
+        foreign: other checkouts, from which it is not to import anything.
     """
 
-    def __init__(self, folder: str, skip: int, steps: int, foreign: str = "") -> None:
+    def __init__(self, folder: str, skip: int, steps: int, own: str = "", foreign: Sequence[str] = ()) -> None:
         self._folder = Path(folder)
         self._skip = skip
         self._steps = steps
+        self._own = own
         self._foreign = foreign
         self._ends: list[int] = []
         self._seen = 0
@@ -70,11 +72,17 @@ class StepTimer:
             "synchronized": self._is_synchronized,
             "complete": len(self._ends) == self._steps + 1,
             "processor_time": time_between(self._threads, thread_times()),
-            "foreign_modules": _modules_below(self._foreign) if self._foreign else [],
+            "foreign_modules": self._find_foreign_modules(),
         }
         # without it the command says that nothing was timed; the training goes on
         with contextlib.suppress(OSError):
             rundir.write_json(self._folder / f"{FILE_PREFIX}{os.getpid()}.json", document)
+
+    def _find_foreign_modules(self) -> list[str]:
+        try:
+            return find_foreign_modules(self._own, self._foreign) if self._foreign else []
+        except Exception:  # whatever modules and distributions of somebody else raise: the training goes on
+            return []
 
 
 def read_step_times(folder: Path) -> list[dict[str, Any]]:
@@ -112,10 +120,3 @@ def _wait_for_accelerators() -> bool:
             module.synchronize()
             is_used = True
     return is_used
-
-
-def _modules_below(folder: str) -> list[str]:
-    """Names of imported modules whose files lie in a folder."""
-    beginning = os.path.join(folder, "")
-    paths = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    return sorted(name for name, path in paths.items() if isinstance(path, str) and path.startswith(beginning))[:_MOST_MODULES]
