@@ -11,7 +11,7 @@ from steplens.analysis.device.idle import step_gaps
 from steplens.analysis.steps.device import device_periods
 from steplens.analysis.steps.device_work import device_parts
 from steplens.analysis.steps.phases import phase_of_calls
-from steplens.analysis.steps.summary import usual_step_times
+from steplens.analysis.steps.summary import usual_device_steps
 from steplens.analysis.steps.times import DEVICE_PARTS
 from steplens.analysis.tools.once import once_per_trace
 from steplens.analysis.tools.overlap import Int64Array, Intervals, intersect, length_inside
@@ -35,7 +35,7 @@ def device_times(trace: Trace) -> TraceTimes | None:
     """
     if not trace.has_accelerator:
         return None
-    usual_steps = usual_step_times(trace).drop_nulls(list(DEVICE_PARTS)).select("step")
+    usual_steps = usual_device_steps(trace).drop_nulls(list(DEVICE_PARTS)).select("step")
     periods = device_periods(trace).filter("recorded").join(usual_steps, on="step", how="semi").sort("start_ns")
     if not periods.height:
         return None
