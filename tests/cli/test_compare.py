@@ -108,6 +108,21 @@ def test_a_folder_of_recordings_is_so_many(versions: Any) -> None:
     assert run.step.ratio == found["step"]["ratio"] and run.operators["name"][0] == "aten::mm"
 
 
+def test_files_of_the_own_profiler_of_pytorch_are_as_many_recordings(versions: Any) -> None:
+    """They do not say which process they are of, and in containers it has the same number each time."""
+    for number in range(3):
+        versions.write(f"plain/{number}.json", "")
+        versions.trace(f"plain/{number}.json", program(4000, 12, first_us=1000 + 900_000 * number))
+    side = versions.json("compare", "plain", "before.json")["comparisons"][0]["before"]
+    assert (side["recordings"], side["steps"]) == (3, 36)
+    # windows of one process go on counting
+    for number in range(3):
+        versions.write(f"windows/{number}.json", "")
+        versions.trace(f"windows/{number}.json", program(4000, 12, first=20 * number, first_us=1000 + 900_000 * number))
+    side = versions.json("compare", "windows", "before.json")["comparisons"][0]["before"]
+    assert (side["recordings"], side["steps"]) == (1, 36)
+
+
 def test_what_else_differs_is_said(versions: Any) -> None:
     shaped = [{**item, "args": {"Input Dims": [[8, 8]]}} if item["name"].startswith("aten") else item for item in program(4000)]
     other = [{**item, "args": {"Input Dims": [[16, 8]]}} if item["name"].startswith("aten") else item for item in program(5000)]

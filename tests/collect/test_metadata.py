@@ -48,6 +48,14 @@ def test_overwriting_warns(user, capfd):
     assert "overwritten" in capfd.readouterr().err
 
 
+def test_a_process_is_known_by_more_than_its_number(monkeypatch):
+    identity = metadata.process_identity()
+    assert metadata.process_identity() == identity
+    # a fork has what it was forked from in memory
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert metadata.process_identity() != identity
+
+
 @pytest.mark.parametrize("callback", [None, lambda: 3, lambda: "x" * 1025, lambda: 1 / 0])
 def test_trace_id_falls_back_to_a_uuid(callback, capfd):
     value = metadata.trace_id(callback)

@@ -16,6 +16,8 @@ import pytest
 
 import steplens
 from steplens import ProfilerAction, ProfilerActivity, profile, schedule, tensorboard_trace_handler
+from steplens.collect.common.metadata import process_identity
+from steplens.comparison.recordings import find_recordings
 
 
 def handler(folder="out", **options):
@@ -68,6 +70,9 @@ def test_start_and_stop_again(train, look):
         train(3, prof)
         prof.stop()
     assert [look.state(run)["first_step"] for run in look.runs("out")] == [1, 1]
+    # of one process, though steps are counted anew
+    (recording,) = find_recordings(steplens.open("out").traces)
+    assert recording.steps.height == len(recording.traces) == 2
 
 
 def test_window_cut_short_is_kept_and_marked(train, look, capfd):
@@ -93,6 +98,7 @@ def test_a_short_last_step_is_no_part_of_one(train, look, wait):
     opened = steplens.open(run)
     assert opened.steps()["complete"].to_list() == [True] * 3
     assert not set(opened.health()["check"]) & {"incomplete_first_step", "incomplete_last_step"}
+    assert opened.traces[0].meta_value("process_identity") == look.state(run)["process_identity"] == process_identity()
 
 
 def test_stop_during_warmup_leaves_nothing(train, look):

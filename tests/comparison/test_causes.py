@@ -11,9 +11,11 @@ from steplens.comparison.causes import cause as causes
 from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.find import find_causes
 from steplens.comparison.causes.sentences import explain_cause
+from steplens.comparison.recordings import find_recordings
 from steplens.trace.schema import SCOPE_BACKWARD, SCOPE_USER
 
-from .programs import Call, called, recorded
+from ..writers.builder import BASE_NS, MAIN, PID, build, op
+from .programs import Call, called, program, recorded
 
 NODE = "autograd::engine::evaluate_function: "
 LINEAR = called("aten::linear", 4.0, sequence=1, inside=(called("aten::addmm", 60.0, gap_us=0.0),))
@@ -147,6 +149,38 @@ def test_work_that_changed_is_told_from_speed_and_modules_are_named() -> None:
     slower = [inner(call, own_us=90.0) if call.name == "aten::linear" else call for call in plain]
     unknown = found(slower, plain).causes[0]
     assert (unknown.kind, unknown.work) == (causes.SPEED, causes.UNKNOWN) and "not recorded" in unknown.sentence
+
+
+def plain_inputs(call: Call, **blank: str) -> Call:
+    """A call, and those inside of it, without shapes or types of its inputs."""
+    return replace(call, inside=tuple(plain_inputs(one, **blank) for one in call.inside), **blank)
+
+
+@pytest.mark.parametrize("blank", [{"shapes": ""}, {"types": ""}, {"shapes": "", "types": ""}])
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_inputs_that_one_side_alone_recorded_are_no_change(blank: dict[str, str], is_swapped: bool) -> None:
+    plain, shaped = [plain_inputs(call, **blank) for call in BASE], change(LINEAR, inner(LINEAR, own_us=90.0))
+    told = found(plain, shaped) if is_swapped else found(shaped, plain)
+    first = told.causes[0]
+    assert (first.kind, first.names, round(abs(first.difference_ns) / 1000)) == (causes.SPEED, ("aten::addmm",), 30)
+    assert first.work == (causes.UNKNOWN if "shapes" in blank else causes.SAME)
+    assert not {cause.kind for cause in told.causes} & {causes.SHAPES, causes.TYPES}
+
+
+def test_a_small_change_of_the_optimizer_says_which() -> None:
+    big, longer = called("aten::big", 60_000.0), called("aten::big", 90_000.0)
+    told = found((longer, *change(SGD, ADAM)), (big, *BASE))
+    of_optimizer = next(cause for cause in told.causes if cause.kind == causes.OPTIMIZER)
+    assert "AdamW (for each parameter) instead of SGD (for each parameter)" in of_optimizer.sentence
+
+
+def test_steps_that_take_no_time_explain_nothing() -> None:
+    """As a clock that stands still makes them: what is left tells."""
+    marks = [{"id": number, "start_ns": BASE_NS, "end_ns": BASE_NS, "pid": PID, "tid": MAIN} for number in range(4)]
+    still = build(meta={"rank": 0, "pid": 1, "whole_steps": True}, ops=[op("aten::mm", 10, 20)], steps=marks)
+    assert find_causes(find_recordings([still]), find_recordings([still])) is None
+    told = find_causes(find_recordings([program(BASE, pid=3)]), find_recordings([still, program(BASE, pid=2)]))
+    assert told is not None and told.causes and all(abs(cause.difference_ns) < 1 for cause in told.causes)
 
 
 def test_a_side_without_operators_has_no_causes() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 
+from steplens.analysis.steps.summary import usual_step_times
 from steplens.analysis.tools.once import once_per_trace
 from steplens.comparison.noise import Sample, sample_mean
-from steplens.comparison.recordings import Recording, number_windows
+from steplens.comparison.recordings import Recording
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION
 from steplens.trace.trace import Trace
 
@@ -32,7 +32,7 @@ class ItemTimes:
         self._samples: dict[tuple[str, str], Sample | None] = {}
 
     def sample_time(self, time: str, name: str) -> Sample | None:
-        """The times of what has a name in each usual step, mean over the ranks, 0 where a step has none.
+        """The times of what has a name in each usual step, mean over the ranks that have it, 0 where a step has none.
 
         Args:
             time: SELF or DEVICE of operators, or TASK.
@@ -63,8 +63,7 @@ class ItemTimes:
         if steps is None or not (steps[time] != 0).any():
             return Sample(usual.height, 0.0, 0.0, 0.0, 1, contention)
         joined = usual.select("window", "step").join(steps, on=["window", "step"], how="left", maintain_order="left")
-        values = joined[time].fill_null(0).to_numpy().astype(np.float64) / self._recording.ranks
-        return sample_mean(values, contention)
+        return sample_mean(joined[time].fill_null(0.0).to_numpy(), contention)
 
     def _times_of(self, time: str) -> Mapping[str, pl.DataFrame] | None:
         return self._task_times if time == TASK else self._operator_times
@@ -79,17 +78,22 @@ class ItemTimes:
 
 
 def _times_by_step(frames: Sequence[pl.DataFrame | None], recording: Recording) -> Mapping[str, pl.DataFrame] | None:
-    """Of each name its times in each window and step; None where nothing of the kind was recorded."""
-    numbered = [
-        frame.with_columns(window=pl.lit(window, dtype=pl.Int64))
-        for frame, window in zip(frames, number_windows(recording.traces), strict=True)
-        if frame is not None
-    ]
+    """Of each name its times in each window and usual step, mean over the ranks; None where nothing of the kind was recorded."""
+    numbered, steps_of_ranks = [], []
+    for trace, frame, number in zip(recording.traces, frames, recording.windows, strict=True):
+        if frame is not None:
+            window = pl.lit(number, dtype=pl.Int64)
+            steps = usual_step_times(trace).select(pl.col("step").cast(pl.Int64))
+            numbered.append(frame.join(steps, on="step", how="semi").with_columns(window=window))
+            steps_of_ranks.append(steps.with_columns(window=window))
     if not numbered:
         return None
     keys = ("name", "window", "step")
     sums = pl.concat(numbered).group_by(*keys).agg(pl.exclude(*keys).sum())
-    parts = sums.partition_by("name", as_dict=True, include_key=False)
+    # a rank may lack a window, or a step
+    ranks = pl.concat(steps_of_ranks).group_by("window", "step").agg(ranks=pl.len())
+    means = sums.join(ranks, on=["window", "step"], how="left").with_columns(pl.exclude(*keys, "ranks") / pl.col("ranks"))
+    parts = means.drop("ranks").partition_by("name", as_dict=True, include_key=False)
     return {str(name): part for (name,), part in parts.items()}
 
 

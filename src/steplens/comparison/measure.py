@@ -33,7 +33,7 @@ def measure_side(run: Run) -> Side:
     Its steps and circumstances are measured at once, the rest (``Side.figures``) when it is asked for.
     """
     accept_known(run.traces, _KIND)
-    all_recordings = find_recordings(run.traces)
+    all_recordings = find_recordings(run.traces, run.paths)
     recordings = [recording for recording in all_recordings if recording.steps.height >= LEAST_STEPS]
     recordings = recordings or [recording for recording in all_recordings if recording.steps.height]
     return Side(

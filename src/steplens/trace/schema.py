@@ -34,6 +34,8 @@ OPTIMIZER_CLOSURE = "Optimizer.closure"
 
 #: key of ``meta``: the recorder knows that it began and ended between steps
 WHOLE_STEPS = "whole_steps"
+#: key of ``meta``: what the recorded process is known by; its number others have had
+PROCESS_IDENTITY = "process_identity"
 #: key of ``meta``: numbers of the steps that recording holds a part of, where the recorder knows which
 PARTIAL_STEPS = "partial_steps"
 #: key of ``meta``: the source holds sums and times of another analysis alone, and none of the work that they are of

@@ -36,6 +36,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 _CPUINFO_MHZ = re.compile(r"^cpu MHz\s*:\s*(\d+(?:\.\d+)?)\s*$", re.MULTILINE)
 
 _TEXT_LIMIT = 4096
+#: what processes are known by, by their numbers: whatever this one was forked from had another
+_identities: dict[int, str] = {}
 _TOTAL_LIMIT = 50 * 1024
 _TRACE_ID_LIMIT = 1024
 
@@ -103,6 +105,11 @@ def _distributed_module() -> Any:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed
+
+
+def process_identity() -> str:
+    """Stands for this process and no other one: its number comes again, in containers with every run."""
+    return _identities.setdefault(os.getpid(), os.urandom(8).hex())
 
 
 def process_rank() -> int:

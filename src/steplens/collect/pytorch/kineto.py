@@ -457,6 +457,7 @@ class KinetoSession(KinetoArguments):
             "state": state,
             "pid": window.process,
             "machine": partial.machine_identity(),
+            "process_identity": metadata.process_identity(),
             "rank": window.rank,
             "first_step": window.span.first_step,
             "last_step": window.span.last_step,

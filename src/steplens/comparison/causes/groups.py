@@ -38,7 +38,9 @@ class Group:
             self.rows[side][row] = self.rows[side].get(row, 0.0) + share
 
     def absorb_group(self, other: Group) -> None:
-        """Count what another one has."""
+        """Count what another one has; of what is different only one of them can tell."""
+        if not self.before_text and not self.after_text:
+            self.before_text, self.after_text = other.before_text, other.after_text
         before, after = (tuple(sorted({*own_names, *more})) for own_names, more in zip(self.names, other.names, strict=True))
         self.names = (before, after)
         self.idle_cause = self.idle_cause if self.idle_cause == other.idle_cause else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steplens.comparison.causes.calls import SEPARATOR
@@ -75,24 +76,42 @@ class SidePlaces:
 def places_of_sides(
     before: SideTimes, after: SideTimes, sequences: tuple[OperatorSequence | None, OperatorSequence | None]
 ) -> tuple[SidePlaces, SidePlaces]:
-    """Both sides by place."""
+    """Both sides by place.
+
+    Shapes of inputs, or types, that one side alone recorded tell nothing of a change, and are left out.
+    """
     modules = [set(side.keys["module"].unique().to_list()) - {""} for side in (before, after)]
     has_modules = len(modules[0] & modules[1]) >= _COMMON_MODULES * max(len(modules[0]), len(modules[1]), 1)
-    first, second = (_side_places(side, sequence, has_modules) for side, sequence in zip((before, after), sequences, strict=True))
+    shapes = _texts_of_both(before.keys["shapes"].to_list(), after.keys["shapes"].to_list())
+    types = _texts_of_both(_input_types(before), _input_types(after))
+    first, second = (
+        _side_places(side, sequence, has_modules, *inputs)
+        for side, sequence, *inputs in zip((before, after), sequences, shapes, types, strict=True)
+    )
     return first, second
 
 
-def _side_places(side: SideTimes, sequence: OperatorSequence | None, has_modules: bool) -> SidePlaces:
+def _texts_of_both(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+    """Texts of the rows of both sides; none where a side has none at all."""
+    return (before, after) if any(before) and any(after) else ([""] * len(before), [""] * len(after))
+
+
+def _input_types(side: SideTimes) -> list[str]:
+    # some sources have shapes there as well
+    return [text if any(map(str.isalpha, text)) else "" for text in side.keys["types"].to_list()]
+
+
+def _side_places(
+    side: SideTimes, sequence: OperatorSequence | None, has_modules: bool, shapes: Sequence[str], types: Sequence[str]
+) -> SidePlaces:
     rows, known_places, optimizers = [], set(), set()
     calls: dict[Place, float] = defaultdict(float)
     for number, key in enumerate(side.keys.iter_rows(named=True)):
         names = tuple(key["path"].split(SEPARATOR)) if key["path"] else ()
         optimizers |= {range_match[2] for name in names[: key["ranges"]] if (range_match := _OPTIMIZER_RANGE.match(name))}
         place = make_place(key["phase"], key["module"] if has_modules else "", names)
-        # some sources have shapes there as well
-        types = key["types"] if any(map(str.isalpha, key["types"])) else ""
         row = Row(
-            number, key["part"], key["leaf"], place, min(key["ranges"], max(len(names) - 1, 0)), key["shapes"], types,
+            number, key["part"], key["leaf"], place, min(key["ranges"], max(len(names) - 1, 0)), shapes[number], types[number],
             key["detail"], key["calls"],
         )  # fmt: skip
         rows.append(row)

@@ -14,7 +14,7 @@ from steplens.comparison.causes.device_times import device_times
 from steplens.comparison.causes.host_times import host_times
 from steplens.comparison.causes.trace_times import KEYS, TraceTimes
 from steplens.comparison.noise import Floats
-from steplens.comparison.recordings import Recording, number_windows
+from steplens.comparison.recordings import Recording
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class SideTimes:
     Attributes:
         keys: what ``trace_times.KEYS`` says of each row, and ``calls``: how many a step has, mean over the recordings.
         recordings: of each recording the ns of each row in each usual step, mean over its ranks, shape (rows, steps); a recording
-            without steps is left out.
+            without steps that take any time is left out.
         contention: of each of these, the share of its time that it waited for a processor.
     """
 
@@ -57,22 +57,23 @@ def measure_times(recordings: Sequence[Recording], side: str) -> SideTimes | Non
         return None
     keys = pl.concat([time.keys for times in measured for time in times]).unique(maintain_order=True)
     numbered = keys.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    matrices, counts = [], []
+    matrices, counts, contention = [], [], []
     for recording, own_times in zip(recordings, measured, strict=True):
         ns, calls = _fill_matrices(recording, own_times, numbered)
         if ns.shape[1]:
             matrices.append(ns)
-            counts.append(calls)
+            counts.append(calls.mean(axis=1))
+            contention.append(recording.waited_share or 0.0)
     if not matrices:
         return None
     with_calls = keys.with_columns(calls=pl.Series(np.mean(counts, axis=0)))
-    return SideTimes(with_calls, tuple(matrices), tuple(recording.waited_share or 0.0 for recording in recordings))
+    return SideTimes(with_calls, tuple(matrices), tuple(contention))
 
 
 def _fill_matrices(recording: Recording, times: Sequence[TraceTimes], numbered: pl.DataFrame) -> tuple[Floats, Floats]:
-    """Of each row its ns in each step of a recording, and its mean number of calls."""
+    """Of each row its ns in each step of a recording, and its number of calls."""
     frames = []
-    for time, window in zip(times, number_windows(recording.traces), strict=True):
+    for time, window in zip(times, recording.windows, strict=True):
         rows = time.keys.join(numbered, on=list(KEYS), how="left", maintain_order="left")["row"]
         frames.append(time.times.with_columns(row=rows.gather(time.times["key"]), window=pl.lit(window, dtype=pl.Int64)))
     all_times = pl.concat(frames)
@@ -83,16 +84,14 @@ def _fill_matrices(recording: Recording, times: Sequence[TraceTimes], numbered: 
     flat = placed["row"].to_numpy() * shape[1] + placed["column"].to_numpy()
     ranks = _ranks_of_steps(recording, times, steps)
     ns, calls = (np.bincount(flat, weights=placed[name].to_numpy(), minlength=shape[0] * shape[1]) for name in ("ns", "calls"))
-    matrix = ns.reshape(shape) / ranks
-    return matrix, (calls.reshape(shape) / ranks).mean(axis=1)
+    return ns.reshape(shape) / ranks, calls.reshape(shape) / ranks
 
 
 def _ranks_of_steps(recording: Recording, times: Sequence[TraceTimes], steps: pl.DataFrame) -> Floats:
     """How many ranks have each step."""
-    windows = number_windows(recording.traces)
     frames = [
         time.times.select("step").unique().with_columns(window=pl.lit(window, dtype=pl.Int64))
-        for time, window in zip(times, windows, strict=True)
+        for time, window in zip(times, recording.windows, strict=True)
     ]
     counted = pl.concat(frames).group_by("window", "step").agg(ranks=pl.len())
     joined = steps.join(counted, on=["window", "step"], how="left", maintain_order="left")

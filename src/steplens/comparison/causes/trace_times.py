@@ -65,7 +65,9 @@ def collect_times(frames: Sequence[pl.DataFrame], calls: Calls | None) -> TraceT
         {"path": range(len(calls.path_texts)), "text": calls.path_texts, "ranges": calls.ranges} if calls is not None else None,
         schema={"path": pl.Int64, "text": pl.String, "ranges": pl.Int64},
     )
-    all_keys, times, offset = [], [], 0
+    # steps without any length have no rows
+    all_keys, offset = [pl.DataFrame(schema=KEYS)], 0
+    times = [pl.DataFrame(schema={"step": pl.Int64, "key": pl.Int64, "calls": pl.Float64, "ns": pl.Float64})]
     for frame in summed:
         own_keys = frame.select(pl.exclude("step", "calls", "ns")).unique(maintain_order=True)
         numbered = own_keys.with_columns(key=pl.int_range(offset, offset + own_keys.height))

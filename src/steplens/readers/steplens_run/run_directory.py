@@ -18,7 +18,7 @@ from steplens.readers.kineto import kineto
 from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events
 from steplens.trace.health import ERROR, GARBAGE_COLLECTION, WARNING, HealthLog
 from steplens.trace.recorded_options import options_in_meta
-from steplens.trace.schema import WHOLE_STEPS
+from steplens.trace.schema import PROCESS_IDENTITY, WHOLE_STEPS
 from steplens.trace.trace import Trace
 
 #: of profiler_info, what becomes of it in ``meta``
@@ -146,6 +146,8 @@ def _meta_table(path: Path, state: dict[str, Any], health: HealthLog) -> pl.Data
         values["rank"] = rank
     if isinstance(state.get("pid"), int):
         values["pid"] = state["pid"]
+    if isinstance(state.get(PROCESS_IDENTITY), str):
+        values[PROCESS_IDENTITY] = state[PROCESS_IDENTITY]
     values.pop(WHOLE_STEPS, None)
     if state.get("whole_steps") is True:
         values[WHOLE_STEPS] = True

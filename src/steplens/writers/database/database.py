@@ -13,7 +13,7 @@ from steplens.formats.ascend_database import ENUM_COLUMNS, ENUMS, PROFILER_TABLE
 from steplens.formats.ascend_results import TIME_BASE_KEY
 from steplens.trace.building import devices
 from steplens.trace.columns import SPANS
-from steplens.trace.schema import PARTIAL_STEPS, WHOLE_STEPS
+from steplens.trace.schema import PARTIAL_STEPS, PROCESS_IDENTITY, WHOLE_STEPS
 from steplens.trace.trace import Trace
 from steplens.writers.common.links import assign_connection_ids
 from steplens.writers.common.output import NothingToWriteError, Output, device_kind, first_event_ns, main_pid, used_devices
@@ -23,8 +23,8 @@ from steplens.writers.database.database_file import DatabaseFile
 #: what readers put into ``meta`` besides what the run recorded as its metadata
 _NO_METADATA = {
     TIME_BASE_KEY, PARTIAL_STEPS, WHOLE_STEPS, "cann_version", "chip", "config", "device_ids", "end_info", "host_uid", "hostname",
-    "pid", "prof_pid", "rank", "schemaVersion", "schema_version", "session_end_ns", "session_start_ns", "source_format",
-    "start_info", "steplens_version", "torch_npu_version", "torch_version", "world_size",
+    "pid", PROCESS_IDENTITY, "prof_pid", "rank", "schemaVersion", "schema_version", "session_end_ns", "session_start_ns",
+    "source_format", "start_info", "steplens_version", "torch_npu_version", "torch_version", "world_size",
 }  # fmt: skip
 
 #: why some traces become no database

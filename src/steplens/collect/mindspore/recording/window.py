@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.common import log
+from steplens.collect.common import log, metadata
 from steplens.collect.common.health import WARNING, Health
 from steplens.collect.mindspore.recording import framework
 from steplens.collect.mindspore.recording.pipeline import pipeline
@@ -86,6 +86,7 @@ class Window:
                 "state": "recording",
                 "machine": partial.machine_identity(),
                 "pid": os.getpid(),
+                "process_identity": metadata.process_identity(),
                 "hostname": socket.gethostname(),
                 "rank": rank,
                 "world_size": framework.world_size(),

@@ -44,7 +44,7 @@ from steplens.trace.health import (
     WARNING,
     HealthLog,
 )
-from steplens.trace.schema import DATALOADER_PREFIX, PARTIAL_STEPS, SCOPE_USER, STEP_PREFIX
+from steplens.trace.schema import DATALOADER_PREFIX, PARTIAL_STEPS, PROCESS_IDENTITY, SCOPE_USER, STEP_PREFIX
 from steplens.trace.trace import Trace
 
 _WINDOW = re.compile(r"^window_(\d{1,9})_(\d{1,9})$")
@@ -73,7 +73,10 @@ _OF_RECORDING = (
     "incomplete_steps",
 )
 #: of window.json, what becomes of it in ``meta``
-_META = ("pid", "hostname", "ms_version", "steplens_version", "context_mode", "config", "world_size", "user_metadata")
+_META = (
+    "pid", PROCESS_IDENTITY, "hostname", "ms_version", "steplens_version", "context_mode", "config", "world_size",
+    "user_metadata",
+)  # fmt: skip
 
 
 def ranks(path: Path) -> list[int]:
