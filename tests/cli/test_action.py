@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -236,16 +237,21 @@ def test_bad_input_fails_and_says_why(runner: Runner) -> None:
     assert finished.code == 2 and finished.outputs["markdown"] == "" and finished.summary == "" and "--nosuch" in finished.log
 
 
-def test_a_comment_is_made_once_and_then_replaced(runner: Runner) -> None:
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which gh brings along, tells comments apart")
+def test_a_comment_is_made_once_and_then_replaced(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGIN", "github-actions[bot]")
     gh = """
-import json, os, sys
+import json, os, subprocess, sys
 arguments = sys.argv[1:]
 with open("calls.jsonl", "a") as calls:
     body = [open(argument.removeprefix("body=@")).read() for argument in arguments if argument.startswith("body=@")]
     calls.write(json.dumps({"arguments": arguments, "body": body, "host": os.environ["GH_HOST"]}) + "\\n")
+if "graphql" in arguments:
+    print(os.environ.get("LOGIN", ""))
 if "--paginate" in arguments and os.path.exists("there"):
-    print(17)
-    print(18)
+    # gh prints texts without quotes, and asks jq of each page
+    query = arguments[arguments.index("--jq") + 1]
+    subprocess.run(["jq", "--raw-output", query, "there"], check=True)
 sys.exit(os.path.exists("forbidden") and "--silent" in arguments)
 """
     write_program(runner.folder / "bin" / "gh", gh)
@@ -272,16 +278,28 @@ sys.exit(os.path.exists("forbidden") and "--silent" in arguments)
 
     calls, commands = comment()
     comments = "repos/owner/training/issues/5/comments"
-    assert [call["arguments"][1:4] for call in calls] == [["--paginate", comments, "--jq"], ["--silent", "--method", "POST"]]
-    assert calls[1]["body"] == ["<!-- steplens compare: gpu -->\nthe report\n"] and commands == []
-    assert calls[1]["arguments"][4] == comments and calls[1]["host"] == "github.com"
-    (runner.workspace / "there").touch()
+    assert [call["arguments"][1] for call in calls] == ["graphql", "--paginate", "--silent"]
+    assert calls[1]["arguments"][2:4] == [comments, "--jq"] and calls[2]["arguments"][2:5] == ["--method", "POST", comments]
+    assert calls[2]["body"] == ["<!-- steplens compare: gpu -->\nthe report\n"] and commands == []
+    assert calls[2]["host"] == "github.com"
+    earlier = [
+        # of somebody who may change it afterwards
+        {"id": 16, "user": {"login": "stranger"}, "body": "<!-- steplens compare: gpu -->\nno step is slower"},
+        {"id": 17, "user": {"login": "github-actions[bot]"}, "body": "<!-- steplens compare: gpu -->\nthe last report"},
+        {"id": 18, "user": {"login": "github-actions[bot]"}, "body": "<!-- steplens compare: gpu -->\nanother"},
+    ]
+    (runner.workspace / "there").write_text(json.dumps(earlier))
     calls, _ = comment()
-    assert calls[1]["arguments"][3:5] == ["PATCH", "repos/owner/training/issues/comments/17"]
+    assert calls[2]["arguments"][3:5] == ["PATCH", "repos/owner/training/issues/comments/17"]
+    (runner.workspace / "there").write_text(json.dumps(earlier[:1]))
+    calls, _ = comment()
+    assert calls[2]["arguments"][3:5] == ["POST", comments]
     # none of these ends the job
     (runner.workspace / "forbidden").touch()
     assert "the token may not write it" in comment()[1][0]
     assert "the input token is empty" in comment(token="")[1][0]
+    monkeypatch.setenv("LOGIN", "")
+    assert "the token does not say whose it is" in comment()[1][0]
     assert "comment-key" in comment(**{"comment-key": '") | .body | ("'})[1][0]
     assert comment(comment="false") == ([], [])
     runner.event = {}
@@ -307,6 +325,27 @@ sys.exit(1)
         "--base=main", "--head=.", f"--out={folder}/recordings", "--minutes=30", "--fail-on=step>2%", "--json",
         f"--markdown={folder}/comparison.md", f"--junit={folder}/junit.xml", "--", "python", "train.py", "--name=a b",
     ]  # fmt: skip
+
+
+def test_a_program_that_fails_is_not_said_to_have_been_recorded(runner: Runner) -> None:
+    write_program(runner.folder / "bin" / "python", """
+import os, sys
+if sys.argv[1:4] != ["-m", "steplens", "bench"]:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+sys.exit(2)
+""")  # fmt: skip
+    python = str(runner.folder / "bin" / "python")
+    finished = runner.run(install="none", python=python, base="main", command="train.py")
+    assert finished.code == 2 and finished.commands == [
+        "::error::The two versions were not compared, or not by all limits; the log of the step Compare says why."
+    ]
+
+
+@pytest.mark.parametrize("given", [{"before": "before.json"}, {"after": "after.json"}])
+def test_recordings_beside_a_program_are_refused(runner: Runner, given: dict[str, str]) -> None:
+    finished = runner.run(install="none", python=sys.executable, base="main", command="train.py", **given)
+    assert finished.code == 2 and len(finished.commands) == 1
+    assert "give the ones or the other" in finished.commands[0]
 
 
 def test_what_is_installed(runner: Runner) -> None:
@@ -350,36 +389,65 @@ def test_a_workflow_asks_for_what_the_action_has(name: str) -> None:
     assert used and set(used) <= action["outputs"].keys()
 
 
-def test_a_workflow_records_both_versions_in_turn(runner: Runner) -> None:
-    steps = read_yaml(WORKFLOWS / "recorded-step-time.yml")["jobs"]["compare"]["steps"]
+@pytest.fixture
+def merge(runner: Runner) -> Runner:
+    """The workspace is a checkout as GitHub makes it of a pull request: its merge into main, which has gone on since the fork."""
 
-    def git(*arguments: str) -> str:
+    def git(*arguments: str) -> None:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        done = subprocess.run(["git", *identity, *arguments], cwd=runner.workspace, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        subprocess.run(["git", *identity, *arguments], cwd=runner.workspace, capture_output=True, check=True)
 
-    git("init", "--quiet")
-    commits = []
-    for version in ("main", "branch"):
-        (runner.workspace / "train.py").write_text(f"print('{version}')\n")
-        git("add", "train.py")
-        git("commit", "--quiet", "--message", version)
-        commits.append(git("rev-parse", "HEAD"))
+    def commit(name: str, text: str) -> None:
+        (runner.workspace / name).write_text(text)
+        git("add", name)
+        git("commit", "--quiet", "--message", name)
+
+    git("init", "--quiet", "--initial-branch=main")
+    commit("train.py", "from pathlib import Path\nprint(*sorted(path.stem for path in Path().glob('*.part')))\n")
+    git("branch", "feature")
+    commit("main.part", "")
+    git("checkout", "--quiet", "feature")
+    commit("feature.part", "")
+    git("checkout", "--quiet", "--detach", "main")
+    git("merge", "--quiet", "--no-ff", "--message", "merge", "feature")
+    return runner
+
+
+def test_a_workflow_benches_what_the_pull_request_changes(merge: Runner) -> None:
+    [step] = [step for step in read_steps("step-time.yml") if step.get("id") == "compare"]
+    files = {
+        side: subprocess.check_output(
+            ["git", "ls-tree", "--name-only", step["with"][side]], cwd=merge.workspace, text=True
+        ).split()
+        for side in ("base", "head")
+    }
+    # what main has become since is on both sides
+    assert files == {"base": ["main.part", "train.py"], "head": ["feature.part", "main.part", "train.py"]}
+
+
+def read_steps(name: str) -> list[dict[str, Any]]:
+    """The steps of a workflow, of which the first checks out the merge and both that it merges."""
+    steps = read_yaml(WORKFLOWS / name)["jobs"]["compare"]["steps"]
+    assert steps[0]["uses"].startswith("actions/checkout@") and steps[0]["with"]["fetch-depth"] == 2
+    return steps
+
+
+def test_a_workflow_records_both_versions_in_turn(merge: Runner) -> None:
     recorder = """
 import os, subprocess, sys
 with open(os.environ["RUNNER_TEMP"] + "/recorded", "a") as recorded:
     version = subprocess.run([sys.executable, sys.argv[-1]], capture_output=True, text=True).stdout.strip()
-    recorded.write(f"{version} {sys.argv[sys.argv.index('--active') + 1]} {sys.argv[sys.argv.index('--out') + 1]}\\n")
+    recorded.write(f"{version}: {sys.argv[sys.argv.index('--active') + 1]} {sys.argv[sys.argv.index('--out') + 1]}\\n")
 """
-    write_program(runner.folder / "bin" / "steplens", recorder)
-    runner.path = f"{runner.folder / 'bin'}:{runner.path}"
-    [record] = [step for step in steps if step.get("id") == "record"]
-    event = {"pull_request": {"base": {"sha": commits[0]}, "head": {"sha": commits[1]}}}
+    write_program(merge.folder / "bin" / "steplens", recorder)
+    merge.path = f"{merge.folder / 'bin'}:{merge.path}"
+    [record] = [step for step in read_steps("recorded-step-time.yml") if step.get("id") == "record"]
     step = {**record, "env": {**record["env"], "RECORDINGS": 2}}
     # a runner that is used again may have the folders of the last time
     for _ in range(2):
-        code, _ = runner._run_step(step, {"github": {"event": event}}, finished := Finished())
+        code, _ = merge._run_step(step, {"github": {"event": {}}}, finished := Finished())
         assert code == 0, finished.log
-    recorded = (runner.temp / "recorded").read_text().splitlines()
-    turn = [f"{version} 100 {runner.temp}/recordings/{version}" for version in ("main", "branch")]
-    assert recorded == turn * 4
+    recorded = (merge.temp / "recorded").read_text().splitlines()
+    # what main has become since is on both sides
+    sides = (("main", "main"), ("feature main", "branch"))
+    assert recorded == [f"{version}: 100 {merge.temp}/recordings/{side}" for version, side in sides] * 4

@@ -109,7 +109,7 @@ def run_rounds(
     seconds: float | None,
     out: Path,
     is_told: IsTold,
-    report: Callable[[int, StepChange | None], None],
+    report: Callable[[Sequence[Round], StepChange | None], None],
 ) -> Bench:
     """Run both versions in turns.
 
@@ -121,7 +121,7 @@ def run_rounds(
         seconds: no round begins later; None for no such limit.
         out: gets a folder for each version with what is recorded.
         is_told: whether a finding suffices.
-        report: gets the number of rounds that have run, and what they say where that is looked at.
+        report: gets the rounds that have run, and what they say where that is looked at.
 
     Raises:
         SteplensError: a program failed, or time was up before anything can be said.
@@ -141,7 +141,7 @@ def run_rounds(
         ran.append(_run_round(versions, commands, plan, lots.random() < 0.5, out, len(ran)))
         step = find_change(ran, confidence) if len(ran) in looks else step
         is_decided = step is not None and len(ran) in looks and is_told(step)
-        report(len(ran), step if len(ran) in looks else None)
+        report(ran, step if len(ran) in looks else None)
     if step is None:
         raise SteplensError(
             f"time was up after {len(ran)} round{'s' * (len(ran) != 1)}, and {least_pairs(confidence)} are the least that tell "

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import datetime
 import enum
-import json as json_module
-import re
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steplens.bench.checkouts import WORKING_TREE
+from steplens.cli.comparing.bench_results import (
+    BenchResult,
+    CompleteRounds,
+    check_recorded,
+    evaluate_rounds,
+    keep_complete_rounds,
+    provide_folder,
+    report_result,
+)
 from steplens.cli.line.arguments import Json, JunitFile, MarkdownFile
 from steplens.cli.line.commands import Command
 from steplens.cli.line.report_files import ReportFiles
@@ -27,15 +32,16 @@ from steplens.comparison.limits import STEP, Limit, parse_limit
 
 if TYPE_CHECKING:
     from steplens.bench.checkouts import Version
-    from steplens.bench.rounds import Bench
-    from steplens.comparison.comparison import Comparison, StepChange
-    from steplens.comparison.gate import Judgement
+    from steplens.bench.program import Plan
+    from steplens.bench.rounds import Bench, Round
+    from steplens.comparison.comparison import StepChange
 
 #: what is recorded for what explains a difference, beside names and times
 _PROFILE = {"record_shapes": True, "profile_memory": True}
 #: fewer recorded steps explain nothing
 _LEAST_RECORDED = 3
-_SUMMARY_FILE = "bench.json"
+#: what versions are called that are two commands
+_UNNAMED = ("base", "head")
 
 
 class _StepOn(str, enum.Enum):
@@ -123,8 +129,41 @@ def run_versions(
 
     Exit codes: 0, or with --fail-on 1 where a limit is exceeded, 3 where none is and one cannot be told; 2 where a program fails.
     """
-    limits = [parse_limit(text) for text in fail_on or []]
-    commands = _choose_commands(command, base, base_command, head_command)
+    commands = _choose_commands(command, base, base_command, head_command, _name_checkout_options(head, link, setup))
+    reports = ReportFiles(junit, markdown)
+    reports.check_targets(json=json)
+    sides = [base, head] if base is not None else [shlex.join(words) for words in commands]
+    names = [*_UNNAMED] if base is None else [base, "working tree" if head == WORKING_TREE else head]
+    from steplens.bench.program import Plan
+    from steplens.bench.signals import leave_on_signals
+
+    plan = Plan(skip, steps, record, step_on.value, _PROFILE, to_the_end, patience)
+    try:
+        limits = _parse_limits(fail_on or [], record)
+        if (junit or markdown) and not record:
+            raise SteplensError("--junit and --markdown need recorded steps, and --record is 0")
+        with leave_on_signals(), _show_output(), provide_folder(out, names) as folder:
+            with _provide_versions(base, head, link or [], setup) as versions:
+                outcome = _run_all_rounds(versions, commands, plan, rounds, minutes, folder, limits)
+            result = evaluate_rounds(outcome, commands, folder, limits, top, is_recorded=record > 0)
+    except SteplensError as error:
+        if json:
+            print_json({"versions": sides, "problem": str(error)})
+        reports.write_problem(sides, str(error))
+        raise
+    _report_result(result, reports, top, json=json)
+    for problem in result.problems:
+        raise problem
+    verdicts = {judgement.verdict for judgement in result.judgements}
+    if "exceeded" in verdicts:
+        raise typer.Exit(1)
+    if "cannot tell" in verdicts:
+        raise typer.Exit(3)
+
+
+def _parse_limits(texts: Sequence[str], record: int) -> list[Limit]:
+    """The limits, where as many recorded steps as ``record`` says suffice for them."""
+    limits = [parse_limit(text) for text in texts]
     if record and record < _LEAST_RECORDED:
         raise SteplensError(
             f"--record {record}: {_LEAST_RECORDED} recorded steps are the least that explain anything, or 0 for none"
@@ -132,54 +171,19 @@ def run_versions(
     for limit in limits:
         if limit.figure != STEP and not record:
             raise SteplensError(f"{limit}: needs recorded steps, and --record is 0")
-    reports = ReportFiles(junit, markdown)
-    reports.check_targets(json=json)
-    if (junit or markdown) and not record:
-        raise SteplensError("--junit and --markdown need recorded steps, and --record is 0")
-    from steplens.bench.checkouts import Version, check_out
-    from steplens.bench.program import Plan
-    from steplens.bench.signals import leave_on_signals
+    return limits
 
-    plan = Plan(skip, steps, record, step_on.value, _PROFILE, to_the_end, patience)
-    try:
-        with leave_on_signals(), _show_output():
-            if base is None:
-                here = [Version(name, Path.cwd()) for name in ("base", "head")]
-                outcome, folder = _run_bench(here, commands, plan, rounds, minutes, out, limits)
-            else:
-                with check_out([base, head], link or [], setup) as versions:
-                    outcome, folder = _run_bench(versions, commands, plan, rounds, minutes, out, limits)
-    except SteplensError as error:
-        sides = [base, head] if base is not None else [shlex.join(words) for words in commands]
-        reports.write_problem(sides, str(error))
-        raise
-    comparison = _compare_recorded(outcome, folder) if record else None
-    judgements = _judge_limits(outcome, comparison, limits)
-    document = _as_document(outcome, commands, comparison, judgements, top, folder)
-    (folder / _SUMMARY_FILE).write_text(json_module.dumps(document, indent=1) + "\n")
-    if comparison is not None:
-        from steplens.cli.text.bench_text import COUNTED, describe_versions
-        from steplens.comparison.reports.reported import Reported
 
-        versions_text = describe_versions(outcome)
-        reports.write_reports([Reported(comparison, judgements, versions=versions_text, counted=COUNTED)], top)
-    if json:
-        print_json(document)
-    elif not reports.are_printed:
-        from steplens.cli.text.bench_text import show_bench
-
-        show_bench(outcome, comparison, judgements, top, folder)
-    verdicts = {judgement.verdict for judgement in judgements}
-    if "exceeded" in verdicts:
-        raise typer.Exit(1)
-    if "cannot tell" in verdicts:
-        raise typer.Exit(3)
+def _name_checkout_options(head: str, link: list[str] | None, setup: str | None) -> list[str]:
+    """The options given that only versions that are checked out have."""
+    options = {"--head": head != WORKING_TREE, "--link": bool(link), "--setup": setup is not None}
+    return [name for name, is_given in options.items() if is_given]
 
 
 def _choose_commands(
-    command: list[str] | None, base: str | None, base_command: str | None, head_command: str | None
+    command: list[str] | None, base: str | None, base_command: str | None, head_command: str | None, of_checkouts: Sequence[str]
 ) -> list[list[str]]:
-    """What is run of each version."""
+    """What is run of each version; ``of_checkouts``: options given that only versions that are checked out have."""
     if base is not None and (base_command or head_command):
         raise SteplensError("give two versions (--base, --head) or two commands (--base-command, --head-command), not both")
     if base is not None:
@@ -194,6 +198,11 @@ def _choose_commands(
         )
     if command:
         raise SteplensError(f"{shlex.join(command)}: two commands are given already, with --base-command and --head-command")
+    if of_checkouts:
+        raise SteplensError(
+            f"{' and '.join(of_checkouts)}: two commands run in this folder, where nothing is checked out; leave that out, or "
+            "give versions with --base"
+        )
     return [_split_command(text) for text in (base_command, head_command)]
 
 
@@ -220,34 +229,22 @@ def _show_output() -> Iterator[None]:
         raise
 
 
-def _run_bench(
-    versions: Sequence[Version],
-    commands: Sequence[Sequence[str]],
-    plan: Any,
-    rounds: int,
-    minutes: float | None,
-    out: Path,
-    limits: Sequence[Limit],
-) -> tuple[Bench, Path]:
-    time_text = datetime.datetime.now().strftime("%Y%m%d_%H%M%S")
-    names = [re.sub(r"[^A-Za-z0-9.-]+", "-", version.name).strip("-.") or "version" for version in versions]
-    folder = out.absolute() / f"{names[0]}_{names[1]}_{time_text}"
-    folder.mkdir(parents=True)
-    # no part of the working tree, which the next bench copies
-    ignored = folder / ".gitignore"
-    ignored.write_text("*\n")
-    try:
-        return _run_all_rounds(versions, commands, plan, rounds, minutes, folder, limits), folder
-    except BaseException:  # whatever ends it: of a program that failed at once nothing is there
-        if set(folder.glob("*")) <= {ignored}:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+@contextlib.contextmanager
+def _provide_versions(base: str | None, head: str, links: Sequence[str], setup: str | None) -> Iterator[Sequence[Version]]:
+    """What runs in turns: versions that are checked out, or where there are two commands the folder that this is, twice."""
+    from steplens.bench.checkouts import Version, check_out
+
+    if base is None:
+        yield [Version(name, Path.cwd()) for name in _UNNAMED]
+    else:
+        with check_out([base, head], links, setup) as versions:
+            yield versions
 
 
 def _run_all_rounds(
     versions: Sequence[Version],
     commands: Sequence[Sequence[str]],
-    plan: Any,
+    plan: Plan,
     rounds: int,
     minutes: float | None,
     folder: Path,
@@ -257,71 +254,41 @@ def _run_all_rounds(
     from steplens.comparison.comparison import CANNOT_TELL
 
     of_step = [limit for limit in limits if limit.figure == STEP]
+    complete = CompleteRounds()
 
     def is_told(step: StepChange) -> bool:
         if not of_step:
             return step.step_verdict != CANNOT_TELL
         return all(step.low > limit.ratio or step.high <= limit.ratio for limit in of_step)
 
-    def report_round(ran: int, step: StepChange | None) -> None:
-        text = f"round {ran} of {rounds} at most"
+    def report_round(ran: Sequence[Round], step: StepChange | None) -> None:
+        if len(ran) == 1 and plan.recorded:
+            check_recorded(folder, versions, limits, plan.steps_needed)
+        complete.rounds = tuple(ran)
+        text = f"round {len(ran)} of {rounds} at most"
         if step is not None:
+            complete.step, complete.looked_after = step, len(ran)
             text += f": {100 * step.ratio:+.1f} %, {100 * step.low:+.1f} % to {100 * step.high:+.1f} %"
         log.report_progress(clean(text))
 
     seconds = None if minutes is None else 60.0 * minutes
-    return run_rounds(versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report_round)
+    try:
+        return run_rounds(
+            versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report_round
+        )
+    except SteplensError as error:
+        if not complete.rounds:
+            raise
+        raise keep_complete_rounds(error, complete, versions, commands, folder) from error
 
 
-def _compare_recorded(found: Bench, folder: Path) -> Comparison:
-    """What explains the change, from what was recorded; the change itself is that of the steps at full speed."""
-    import steplens
-    from steplens.bench.rounds import SIDES
-    from steplens.comparison.comparison import compare_sides
-    from steplens.comparison.measure import measure_side
+def _report_result(result: BenchResult, reports: ReportFiles, top: int, *, json: bool) -> None:
+    """Write and print what is asked for."""
+    if result.comparison is not None:
+        reports.write_reports([report_result(result, result.comparison)], top)
+    if json:
+        print_json(result.as_document(top))
+    elif not reports.are_printed:
+        from steplens.cli.text.bench_text import show_bench
 
-    sides = []
-    for name in SIDES:
-        side = measure_side(steplens.open(folder / name))
-        # neither ran after the other one, and how long programs waited for a processor is said of the rounds
-        circumstances = dataclasses.replace(side.circumstances, begin_ns=0, waited_share=0.0)
-        sides.append(dataclasses.replace(side, circumstances=circumstances))
-    return dataclasses.replace(compare_sides(*sides), step=found.step)
-
-
-def _judge_limits(outcome: Bench, comparison: Comparison | None, limits: Sequence[Limit]) -> list[Judgement]:
-    from steplens.comparison.gate import judge_interval, judge_limit
-
-    judgements = []
-    for limit in limits:
-        if comparison is None:
-            judgements.append(judge_interval(limit, outcome.step.ratio, outcome.step.low, outcome.step.high))
-        else:
-            judgements.append(judge_limit(comparison, limit))
-    return judgements
-
-
-def _as_document(
-    outcome: Bench,
-    commands: Sequence[Sequence[str]],
-    comparison: Comparison | None,
-    judgements: Sequence[Judgement],
-    top: int,
-    folder: Path,
-) -> dict[str, Any]:
-    from steplens.cli.compare import comparison_document
-
-    sides = [
-        {"name": version.name, "commit": version.commit or None, "command": list(command), "step_ns": outcome.usual_ns(number)}
-        for number, (version, command) in enumerate(zip(outcome.versions, commands, strict=True))
-    ]
-    return {
-        "base": sides[0],
-        "head": sides[1],
-        "step": {**dataclasses.asdict(outcome.step), "verdict": outcome.step.step_verdict},
-        "is_told": outcome.is_told,
-        "rounds": [dataclasses.asdict(round_) for round_ in outcome.rounds],
-        "limits": [dataclasses.asdict(judgement) for judgement in judgements],
-        "recorded": None if comparison is None else comparison_document(comparison, judgements, top),
-        "folder": str(folder),
-    }
+        show_bench(result.outcome, result.comparison, result.judgements, result.doubts, top, result.folder)

@@ -82,7 +82,7 @@ def show_comparisons(
             print_json({"paths": [*map(str, paths)], "problem": str(error)})
         reports.write_problem([told_path(path) for path in paths], str(error))
         raise
-    problems = [list(_find_problems(comparison)) for comparison in comparisons]
+    problems = [list(find_problems(comparison)) for comparison in comparisons]
     if json:
         print_json({"comparisons": [comparison_document(*row, top) for row in zip(comparisons, judgements, strict=True)]})
     elif not reports.are_printed:
@@ -117,7 +117,7 @@ def _open_baseline(path: Path, rank: int | None) -> Side:
     return side
 
 
-def _find_problems(comparison: Comparison) -> Iterator[SteplensError]:
+def find_problems(comparison: Comparison) -> Iterator[SteplensError]:
     """What makes the sides of a comparison bad input, though what there is of them was compared."""
     for side in (comparison.before, comparison.after):
         if problem := problem_of_health(side.circumstances.problems):

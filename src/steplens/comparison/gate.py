@@ -57,9 +57,9 @@ def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
     if limit.figure == STEP:
         return judge_interval(limit, comparison.step.ratio, comparison.step.low, comparison.step.high)
     if limit.figure.startswith(OPERATORS):
-        return _judge_item(comparison, limit, OPERATORS, comparison.operators, "")
+        return _judge_item(comparison, limit, OPERATORS, "")
     if limit.figure.startswith(KERNELS):
-        return _judge_item(comparison, limit, KERNELS, comparison.tasks, TASK)
+        return _judge_item(comparison, limit, KERNELS, TASK)
     columns = _COMMUNICATION if limit.figure == COMMUNICATION else (limit.figure + SUFFIX,)
     sample = _sample_peaks if limit.figure == MEMORY_PEAK else partial(_sample_parts, columns=columns)
     first, second = sample(comparison.before), sample(comparison.after)
@@ -71,16 +71,32 @@ def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:
     return _judge_difference(limit, before, after, difference)
 
 
-def _judge_item(comparison: Comparison, limit: Limit, kind: str, rows: pl.DataFrame, time: str) -> Judgement:
-    """Of an operator or a device task, of which ``rows`` has all; ``time`` as in ``compare_operator``."""
+def check_item(comparison: Comparison, limit: Limit) -> None:
+    """Whether there is the operator or the device task of a limit.
+
+    Args:
+        comparison: of what was recorded.
+        limit: on ``operators.NAME`` or ``kernels.NAME``.
+
+    Raises:
+        SteplensError: neither side has it.
+    """
+    kind, rows = (OPERATORS, comparison.operators) if limit.figure.startswith(OPERATORS) else (KERNELS, comparison.tasks)
     name = limit.figure.removeprefix(kind)
     names = rows["name"].to_list()
-    if name not in names:
-        # "mm" for "aten::mm", a slip, or a part of the name of a kernel
-        close = [same for same in names if same.rpartition("::")[2] == name] or difflib.get_close_matches(name, names, _NAMED)
-        close = close or [longer for longer in names if name in longer][:_NAMED]
-        hint = f"; perhaps {' or '.join(close)}" if close else ""
-        raise SteplensError(f"{limit}: neither side has {_CALLED[kind]} {name!r}{hint}")
+    if name in names:
+        return
+    # "mm" for "aten::mm", a slip, or a part of the name of a kernel
+    close = [same for same in names if same.rpartition("::")[2] == name] or difflib.get_close_matches(name, names, _NAMED)
+    close = close or [longer for longer in names if name in longer][:_NAMED]
+    hint = f"; perhaps {' or '.join(close)}" if close else ""
+    raise SteplensError(f"{limit}: neither side has {_CALLED[kind]} {name!r}{hint}")
+
+
+def _judge_item(comparison: Comparison, limit: Limit, kind: str, time: str) -> Judgement:
+    """Of an operator or a device task; ``time`` as in ``compare_operator``."""
+    check_item(comparison, limit)
+    name = limit.figure.removeprefix(kind)
     change = compare_operator(comparison.before, comparison.after, name, time)
     if change.difference is None:
         return Judgement(str(limit), CANNOT_TELL, reason="there are too few steps")

@@ -31,33 +31,51 @@ def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
     return base, head
 
 
-def show_bench(found: Bench, comparison: Comparison | None, judged: Sequence[Judgement], top: int, folder: Path) -> None:
+def describe_doubts(found: Bench) -> list[str]:
+    """Sentences about what makes the rounds tell less than they might."""
+    doubts = []
+    if not found.is_told and len(found.rounds) < found.most_rounds:
+        doubts.append(f"time was up after {len(found.rounds)} of {found.most_rounds} rounds")
+    if found.waited_share > _MUCH_WAITING:
+        doubts.append(
+            f"the programs waited {100 * found.waited_share:.0f} % of their time for a processor: on a machine that does nothing "
+            "else fewer rounds tell more"
+        )
+    return doubts
+
+
+def show_bench(
+    found: Bench, comparison: Comparison | None, judged: Sequence[Judgement], doubts: Sequence[str], top: int, folder: Path
+) -> None:
     """Print what the rounds say.
 
     Args:
         found: of the steps at full speed.
         comparison: of what was recorded; None where nothing was.
         judged: whether limits are kept.
+        doubts: sentences about what makes the rounds doubtful.
         top: how many operators and device tasks to show.
         folder: where it is kept.
     """
     out = console()
     out.print()
-    rounds = len(found.rounds)
     for side, version in zip(SIDES, describe_versions(found), strict=True):
         out.print(plain(f"{side}: {version.name}: {version.description}", "dim"), soft_wrap=True)
     print_wrapped(out, step_sentence(found.step, COUNTED), "bold")
-    if not found.is_told and rounds < found.most_rounds:
-        print_wrapped(out, f"Time was up after {rounds} of {found.most_rounds} rounds.", "")
-    if found.waited_share > _MUCH_WAITING:
-        waited = f"the programs waited {100 * found.waited_share:.0f} % of their time for a processor"
-        print_wrapped(out, f"doubtful: {waited}: on a machine that does nothing else fewer rounds tell more", "yellow")
+    for doubt in doubts:
+        print_wrapped(out, f"doubtful: {doubt}", "yellow")
     if comparison is not None:
-        sides = [
-            f"{duration(side.step_ns or 0.0)} a step, {side.step_count} steps of {len(side.recordings)} runs"
-            for side in (comparison.before, comparison.after)
-        ]
-        out.print(plain(f"what explains it, of recorded steps, which take longer: {sides[0]} -> {sides[1]}"), soft_wrap=True)
+        out.print(plain(describe_recorded(comparison)), soft_wrap=True)
         show_where(out, comparison, top)
     show_judgements(out, judged)
-    say_next([f"steplens view {' '.join(shlex.quote(str(folder / side)) for side in SIDES)}"] if comparison is not None else [])
+    recordings = [shlex.quote(str(folder / side)) for side in SIDES]
+    say_next([f"steplens view {' '.join(recordings)}"] if comparison is not None else [])
+
+
+def describe_recorded(comparison: Comparison) -> str:
+    """Of which steps is what explains the change; their parts do not add up to those that were timed."""
+    sides = [
+        f"{duration(side.step_ns or 0.0)} a step, {side.step_count} steps of {len(side.recordings)} runs"
+        for side in (comparison.before, comparison.after)
+    ]
+    return f"what explains it, of recorded steps, which take longer: {sides[0]} -> {sides[1]}"

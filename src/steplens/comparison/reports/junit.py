@@ -56,8 +56,10 @@ def _make_suite(reported: Reported, several: bool) -> ElementTree.Element:
     (before, of_before), (after, of_after) = reported.named_sides
     suite = ElementTree.Element("testsuite", name=_xml_text(f"steplens compare {before} {after}"))
     properties = ElementTree.SubElement(suite, "properties")
-    doubts = [("doubtful", doubt) for doubt in comparison.doubts]
-    for name, value in (("before", f"{before}: {of_before}"), ("after", f"{after}: {of_after}"), *doubts):
+    remarks = [("doubtful", doubt) for doubt in reported.all_doubts]
+    if reported.explained:
+        remarks.append(("recorded", reported.explained))
+    for name, value in (("before", f"{before}: {of_before}"), ("after", f"{after}: {of_after}"), *remarks):
         ElementTree.SubElement(properties, "property", name=name, value=_xml_text(value))
     sentence = reported.verdict_text
     # names that stay from run to run, so that a system can show what became of each

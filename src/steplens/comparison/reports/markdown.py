@@ -72,10 +72,11 @@ def _make_sections(reported: Reported, top: int) -> Iterator[str]:
     """What stands below the verdict, the most important first."""
     comparison = reported.comparison
     yield from _limits_section(reported.judgements)
-    if comparison.doubts:
-        yield "\n".join(["> [!WARNING]", *(f"> - doubtful: {plain_text(doubt)}" for doubt in comparison.doubts)])
+    if reported.all_doubts:
+        yield "\n".join(["> [!WARNING]", *(f"> - doubtful: {plain_text(doubt)}" for doubt in reported.all_doubts)])
     before, after = (f"{code_span(side.name)}: {plain_text(side.description)}" for side in reported.named_sides)
-    yield f"- before: {before}\n- after: {after}"
+    explained = f"\n\n{plain_text(reported.explained[0].upper() + reported.explained[1:])}" if reported.explained else ""
+    yield f"- before: {before}\n- after: {after}{explained}"
     yield from _parts_section(comparison)
     if comparison.causes is not None:
         yield from _causes_section(comparison, comparison.causes, top)

@@ -35,6 +35,8 @@ class Reported:
         problems: sentences about sides with too few steps, or that were cut short.
         versions: both sides, where they are more than their recordings.
         counted: what more of would tell what cannot be told; recordings where it is empty.
+        doubts: sentences about what makes it doubtful, beside those of the comparison.
+        explained: a sentence about the steps that parts and operators are of, where the verdict is of others.
     """
 
     comparison: Comparison
@@ -42,6 +44,13 @@ class Reported:
     problems: Sequence[str] = ()
     versions: tuple[ReportedSide, ReportedSide] | None = None
     counted: str = ""
+    doubts: Sequence[str] = ()
+    explained: str = ""
+
+    @property
+    def all_doubts(self) -> list[str]:
+        """Sentences about what makes it doubtful."""
+        return [*self.doubts, *self.comparison.doubts]
 
     @property
     def named_sides(self) -> tuple[ReportedSide, ReportedSide]:
