@@ -74,7 +74,8 @@ def step_times(out: Path) -> list[tuple[Floats, float]]:
     """The logarithms of the chosen steps of each recording, and how long it waited for a processor."""
     lengths = []
     for folder in sorted(out.iterdir()):
-        (recording,) = find_recordings(steplens.open(folder).traces)
+        run = steplens.open(folder)
+        (recording,) = find_recordings(run.traces, run.paths)
         lengths.append((np.log(recording.steps["step_time_ns"].to_numpy().astype(np.float64)), recording.waited_share or 0.0))
     return lengths
 

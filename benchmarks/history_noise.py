@@ -56,7 +56,8 @@ def recorded_noise(folder: Path, steps: int) -> tuple[Noise, Noise]:
 
     medians, deviations = [], []
     for place in sorted(folder.iterdir()):
-        (recording,) = find_recordings(steplens.open(place).traces)
+        run = steplens.open(place)
+        (recording,) = find_recordings(run.traces, run.paths)
         lengths = np.log(recording.steps["step_time_ns"].to_numpy().astype(np.float64))
         if lengths.size >= steps:
             sample = sample_median(lengths[-steps:], recording.waited_share or 0.0)

@@ -181,6 +181,7 @@ def test_steps_that_take_no_time_explain_nothing() -> None:
     assert find_causes(find_recordings([still]), find_recordings([still])) is None
     told = find_causes(find_recordings([program(BASE, pid=3)]), find_recordings([still, program(BASE, pid=2)]))
     assert told is not None and told.causes and all(abs(cause.difference_ns) < 1 for cause in told.causes)
+    assert told.change_ns == pytest.approx(0.0, abs=1.0)
 
 
 def test_a_side_without_operators_has_no_causes() -> None:

@@ -14,6 +14,7 @@ from steplens.comparison.causes.cause import DEVICE
 from steplens.comparison.causes.side_times import measure_times
 from steplens.comparison.gate import _sample_parts
 from steplens.comparison.item_times import SELF, ItemTimes
+from steplens.comparison.measure import MeasuredFigures
 from steplens.comparison.recordings import find_recordings
 from steplens.trace.trace import Trace
 
@@ -91,6 +92,7 @@ def test_a_rank_that_lacks_a_window_makes_no_operator_shorter(begins_anew: bool)
     assert (recording.ranks, recording.steps.height) == (2, 20)
     sample = ItemTimes(recording).sample_time(SELF, "aten::mm")
     assert sample is not None and sample.usual == 500_000
+    assert MeasuredFigures(traces, [recording]).operator_rows["self_ns"].to_list() == [sample.usual]
 
 
 def test_a_step_that_a_rank_lacks_makes_no_operator_shorter() -> None:

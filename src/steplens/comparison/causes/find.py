@@ -97,7 +97,8 @@ def measure_side_times(recordings: Sequence[Recording], side: str) -> CauseSide 
         return None
     parts = list(HOST_PARTS if side == HOST else DEVICE_PARTS)
     frames = [recording.usual.drop_nulls(parts).select(parts) for recording in recordings]
-    step_ns = [float(frame.to_numpy().sum()) / frame.height for frame in frames if frame.height]
+    # a recording whose steps take no time has no times of calls either
+    step_ns = [total_ns / frame.height for frame in frames if (total_ns := float(frame.to_numpy().sum())) > 0.0]
     sequence = usual_sequence(recordings[0].traces[0])
     return CauseSide(times, sequence, float(np.mean(step_ns)) if step_ns else 0.0)
 
