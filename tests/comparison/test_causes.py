@@ -186,3 +186,14 @@ def test_steps_that_take_no_time_explain_nothing() -> None:
 
 def test_a_side_without_operators_has_no_causes() -> None:
     assert find_causes([], recorded(BASE)) is None
+
+
+def test_what_is_certain_and_does_not_matter_is_not_all_that_is_shown() -> None:
+    told = found(change(LINEAR, inner(LINEAR, own_us=90.0)))
+    large, *_ = told.causes
+    tiny = replace(large, before_ns=1000.0, after_ns=1010.0, error_ns=1.0)
+    doubtful = replace(large, error_ns=2 * large.difference_ns)
+    assert replace(told, causes=(large, tiny, doubtful)).shown_first(5) == [large]
+    assert replace(told, causes=(doubtful, tiny)).shown_first(5) == [doubtful, tiny]
+    assert replace(told, causes=(doubtful, tiny)).shown_first(1) == [doubtful]
+    assert replace(told, causes=()).shown_first(5) == []

@@ -30,6 +30,11 @@ def duration(ns: float) -> str:
     return f"{ns / 60e9:.1f} min"
 
 
+def mean_count(count: float) -> str:
+    """How often something is on average: four digits, and all of a large number."""
+    return f"{count:,.0f}" if abs(count) >= 1000 else f"{count:.4g}"
+
+
 def size(count: float) -> str:
     """Bytes in binary units."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -29,7 +29,6 @@ from steplens.comparison.reports.sentences import (
     memory_sentences,
     other_causes,
     path_names,
-    shown_causes,
     shown_parts,
     signed_duration,
     signed_percent,
@@ -99,7 +98,7 @@ def _show_parts(out: Console, parts: Sequence[PartChange]) -> None:
 
 def _show_causes(out: Console, found: Causes, top: int) -> None:
     """What explains the change, the largest first: what chance may explain is shown where nothing else is, and counted else."""
-    causes = shown_causes(found, top)
+    causes = found.shown_first(top)
     if not causes:
         return
     out.print(plain(causes_title(found)), soft_wrap=True)

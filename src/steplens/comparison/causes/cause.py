@@ -38,6 +38,8 @@ KINDS = (
 #: whether a step does other work, or the same in another time; unknown where shapes of inputs were not recorded
 CHANGED, SAME, UNKNOWN = "changed", "same", "unknown"
 
+#: what is a smaller share of the largest difference does not matter, chance or not
+_LEAST_SHOWN = 0.01
 #: on which side of the step its time is looked for
 HOST, DEVICE = "host", "device"
 
@@ -114,3 +116,13 @@ class Causes:
     change_ns: float
     rest_ns: float
     explained: float | None
+
+    def shown_first(self, limit: int) -> list[Cause]:
+        """The causes to show, the largest first: those beyond chance, or where none of these matters all that changed.
+
+        Args:
+            limit: how many at most.
+        """
+        least_ns = _LEAST_SHOWN * max((abs(cause.difference_ns) for cause in self.causes), default=0.0)
+        certain = [cause for cause in self.causes if cause.is_certain and abs(cause.difference_ns) >= least_ns]
+        return (certain or [cause for cause in self.causes if cause.difference_ns])[:limit]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steplens.analysis.device import idle
 from steplens.analysis.steps.times import DEVICE_PARTS
+from steplens.common.display import mean_count
 from steplens.comparison.causes.cause import (
     ADDED,
     CALLS,
@@ -121,7 +122,7 @@ def state_cause(cause: Cause, language: str = "en") -> str:
     place = texts["and"].join(dict.fromkeys(phases))
     name = ", ".join(cause.names[:_SHOWN_NAMES]) + (" ..." if len(cause.names) > _SHOWN_NAMES else "")
     change = _change_text(cause, texts)
-    counts = texts["counts"].format(before=f"{cause.before_calls:.4g}", after=f"{cause.after_calls:.4g}")
+    counts = texts["counts"].format(before=mean_count(cause.before_calls), after=mean_count(cause.after_calls))
     kind = "not recomputed" if cause.kind == RECOMPUTED and cause.before_text else cause.kind
     is_english = language == "en"
     is_late = cause.kind == GAPS and cause.part == DEVICE_PARTS[3]

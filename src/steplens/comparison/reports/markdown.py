@@ -119,13 +119,12 @@ def _causes_section(comparison: Comparison, causes: Causes, top: int) -> Iterato
         causes_title,
         memory_sentences,
         other_causes,
-        shown_causes,
         signed_duration,
     )
 
     rows = []
     shown_ns = 0.0
-    for cause in shown_causes(causes, top):
+    for cause in causes.shown_first(top):
         share = f"{100 * cause.share:.0f} %" if cause.share is not None else ""
         doubt = "" if cause.is_certain or cause.error_ns is None else CHANCE
         rows.append([plain_text(state_cause(cause)), signed_duration(cause.difference_ns), share, doubt])

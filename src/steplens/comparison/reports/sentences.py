@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from steplens.analysis.memory.memory_peak import BEFORE, MISSING
-from steplens.common.display import duration, size
-from steplens.comparison.causes.cause import DEVICE, Cause, Causes
+from steplens.common.display import duration, mean_count, size
+from steplens.comparison.causes.cause import DEVICE, Causes
 from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, StepChange
 from steplens.comparison.gate import Judgement
 from steplens.comparison.item_times import SELF
@@ -94,12 +94,6 @@ def shown_parts(found: Comparison) -> list[PartChange]:
     return [part for part in found.parts if abs(part.difference_ns) >= least_ns]
 
 
-def shown_causes(causes: Causes, top: int) -> list[Cause]:
-    """The causes to show, the largest first: those beyond chance, or where there are none all that changed."""
-    certain = [cause for cause in causes.causes if cause.is_certain]
-    return (certain or [cause for cause in causes.causes if cause.difference_ns])[:top]
-
-
 def causes_title(causes: Causes) -> str:
     """Of which side of the step the causes are, and how much of its change they make up."""
     # of too few steps nobody knows what chance explains
@@ -110,9 +104,9 @@ def causes_title(causes: Causes) -> str:
 
 def other_causes(causes: Causes, top: int) -> str:
     """How many causes are not among those that are shown; empty where all are."""
-    shown_count = len(shown_causes(causes, top))
-    count = len(causes.causes) - shown_count
-    more = max(sum(cause.is_certain for cause in causes.causes) - shown_count, 0)
+    shown = causes.shown_first(top)
+    count = len(causes.causes) - len(shown)
+    more = sum(cause.is_certain for cause in causes.causes) - sum(cause.is_certain for cause in shown)
     if not count:
         return ""
     if all(cause.error_ns is None for cause in causes.causes):
@@ -167,7 +161,7 @@ def time_or_none(ns: float | None) -> str:
 
 def call_counts(before: float | None, after: float | None) -> str:
     """How often something is called per step, on both sides where they differ."""
-    counts = [f"{count or 0:.4g}" for count in (before, after)]
+    counts = [mean_count(count or 0) for count in (before, after)]
     return f"{counts[0]} call{'s' * (counts[0] != '1')}" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]} calls"
 
 

@@ -319,8 +319,7 @@ def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | Non
     causes = comparison.causes
     if causes is None:
         return None
-    certain = [cause for cause in causes.causes if cause.is_certain]
-    told_causes = (certain or [cause for cause in causes.causes if cause.difference_ns])[:limit]
+    told_causes = causes.shown_first(limit)
     return ComparedCauses(
         side="device" if causes.side == DEVICE else "host",
         causes=[
