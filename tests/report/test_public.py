@@ -204,6 +204,7 @@ def test_metadata_that_answers_depend_on_stays() -> None:
             "experimental_config": {"_aic_metrics": "ACL_AICORE_NONE", "_gc_detect_threshold": None, "_mstx_domain_include": []},
         }),
         ("accelerator", "MTIA"),
+        ("clock_mhz", {"processor": 2600.5, "CUDA": 1980.0}),
     ],
 )  # fmt: skip
 def test_values_of_metadata_that_answers_depend_on_stay(key: str, value: Any) -> None:

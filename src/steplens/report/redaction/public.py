@@ -330,8 +330,8 @@ THREAD = re.compile(
 #: keys of metadata that profilers and steplens write; what a script adds has a key of its own
 META_KEYS = _word_set(
     """
-    ENV_VARIABLES INFO accelerator allocator baseTimeNanoseconds base_time_ns bp_end cann_version checkpoint_bytes chip config
-    context_mode cpu_processor_num cuda_driver_version cuda_runtime_version cupti_version deviceProperties device_ids
+    ENV_VARIABLES INFO accelerator allocator baseTimeNanoseconds base_time_ns bp_end cann_version checkpoint_bytes chip clock_mhz
+    config context_mode cpu_processor_num cuda_driver_version cuda_runtime_version cupti_version deviceProperties device_ids
     device_info displayTimeUnit distributedInfo end_info fp_start graph_ids hip_driver_version hip_runtime_version host_name
     host_sampler_cost host_uid hostname metadata model_ids monotonic_offset_ns ms_version parallel_group_info parallel_mode
     parallel_strategy partial_steps pid pipeline_sampling_interval_ms process_identity processor processor_time profile_memory
