@@ -98,4 +98,18 @@ describe("two steps on one axis", () => {
       ["relu", -5],
     ]);
   });
+
+  test("tell many short calls of one name together", () => {
+    const many = Array.from({ length: 30 }, (_, place) => part("item", 90 + place, 91 + place, -1));
+    const rows = mostMoved(before, step(1, [...after.parts, ...many]), "call").map((pair) => [
+      (pair.before ?? pair.after)!.name,
+      pair.difference,
+      pair.count,
+    ]);
+    expect(rows.slice(0, 3)).toEqual([
+      ["mm", 50, 1],
+      ["item", 30, 30],
+      ["gelu", 10, 1],
+    ]);
+  });
 });

@@ -60,20 +60,42 @@ export interface Moved {
   after: StepPart | null;
   /** after less before, ns */
   difference: number;
+  /** how many calls of the name one run makes alone; 1 of a pair */
+  count: number;
 }
 
-/** The parts of a kind that differ the most: those of both, and what one has alone. */
+/** The parts of a kind that differ the most: those of both, and what one has alone, of each name all together. */
 export function mostMoved(before: AlignedStep, after: AlignedStep, kind: string): Moved[] {
   const pairs = before.parts
     .filter((part) => part.kind === kind)
     .map((part): Moved => {
       const same = after.parts[part.match] ?? null;
-      return { before: part, after: same, difference: (same ? lengthOf(same) : 0) - lengthOf(part) };
+      return { before: part, after: same, difference: (same ? lengthOf(same) : 0) - lengthOf(part), count: 1 };
     });
-  const alone = after.parts
+  const added = after.parts
     .filter((part) => part.kind === kind && part.match < 0)
-    .map((part): Moved => ({ before: null, after: part, difference: lengthOf(part) }));
-  return [...pairs, ...alone].sort((one, other) => Math.abs(other.difference) - Math.abs(one.difference));
+    .map((part): Moved => ({ before: null, after: part, difference: lengthOf(part), count: 1 }));
+  const moved = [
+    ...pairs.filter((pair) => pair.before && pair.after),
+    ...joinByName(pairs.filter((pair) => !pair.after)),
+    ...joinByName(added),
+  ];
+  return moved.sort((one, other) => Math.abs(other.difference) - Math.abs(one.difference));
+}
+
+/** Parts that one run has alone, those of a name as one: a thousand short calls are more than a long one. */
+function joinByName(alone: readonly Moved[]): Moved[] {
+  const byName = new Map<string, Moved>();
+  for (const one of alone) {
+    const { name } = (one.before ?? one.after)!;
+    const earlier = byName.get(name);
+    if (!earlier) byName.set(name, { ...one });
+    else {
+      earlier.difference += one.difference;
+      earlier.count += one.count;
+    }
+  }
+  return [...byName.values()];
 }
 
 /** The card, once the server has answered; a report has none, since nobody can ask it for the calls of a step. */
@@ -133,8 +155,11 @@ function partsAt(before: AlignedStep, after: AlignedStep, at: Element): Moved {
   const one = (isFirst ? before : after).parts[place]!;
   const other = (isFirst ? after : before).parts[one.match] ?? null;
   const [first, second] = isFirst ? [one, other] : [other, one];
-  return { before: first, after: second, difference: (second ? lengthOf(second) : 0) - (first ? lengthOf(first) : 0) };
+  return { before: first, after: second, difference: (second ? lengthOf(second) : 0) - (first ? lengthOf(first) : 0), count: 1 };
 }
+
+const movedName = (pair: Moved): string =>
+  nameOf((pair.before ?? pair.after)!) + (pair.count > 1 ? ` × ${format.count(pair.count)}` : "");
 
 const signedTime = (ns: number): string => `${ns > 0 ? "+" : ""}${format.time(ns)}`;
 
@@ -170,7 +195,7 @@ function draw(before: AlignedStep, after: AlignedStep, width: number): SVGElemen
   const least = LEAST_DIFFERENCE * whole;
   const said = mostMoved(before, after, "call")
     .slice(0, MOST_ROWS)
-    .map((pair) => `${nameOf((pair.before ?? pair.after)!)} ${signedTime(pair.difference)}`);
+    .map((pair) => `${movedName(pair)} ${signedTime(pair.difference)}`);
   return svg(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${t("compare.aligned")}: ${said.join("; ")}` },
@@ -278,11 +303,11 @@ function differences(before: AlignedStep, after: AlignedStep): Child {
           start: Math.max(step.start_ns + part.start_ns, 0),
           end: step.start_ns + part.end_ns,
         });
-        return h("a", { href }, format.time(lengthOf(part)));
+        return h("a", { href }, format.time(pair.count > 1 ? Math.abs(pair.difference) : lengthOf(part)));
       };
       const { before: first, after: second } = pair;
       return [
-        h("span", { title: callersOf((first ?? second)!) }, format.shorten(nameOf((first ?? second)!), 90)),
+        h("span", { title: callersOf((first ?? second)!) }, format.shorten(movedName(pair), 90)),
         cell(before, first),
         cell(after, second),
         signedTime(pair.difference),
