@@ -25,6 +25,7 @@ class Change:
         before_ns, after_ns: how long a step took and takes; 0 where a run has no complete steps.
         together_ns: what all findings of the earlier run were likely to save together (``Advice``); 0 where that is not known.
         common_share: the share of their operator calls that both runs have in common, 0 to 1; None where that is not known.
+        is_unlike: whether the runs are of two programs, so that something else than a cure may have made findings come and go.
         ran_alike: whether they ran on the same devices and on as many ranks.
     """
 
@@ -35,12 +36,8 @@ class Change:
     after_ns: float
     together_ns: float = 0.0
     common_share: float | None = None
+    is_unlike: bool = False
     ran_alike: bool = True
-
-    @property
-    def is_unlike(self) -> bool:
-        """Whether the runs are of two programs, so that something else than a cure may have made findings come and go."""
-        return are_unlike(self.common_share)
 
     @property
     def comparable(self) -> bool:
@@ -82,18 +79,19 @@ def compare(before: Advice, after: Advice, runs: tuple[Run, Run] | None = None) 
     remaining = tuple(finding for key, finding in new.items() if key in old)
     change = Change((), remaining, (), before.step_ns, after.step_ns, before.likely_together_ns)
     if runs is not None:
-        change = replace(change, common_share=_common_share(*runs), ran_alike=_how_it_ran(runs[0]) == _how_it_ran(runs[1]))
+        calls, ran_alike = _join_calls(*runs), _how_it_ran(runs[0]) == _how_it_ran(runs[1])
+        change = replace(change, common_share=common_share(calls), is_unlike=are_unlike(calls), ran_alike=ran_alike)
     if not change.comparable:
         return change
     cured = tuple(finding for key, finding in old.items() if key not in new)
     return replace(change, cured=cured, new=tuple(finding for key, finding in new.items() if key not in old))
 
 
-def _common_share(before: Run, after: Run) -> float | None:
+def _join_calls(before: Run, after: Run) -> pl.DataFrame:
+    """A row per name of an operator, with ``before_calls`` and ``after_calls`` of a step."""
     first, second = (run.table("operators", "name", per_step=True).select("name", "calls") for run in (before, after))
     names = [frame.with_columns(pl.col("name").cast(pl.String)) for frame in (first, second)]
-    joined = names[0].rename({"calls": "before_calls"}).join(names[1].rename({"calls": "after_calls"}), on="name", how="full")
-    return common_share(joined)
+    return names[0].rename({"calls": "before_calls"}).join(names[1].rename({"calls": "after_calls"}), on="name", how="full")
 
 
 def _how_it_ran(run: Run) -> tuple[int, list[str]]:

@@ -110,9 +110,9 @@ def find_doubts(
     """
     sides = (("earlier", before), ("later", after))
     sentences = [f"step times of the {name} side are doubtful: {text}" for name, side in sides for text in side.doubtful_steps]
-    share = common_share(calls)
-    if are_unlike(share):
-        sentences.append(f"these are two programs: only {100 * (share or 0.0):.0f} % of the operator calls of a step are common")
+    if are_unlike(calls):
+        share = common_share(calls) or 0.0
+        sentences.append(f"these are two programs: only {100 * share:.0f} % of the operator calls of a step are common")
     elif calls_by_shape is not None and (of_shapes := common_share(calls_by_shape)) is not None and of_shapes < _SAME_SHAPES:
         sentences.append(f"inputs have other shapes: {100 * (1 - of_shapes):.0f} % of the operator calls of a step")
     sentences += _describe_copies(before, after)

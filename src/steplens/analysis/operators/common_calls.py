@@ -10,6 +10,8 @@ import polars as pl
 LEAST_COMMON = 0.5
 #: a run that has so much of another one is the same program, however much it does besides
 _ALL = 0.98
+#: of the names of the run with fewer of them, those of one model have more in common; a model with few names tells nothing
+_LEAST_NAMES, _MANY_NAMES = 0.8, 20
 
 
 def common_share(calls: pl.DataFrame) -> float | None:
@@ -34,6 +36,18 @@ def _sum_of_smaller(counts: Iterable[pl.Series]) -> float:
     return float(pl.select(pl.min_horizontal(*counts).sum()).item())
 
 
-def are_unlike(share: float | None) -> bool:
-    """Whether two runs with so much in common are of two programs."""
-    return share is not None and share < LEAST_COMMON
+def are_unlike(calls: pl.DataFrame) -> bool:
+    """Whether two runs are of two programs: they have few calls in common, or few of their operators.
+
+    Two models may make most of their calls to the same few operators, those of the optimizer.
+
+    Args:
+        calls: as of ``common_share``.
+    """
+    share = common_share(calls)
+    if share is None:
+        return False
+    is_called = [calls[f"{side}_calls"].fill_null(0) > 0 for side in ("before", "after")]
+    fewer = min(int(is_of_side.sum()) for is_of_side in is_called)
+    common = int((is_called[0] & is_called[1]).sum())
+    return share < LEAST_COMMON or (fewer >= _MANY_NAMES and common < _LEAST_NAMES * fewer)

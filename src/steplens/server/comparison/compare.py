@@ -261,7 +261,7 @@ def compare_findings(runs: Runs, before: _Number = 0, after: _Number = 1) -> Com
     """What became of the findings of the advice between two of the runs."""
     first, second = runs.shown(before), runs.shown(after)
     change = compare_advice(advice.advise_on_run(first), advice.advise_on_run(second))
-    if are_unlike(common_share(_compare_two(first, second).operators)):
+    if are_unlike(_compare_two(first, second).operators):
         return ComparedFindings(cured=[], remaining=[], new=[], promised_ns=0.0)
     ran_alike = _devices_of(first) == _devices_of(second) and len(first.run.traces) == len(second.run.traces)
     return ComparedFindings(
