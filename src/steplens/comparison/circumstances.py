@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from steplens.analysis.device.clock_rates import clock_rates
 from steplens.analysis.operators.common_calls import are_unlike, common_share
+from steplens.analysis.operators.recording_cost import recording_cost
+from steplens.analysis.steps.times import runs_behind
+from steplens.common.display import duration
 from steplens.comparison.recordings import Recording
 from steplens.run import Run
 from steplens.trace.building.checks.ranks import recorded_span
@@ -36,6 +40,8 @@ _ALIKE = 1.15
 _CONTENTION = 0.05
 #: calls of the same operators with inputs of the same shapes are fewer of other inputs
 _SAME_SHAPES = 0.9
+#: what recording adds is said where it is a larger share of the change, and of the step
+_RECORDING_SHARE, _LEAST_RECORDING = 0.1, 0.02
 #: clock rates that differ by less are the same: they vary from one moment to the next
 _SAME_CLOCK = 1.03
 #: hexadecimal digits that tell recordings apart
@@ -54,6 +60,8 @@ class Circumstances:
         machine: what is known of the machine and its software: key of ``meta`` -> its values among the traces.
         options: option of the recording -> "on", "off", or both.
         clock_mhz: processor ("processor", "CUDA", "AI core") -> its clock rate in each trace that says so, MHz.
+        recorded_calls: operator calls of a step that were recorded one by one, mean over the traces; 0 where nothing tells.
+        recording_ns: what recording these probably adds to a step (``recording_cost``); 0 where the device runs behind the host.
         steps_ns: the median step of each recording with steps.
         waited_share: the largest share of its time that a recording waited for a processor, 0 to 1.
         doubtful_steps: why the health check doubts step times, sentences.
@@ -67,6 +75,8 @@ class Circumstances:
     machine: Mapping[str, tuple[str, ...]]
     options: Mapping[str, tuple[str, ...]]
     clock_mhz: Mapping[str, tuple[float, ...]]
+    recorded_calls: float
+    recording_ns: float
     steps_ns: tuple[float, ...]
     waited_share: float
     doubtful_steps: tuple[str, ...]
@@ -81,6 +91,7 @@ def measure_circumstances(run: Run, recordings: Sequence[Recording]) -> Circumst
         recordings: all of its recordings.
     """
     traces = run.traces
+    costs = [cost for trace in traces if not runs_behind(trace) and (cost := recording_cost(trace)) is not None]
     medians = [recording.steps["step_time_ns"].median() for recording in recordings]
     return Circumstances(
         ranks=tuple(sorted({trace.rank for trace in traces})),
@@ -90,6 +101,8 @@ def measure_circumstances(run: Run, recordings: Sequence[Recording]) -> Circumst
         machine={key: values for key in MACHINE_NAMES if (values := _meta_values(traces, key))},
         options={option: values for option in _SLOWING if (values := _option_values(traces, option))},
         clock_mhz=_clock_rates(traces),
+        recorded_calls=sum(cost.calls for cost in costs) / max(len(costs), 1),
+        recording_ns=sum(cost.cost_ns for cost in costs) / max(len(costs), 1),
         steps_ns=tuple(float(median) for median in medians if isinstance(median, float)),
         waited_share=max((recording.waited_share or 0.0 for recording in recordings), default=0.0),
         doubtful_steps=tuple(run.unsafe(STEP_TIMES)["message"].to_list()),
@@ -126,6 +139,7 @@ def find_doubts(
         sentences += _describe_contention(side, name)
     for key, name in MACHINE_NAMES.items():
         sentences += _describe_difference(name, before.machine.get(key, ()), after.machine.get(key, ()))
+    sentences += _describe_recording(before, after)
     sentences += _describe_clocks(before.clock_mhz, after.clock_mhz)
     for option in _SLOWING:
         values = (before.options.get(option, ()), after.options.get(option, ()))
@@ -164,6 +178,20 @@ def _describe_difference(name: str, before: Sequence[str], after: Sequence[str])
     """A sentence where both sides are known and differ."""
     if before and after and before != after:
         yield f"{name} differ: {', '.join(before)} before, {', '.join(after)} after"
+
+
+def _describe_recording(before: Circumstances, after: Circumstances) -> Iterable[str]:
+    """A side that makes more calls is longer by what recording them takes, too."""
+    if not (before.recording_ns and after.recording_ns and before.steps_ns and after.steps_ns):
+        return
+    steps_ns = [float(np.exp(np.mean(np.log(side.steps_ns)))) for side in (before, after)]
+    change_ns, recording_ns = steps_ns[1] - steps_ns[0], after.recording_ns - before.recording_ns
+    if abs(recording_ns) > _RECORDING_SHARE * abs(change_ns) and abs(recording_ns) > _LEAST_RECORDING * min(steps_ns):
+        more, name = abs(after.recorded_calls - before.recorded_calls), "later" if recording_ns > 0 else "earlier"
+        yield (
+            f"recording operators one by one takes about {duration(abs(recording_ns))} more of a step of the {name} side, which "
+            f"makes {more:,.0f} more calls: at full speed (steplens bench) they cost less"
+        )
 
 
 def _describe_clocks(before: Mapping[str, tuple[float, ...]], after: Mapping[str, tuple[float, ...]]) -> Iterable[str]:

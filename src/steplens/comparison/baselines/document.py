@@ -76,6 +76,8 @@ class CircumstancesDocument(msgspec.Struct):
     doubtful_steps: Texts
     problems: Annotated[list[tuple[Text, Text]], msgspec.Meta(max_length=_MOST_ROWS)]
     clock_mhz: dict[Text, Amounts] = msgspec.field(default_factory=dict)
+    recorded_calls: Amount = 0.0
+    recording_ns: Amount = 0.0
 
 
 class Items(msgspec.Struct):

@@ -102,6 +102,8 @@ def _join_circumstances(sides: Sequence[Circumstances]) -> Circumstances:
         devices=_all_texts(side.devices for side in sides),
         machine=_join_texts([side.machine for side in sides]),
         options=_join_texts([side.options for side in sides]),
+        recorded_calls=sum(side.recorded_calls for side in sides) / len(sides),
+        recording_ns=sum(side.recording_ns for side in sides) / len(sides),
         clock_mhz={
             name: tuple(chain.from_iterable(side.clock_mhz.get(name, ()) for side in sides))
             for name in dict.fromkeys(chain.from_iterable(side.clock_mhz for side in sides))

@@ -202,6 +202,8 @@ def _describe_circumstances(circumstances: Circumstances) -> CircumstancesDocume
         waited_share=circumstances.waited_share,
         doubtful_steps=_plain_texts(circumstances.doubtful_steps),
         problems=[(check, message) for check, message in circumstances.problems],
+        recorded_calls=_round_number(circumstances.recorded_calls),
+        recording_ns=_round_number(circumstances.recording_ns),
         clock_mhz={name: [_round_number(mhz) for mhz in rates] for name, rates in circumstances.clock_mhz.items()},
     )
 
@@ -214,6 +216,8 @@ def _read_circumstances(document: CircumstancesDocument) -> Circumstances:
         devices=tuple(document.devices),
         machine={key: tuple(values) for key, values in document.machine.items()},
         options={key: tuple(values) for key, values in document.options.items()},
+        recorded_calls=document.recorded_calls,
+        recording_ns=document.recording_ns,
         clock_mhz={name: tuple(rates) for name, rates in document.clock_mhz.items() if rates and min(rates) > 0},
         steps_ns=tuple(document.steps_ns),
         waited_share=document.waited_share,
