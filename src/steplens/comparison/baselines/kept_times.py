@@ -21,7 +21,7 @@ from steplens.comparison.noise import Floats
 from steplens.comparison.paths import Numbers
 
 #: single steps of a recording that are kept, evenly apart
-MOST_STEPS = 64
+MOST_STEPS = 100
 #: a row that is a smaller share of a step has no single steps
 _LARGE = 0.0005
 #: spreads are kept as powers of 2 with so many to a doubling, rounded up: the number 0 is none, less than a nanosecond
