@@ -199,6 +199,7 @@ def _describe_recording(times: KeptTimes) -> RowTimesDocument:
         spread=times.spread.tolist(),
         rows=times.rows.tolist(),
         steps=times.step_count,
+        blocks=times.blocks,
         levels=characters,
     )
 
@@ -207,8 +208,8 @@ def _read_recording(document: RowTimesDocument, count: int) -> KeptTimes:
     if not document.levels.isascii():
         raise ValueError("a single step is too far off")
     levels = np.frombuffer(document.levels.encode("ascii"), dtype=np.uint8).astype(np.int16) - _MIDDLE
-    rows = np.array(document.rows, dtype=np.int64)
-    if len(document.mean_ns) != count or len(document.spread) != count or levels.size != rows.size * document.steps:
+    rows, columns = np.array(document.rows, dtype=np.int64), document.steps + document.blocks
+    if len(document.mean_ns) != count or len(document.spread) != count or levels.size != rows.size * columns:
         raise ValueError("columns of a table have other lengths")
     if rows.size and (rows.max() >= count or (np.diff(np.sort(rows)) == 0).any() or np.abs(levels).max() > MOST_LEVEL):
         raise ValueError("single steps are of a row that is not there, or too far off")
@@ -217,5 +218,6 @@ def _read_recording(document: RowTimesDocument, count: int) -> KeptTimes:
         waited_share=document.waited_share,
         spread=np.array(document.spread, dtype=np.int64),
         rows=rows,
-        levels=levels.astype(np.int8).reshape(rows.size, document.steps),
+        levels=levels.astype(np.int8).reshape(rows.size, columns),
+        blocks=document.blocks,
     )

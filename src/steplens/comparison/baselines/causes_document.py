@@ -42,7 +42,8 @@ class RowTimesDocument(msgspec.Struct):
 
     Attributes:
         steps: how many single steps there are.
-        levels: of each of ``rows`` a character for each of these steps.
+        blocks: how many blocks of steps.
+        levels: of each of ``rows`` a character for each of these steps, and then for each of these blocks.
     """
 
     waited_share: Share
@@ -50,6 +51,7 @@ class RowTimesDocument(msgspec.Struct):
     spread: _Powers
     rows: Counts
     steps: Annotated[int, msgspec.Meta(ge=1, le=1000)]
+    blocks: Annotated[int, msgspec.Meta(ge=0, le=1000)]
     levels: _Characters
 
 

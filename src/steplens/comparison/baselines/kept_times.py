@@ -1,13 +1,17 @@
 """Times of rows in the steps of a recording, in few bytes, from which follows what any sum of rows differs by from step to step.
 
 Which rows become one cause is known only when two sides are compared. So means are kept of all rows, and of those that are much
-of a step their times in some single steps, from which those of any sum follow. Of the others, which are many, only how far their
-steps lie apart is kept. These are taken to be long in the same steps: then a sum of them differs by what each of them differs by
-together, which is the most that it can be (the mean absolute deviation of a sum is no greater than the sum of theirs).
+of a step their times in some single steps, from which those of any sum follow. Where these are not all steps, their means over
+blocks of steps are kept, too: how sure a mean is may hang on a single step, which is long and not among those that are kept.
+
+Of the other rows, which are many, only how far their steps lie apart is kept. These are taken to be long in the same steps: then
+a sum of them differs by what each of them differs by together, which is the most that it can be (the mean absolute deviation of a
+sum is no greater than the sum of theirs).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from steplens.comparison.causes.row_times import MeasuredTimes, RowTimes
-from steplens.comparison.noise import Floats
+from steplens.comparison.noise import Floats, Sample, robust_deviation, sample_mean
 from steplens.comparison.paths import Numbers
 
 #: single steps of a recording that are kept, evenly apart
 MOST_STEPS = 100
+#: blocks of steps on end whose means are kept where there are more
+BLOCKS = 25
 #: a row that is a smaller share of a step has no single steps
 _LARGE = 0.0005
 #: spreads are kept as powers of 2 with so many to a doubling, rounded up: the number 0 is none, less than a nanosecond
@@ -49,7 +55,9 @@ class KeptTimes:
         waited_share: as in ``RowTimes``.
         spread: of each row how far its steps lie apart, as a power of 2; 0 where they hardly do.
         rows: rows with single steps.
-        levels: of these how far each of the steps that are kept lies from the median, shape (rows, steps).
+        levels: of these how far each of the steps that are kept, and the mean of each block behind them, lies from the median of
+            the steps, shape (rows, steps and blocks).
+        blocks: how many of these are of blocks; 0 where all steps are kept.
     """
 
     mean_ns: Floats
@@ -57,11 +65,12 @@ class KeptTimes:
     spread: Numbers
     rows: Numbers
     levels: Levels
+    blocks: int
 
     @property
     def step_count(self) -> int:
         """As in ``RowTimes``: those that are kept."""
-        return int(self.levels.shape[1])
+        return int(self.levels.shape[1]) - self.blocks
 
     @cached_property
     def _place_of_row(self) -> Numbers:
@@ -70,14 +79,28 @@ class KeptTimes:
         place[self.rows] = np.arange(self.rows.size)
         return place
 
-    def sum_steps(self, rows: Numbers, shares: Floats) -> Floats:
+    def sample_sum(self, rows: Numbers, shares: Floats) -> Sample:
         """As in ``RowTimes``."""
+        steps, blocks = self.sum_deviations(rows, shares)
+        usual = float(shares @ self.mean_ns[rows])
+        variance = sample_mean(blocks if self.blocks else steps).sampling_variance
+        return Sample(self.step_count, usual, variance, robust_deviation(steps), 1, self.waited_share)
+
+    def sum_deviations(self, rows: Numbers, shares: Floats) -> tuple[Floats, Floats]:
+        """How far what shares of some rows take together lies from a usual step, ns: of each step that is kept, and of blocks.
+
+        Args:
+            rows: which.
+            shares: how much of each.
+        """
         place, scale = self._place_of_row[rows], shares * _scale_of(self.spread[rows])
         has_steps = place >= 0
-        bent = (self.levels[place[has_steps]] - _shake_steps(self.step_count)) / _LINEAR
-        single_steps = (_UNIT * scale[has_steps]) @ (_LINEAR * np.sinh(bent))
-        together: Floats = single_steps + float(scale[~has_steps].sum()) * _typical_steps(self.step_count)
-        return together
+        bent = (self.levels[place[has_steps]] - _shake_steps(self.levels.shape[1])) / _LINEAR
+        single_steps: Floats = (_UNIT * scale[has_steps]) @ (_LINEAR * np.sinh(bent))
+        together_ns = float(scale[~has_steps].sum())
+        of_kinds = np.split(single_steps, [self.step_count])
+        steps, blocks = (values + together_ns * _typical_steps(values.size) for values in of_kinds)
+        return steps, blocks
 
     def move_rows(self, places: Numbers, count: int) -> KeptTimes:
         """As in ``RowTimes``; of rows that become one, single steps are lost."""
@@ -88,7 +111,8 @@ class KeptTimes:
         spread[places] = self.spread
         spread = np.where(shared > 1, _spread_of(scale), spread)
         is_alone = shared[places[self.rows]] == 1
-        return KeptTimes(mean_ns, self.waited_share, spread, places[self.rows[is_alone]], self.levels[is_alone])
+        rows, levels = places[self.rows[is_alone]], self.levels[is_alone]
+        return KeptTimes(mean_ns, self.waited_share, spread, rows, levels, self.blocks)
 
 
 def keep_times(times: RowTimes) -> KeptTimes:
@@ -106,13 +130,16 @@ def keep_times(times: RowTimes) -> KeptTimes:
     mean_ns: Floats = np.diff(np.round(np.cumsum(times.mean_ns)), prepend=0.0).astype(np.float64)
     spread = _spread_of(_NORMAL * np.abs(ns - np.median(ns, axis=1, keepdims=True)).mean(axis=1))
     rows = np.flatnonzero((times.mean_ns >= _LARGE * times.mean_ns.sum()) & (spread > 0))
-    count = min(times.step_count, MOST_STEPS)
-    single_steps = ns[rows][:, np.arange(count) * times.step_count // count]
-    deviations = single_steps - np.median(single_steps, axis=1, keepdims=True)
+    count, of_rows = min(times.step_count, MOST_STEPS), ns[rows]
+    single_steps = of_rows[:, np.arange(count) * times.step_count // count]
+    blocks = BLOCKS if count < times.step_count else 0
+    ends = np.arange(blocks + 1) * times.step_count // max(blocks, 1)
+    means = [of_rows[:, begin:end].mean(axis=1, keepdims=True) for begin, end in itertools.pairwise(ends.tolist())]
+    deviations = np.concatenate([single_steps, *means], axis=1) - np.median(single_steps, axis=1, keepdims=True)
     units = deviations / (_UNIT * _scale_of(spread[rows]))[:, np.newaxis]
-    levels = np.round(_LINEAR * np.arcsinh(units / _LINEAR) + _shake_steps(count))
+    levels = np.round(_LINEAR * np.arcsinh(units / _LINEAR) + _shake_steps(count + blocks))
     clipped = np.clip(levels, -MOST_LEVEL, MOST_LEVEL).astype(np.int8)
-    return KeptTimes(mean_ns, times.waited_share, spread, rows, clipped)
+    return KeptTimes(mean_ns, times.waited_share, spread, rows, clipped, blocks)
 
 
 def _scale_of(spread: Numbers) -> Floats:
@@ -138,6 +165,8 @@ def _shake_steps(count: int) -> Floats:
 
 def _typical_steps(count: int) -> Floats:
     """Deviations of steps whose standard deviation, by the median of the absolute ones, is 1."""
+    if not count:
+        return np.zeros(0)
     places = [NormalDist().inv_cdf(place) for place in _spaced_steps(count).tolist()]
     deviations: Floats = np.subtract(places, np.median(places)).astype(np.float64)
     middle = float(np.median(np.abs(deviations)))

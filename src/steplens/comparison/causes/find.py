@@ -35,7 +35,7 @@ from steplens.comparison.causes.sequences import align_sequences
 from steplens.comparison.causes.side_times import SideTimes
 from steplens.comparison.causes.trace_times import CALL, DRAINED_TIME, TASK
 from steplens.comparison.difference import find_difference
-from steplens.comparison.noise import LEAST_STEPS, Floats, sample_mean
+from steplens.comparison.noise import LEAST_STEPS, Floats
 from steplens.comparison.recordings import Recording
 
 #: a cause that is a smaller share of all that moved is one with others of its kind
@@ -208,14 +208,9 @@ class _Teller:
     def _error_ns(self, group: Group, before_ns: float, after_ns: float) -> float | None:
         samples = []
         for side in range(2):
-            of_side = []
-            for times in self.times[side].recordings:
-                if times.step_count < LEAST_STEPS:
-                    continue
-                sample = sample_mean(group.sum_steps(side, times), times.waited_share)
-                usual_ns = group.sum_rows(side, times.mean_ns)
-                of_side.append(replace(sample, usual=usual_ns, spread=_OF_OPERATORS * sample.spread))
-            samples.append(of_side)
+            recordings = [times for times in self.times[side].recordings if times.step_count >= LEAST_STEPS]
+            of_side = [group.sample_sum(side, times) for times in recordings]
+            samples.append([replace(sample, spread=_OF_OPERATORS * sample.spread) for sample in of_side])
         if not samples[0] or not samples[1]:
             return None
         return find_difference(samples[0], samples[1], unit=max(before_ns, after_ns)).error

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from steplens.comparison.causes.row_times import RowTimes
-from steplens.comparison.noise import Floats
+from steplens.comparison.noise import Floats, Sample
 from steplens.comparison.paths import Numbers
 
 #: a share of a row that is smaller is rounding
@@ -55,9 +55,9 @@ class Group:
         places, shares = self._weighed_rows(side)
         return float(shares @ values[places])
 
-    def sum_steps(self, side: int, times: RowTimes) -> Floats:
-        """The same in single steps of a recording (``RowTimes.sum_steps``)."""
-        return times.sum_steps(*self._weighed_rows(side))
+    def sample_sum(self, side: int, times: RowTimes) -> Sample:
+        """The same of the times of a recording."""
+        return times.sample_sum(*self._weighed_rows(side))
 
     def _weighed_rows(self, side: int) -> tuple[Numbers, Floats]:
         shares = self.rows[side]

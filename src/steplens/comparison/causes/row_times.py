@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from steplens.comparison.noise import Floats
+from steplens.comparison.noise import Floats, Sample, sample_mean
 from steplens.comparison.paths import Numbers
 
 
@@ -25,10 +25,10 @@ class RowTimes(Protocol):
 
     @property
     def step_count(self) -> int:
-        """How many steps ``sum_steps`` gives."""
+        """How many single steps there are."""
 
-    def sum_steps(self, rows: Numbers, shares: Floats) -> Floats:
-        """What shares of some rows take together in single steps, ns, but for a constant: how far steps differ.
+    def sample_sum(self, rows: Numbers, shares: Floats) -> Sample:
+        """What shares of some rows take together in a step, ns.
 
         Args:
             rows: which.
@@ -67,10 +67,9 @@ class MeasuredTimes:
         """As in ``RowTimes``: all of them."""
         return int(self.ns.shape[1])
 
-    def sum_steps(self, rows: Numbers, shares: Floats) -> Floats:
+    def sample_sum(self, rows: Numbers, shares: Floats) -> Sample:
         """As in ``RowTimes``."""
-        total: Floats = shares @ self.ns[rows]
-        return total
+        return sample_mean(shares @ self.ns[rows], self.waited_share)
 
     def move_rows(self, places: Numbers, count: int) -> MeasuredTimes:
         """As in ``RowTimes``."""
