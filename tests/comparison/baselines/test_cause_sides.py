@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,11 +13,16 @@ from steplens.common import json_text
 from steplens.comparison.baselines import cause_sides
 from steplens.comparison.baselines.cause_sides import KeptSource, describe_causes
 from steplens.comparison.baselines.causes_document import CausesDocument
+from steplens.comparison.baselines.side_document import describe_side, read_side
 from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.cause_side import CauseSource, JoinedSource, RecordedSource
 from steplens.comparison.causes.find import explain_change
+from steplens.comparison.comparison import compare_sides
+from steplens.comparison.measure import measure_side
 from steplens.comparison.recordings import Recording, find_recordings
+from steplens.run import open_run
 
+from ...shared_data import shared
 from .. import test_causes, test_device_causes
 from ..device_programs import recorded_on_device
 from ..programs import program, recorded
@@ -121,6 +127,26 @@ def test_calls_inside_of_each_other_by_the_thousand_are_not_kept(monkeypatch: py
     monkeypatch.setattr(cause_sides, "_MOST_PAIRS", 10)
     document = describe_causes(RecordedSource(recorded(test_causes.BASE)))
     assert document.host is None and not document.paths.name
+
+
+CAPTURES = [
+    ("kineto/cuda_ns_resolution_rank0.json.gz", "kineto/cuda_nccl_distributed.json.gz"),
+    ("kineto/cuda_ns_resolution_rank0.json.gz", "tracelens/mi300_resnet_act_checkpoint.json.gz"),
+    ("tracelens/h100", "tracelens/mi300"),
+]
+
+
+@pytest.mark.parametrize("captures", CAPTURES)
+def test_captures_of_gpus_say_the_same_as_baselines(captures: tuple[str, str]) -> None:
+    """All causes, whether they are certain, and what holds memory."""
+    before, after = (measure_side(open_run(shared(*capture.split("/")))) for capture in captures)
+    kept_sides = [read_side(describe_side(side), Path("a.baseline")) for side in (before, after)]
+    fresh, found = compare_sides(before, after), compare_sides(kept_sides[0], kept_sides[1])
+    assert fresh.causes is not None and found.causes is not None and fresh.causes.side == found.causes.side
+    assert [(cause.sentence, cause.is_certain) for cause in found.causes.causes] == [
+        (cause.sentence, cause.is_certain) for cause in fresh.causes.causes
+    ]
+    assert found.memory_changes == fresh.memory_changes
 
 
 def mutations(document: Any) -> list[Any]:
