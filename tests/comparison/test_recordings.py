@@ -124,6 +124,6 @@ def test_parts_of_the_device_are_those_of_the_first_page() -> None:
         usual = recordings[0].usual
         assert {part: usual[part].mean() for part in DEVICE_PARTS} == {part: pytest.approx(shown[part]) for part in DEVICE_PARTS}
         times = measure_times(recordings, DEVICE)
-        assert times is not None and times.recordings[0].shape[1] == steps - 1
+        assert times is not None and times.recordings[0].step_count == steps - 1
         side: Any = SimpleNamespace(recordings=recordings)
         assert _sample_parts(side, ("idle_ns",))[0].usual == pytest.approx(shown["idle_ns"])

@@ -53,7 +53,7 @@ def save_baseline(
     add: Annotated[bool, typer.Option("--add", help="To the baseline of this name, where there is one.")] = False,
     rank: Rank = None,
 ) -> None:
-    """Save recordings as a baseline: a file of some ten kilobytes for each, with all that a comparison needs.
+    """Save recordings as a baseline: a file of some twenty kilobytes for each, with all that a comparison needs.
 
     The file is FOLDER/NAME.baseline, and the same for the same recordings. It names the host, the versions and the commit of git
     that is checked out here (docs/compare.md). Five recordings of 100 steps or more tell changes of some percent.

@@ -128,6 +128,8 @@ def find_problems(comparison: Comparison) -> Iterator[SteplensError]:
 
 def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top: int) -> dict[str, Any]:
     """What ``--json`` prints of a comparison."""
+    from steplens.comparison.reports.sentences import unexplained_sentences
+
     step = None if comparison.step is None else {**dataclasses.asdict(comparison.step), "verdict": comparison.step.step_verdict}
     derived = ("difference_ns", "is_certain")
     return {
@@ -140,6 +142,7 @@ def comparison_document(comparison: Comparison, judged: Sequence[Judgement], top
         "device_time": comparison.device_time.rows.head(top).to_dicts(),
         "device_time_matched": comparison.device_time.matched,
         "causes": _causes_document(comparison),
+        "unexplained": unexplained_sentences(comparison),
         "memory": [dataclasses.asdict(held) for held in comparison.memory_changes],
         "doubts": list(comparison.doubts),
         "limits": [dataclasses.asdict(judgement) for judgement in judged],

@@ -16,10 +16,10 @@ from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.common.errors import InputError
 from steplens.comparison.call_tree import NO_DEVICE_TIME, DeviceTimeByPath, match_device_time
 from steplens.comparison.causes.cause import Causes
-from steplens.comparison.causes.find import find_causes
+from steplens.comparison.causes.find import explain_change
 from steplens.comparison.circumstances import find_doubts
 from steplens.comparison.difference import Difference, find_difference
-from steplens.comparison.held_memory import HeldMemory, compare_held_memory
+from steplens.comparison.held_memory import HeldMemory, compare_peaks
 from steplens.comparison.measure import keep_measured, measure_side
 from steplens.comparison.names import join_by_name
 from steplens.comparison.noise import LEAST_STEPS, Floats, Sample, sample_mean, sample_median
@@ -114,13 +114,19 @@ class Comparison:
 
     @cached_property
     def causes(self) -> Causes | None:
-        """What explains the change of the step; None where neither calls nor tasks of both sides tell, as of baselines."""
-        return find_causes(self.before.recordings, self.after.recordings)
+        """What explains the change of the step; None where neither calls nor tasks of both sides tell (``unexplained_sides``)."""
+        sources = [side.figures.cause_source for side in (self.before, self.after)]
+        return None if sources[0] is None or sources[1] is None else explain_change(sources[0], sources[1])
 
     @cached_property
     def memory_changes(self) -> tuple[HeldMemory, ...]:
-        """The memory peak and what of it changed (``compare_held_memory``); nothing where it hardly did, as of baselines."""
-        return compare_held_memory(self.before.recordings, self.after.recordings)
+        """The memory peak and what of it changed (``compare_peaks``); nothing where it hardly did."""
+        return compare_peaks(self.before.figures.held_memory, self.after.figures.held_memory)
+
+    @property
+    def unexplained_sides(self) -> tuple[Side, ...]:
+        """Sides that hold nothing that explains a change: baselines that an earlier steplens saved."""
+        return tuple(side for side in (self.before, self.after) if side.figures.cause_source is None)
 
 
 def compare_paths(before: str | os.PathLike[str] | Run, after: str | os.PathLike[str] | Run) -> Comparison:

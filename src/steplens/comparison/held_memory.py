@@ -18,6 +18,8 @@ _LEAST_CHANGE = 0.005
 _LEAST_SHARE = 0.05
 _MOST_NAMED = 5
 _PROCESSOR = "CPU"
+#: columns of ``measure_peak``: a row for each operator that allocated some of it, or what else there is to say of it
+PEAK = {"device_type": pl.String(), "name": pl.String(), "bytes": pl.Float64()}
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,19 @@ def compare_held_memory(before: Sequence[Recording], after: Sequence[Recording])
         before: the recordings of the earlier side.
         after: those of the later one.
     """
-    sides = [[_peaks_of_traces(recording) for recording in recordings] for recordings in (before, after)]
-    if not all(sides) or not all(peaks for side in sides for peaks in side):
+    first, second = ([measure_peak(recording) for recording in recordings] for recordings in (before, after))
+    return compare_peaks(first, second)
+
+
+def compare_peaks(before: Sequence[pl.DataFrame | None], after: Sequence[pl.DataFrame | None]) -> tuple[HeldMemory, ...]:
+    """The same of sides that were measured.
+
+    Args:
+        before: ``measure_peak`` of each recording of the earlier side.
+        after: that of the later one.
+    """
+    sides = [[peak for peak in side if peak is not None] for side in (before, after)]
+    if not all(sides) or sum(map(len, sides)) < len(before) + len(after):
         return ()
     devices = [_most_used_device(side) for side in sides]
     # one GPU with another one, but none with a processor
@@ -69,24 +82,35 @@ def compare_held_memory(before: Sequence[Recording], after: Sequence[Recording])
     return (totals, *largest[:_MOST_NAMED])
 
 
-def _most_used_device(side: Sequence[Sequence[pl.DataFrame]]) -> str:
+def _most_used_device(side: Sequence[pl.DataFrame]) -> str:
     """The type of device that holds most; the processor has a peak as well where everything of interest is on another one."""
-    peaks = pl.concat([frame for of_recording in side for frame in of_recording])
+    peaks = pl.concat(side)
     on_devices = peaks.filter(pl.col("device_type") != _PROCESSOR)
     by_device = (on_devices if on_devices.height else peaks).group_by("device_type").agg(pl.col("bytes").sum())
     return str(by_device.sort("bytes", "device_type", descending=[True, False])["device_type"][0])
 
 
-def _peaks_of_traces(recording: Recording) -> list[pl.DataFrame]:
-    """``_peak_by_operator`` of the ranks and windows of which memory was recorded."""
-    return [peak for trace in recording.traces if (peak := _peak_by_operator(trace)) is not None]
+def _mean_of_highest(peaks: Sequence[pl.DataFrame], device: str) -> pl.DataFrame:
+    """Name and bytes on a type of device at the peak of each recording, the mean over them."""
+    on_device = pl.concat(peaks).filter(pl.col("device_type") == device)
+    return on_device.group_by("name").agg(bytes=pl.col("bytes").sum() / len(peaks))
 
 
-def _mean_of_highest(recordings: Sequence[Sequence[pl.DataFrame]], device: str) -> pl.DataFrame:
-    """Name and bytes on a type of device at the highest peak of each recording, the mean over them."""
-    on_device = pl.col("device_type") == device
-    highest = [max((frame.filter(on_device) for frame in peaks), key=lambda rows: rows["bytes"].sum()) for peaks in recordings]
-    return pl.concat(highest).group_by("name").agg(bytes=pl.col("bytes").sum() / len(recordings))
+def measure_peak(recording: Recording) -> pl.DataFrame | None:
+    """What a recording holds at the highest peak of its ranks and windows on each type of device: columns ``PEAK``.
+
+    Args:
+        recording: with its traces.
+
+    Returns:
+        None where memory was not recorded.
+    """
+    peaks = [peak for trace in recording.traces if (peak := _peak_by_operator(trace)) is not None]
+    if not peaks:
+        return None
+    devices = pl.concat(peaks)["device_type"].unique().sort().to_list()
+    of_devices = ([peak.filter(pl.col("device_type") == device) for peak in peaks] for device in devices)
+    return pl.concat(max(frames, key=lambda rows: rows["bytes"].sum()) for frames in of_devices).select(*PEAK)
 
 
 @once_per_trace

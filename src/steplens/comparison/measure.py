@@ -13,7 +13,9 @@ from steplens.analysis.operators.operators import filled_columns, operators
 from steplens.analysis.steps.times import chosen_step_times
 from steplens.analysis.tools.once import once_per_trace
 from steplens.comparison.call_tree import CallPaths, measure_paths
+from steplens.comparison.causes.cause_side import RecordedSource
 from steplens.comparison.circumstances import measure_circumstances
+from steplens.comparison.held_memory import measure_peak
 from steplens.comparison.item_times import ItemTimes
 from steplens.comparison.names import sum_per_step
 from steplens.comparison.noise import LEAST_STEPS, Sample
@@ -90,6 +92,16 @@ class MeasuredFigures:
     def memory_peaks(self) -> tuple[int | None, ...]:
         """As in ``side.Figures``."""
         return tuple(_memory_peak(recording) for recording in self._recordings)
+
+    @cached_property
+    def held_memory(self) -> tuple[pl.DataFrame | None, ...]:
+        """As in ``side.Figures``."""
+        return tuple(measure_peak(recording) for recording in self._recordings)
+
+    @property
+    def cause_source(self) -> RecordedSource:
+        """As in ``side.Figures``."""
+        return RecordedSource(self._recordings)
 
     def sample_times(self, time: str, name: str) -> tuple[Sample, ...]:
         """As in ``side.Figures``."""

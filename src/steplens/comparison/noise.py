@@ -79,7 +79,7 @@ def _sample_steps(values: Floats, statistic: Callable[..., Floats], contention: 
     # resamples of few blocks vary too little
     inflation = count / (count - block) if count > block else 1.0
     variance = float(np.concatenate(resampled).var()) * inflation
-    return Sample(count, float(statistic(values)), variance, _robust_deviation(values), block, contention)
+    return Sample(count, float(statistic(values)), variance, robust_deviation(values), block, contention)
 
 
 def choose_block(values: Floats) -> int:
@@ -93,7 +93,7 @@ def choose_block(values: Floats) -> int:
     """
     count = values.size
     most = max(1, count // 3)
-    reach = _OUTLIER * _robust_deviation(values)
+    reach = _OUTLIER * robust_deviation(values)
     centred = np.clip(values - np.median(values), -reach, reach)
     centred = centred - centred.mean()
     variance = float(centred @ centred) / count
@@ -116,5 +116,6 @@ def choose_block(values: Floats) -> int:
     return int(min(max(round(length), 1), most))
 
 
-def _robust_deviation(values: Floats) -> float:
+def robust_deviation(values: Floats) -> float:
+    """The standard deviation of values, by the median of their absolute deviations, which outliers do not change."""
     return float(np.median(np.abs(values - np.median(values)))) * _NORMAL

@@ -11,6 +11,7 @@ import polars as pl
 
 from steplens.common.errors import InputError
 from steplens.comparison.call_tree import CallPaths
+from steplens.comparison.causes.cause_side import CauseSource
 from steplens.comparison.circumstances import Circumstances
 from steplens.comparison.noise import LEAST_STEPS, Sample
 from steplens.comparison.recordings import Recording
@@ -42,6 +43,14 @@ class Figures(Protocol):
     @property
     def memory_peaks(self) -> Sequence[int | None]:
         """Of each recording the most memory allocated on a device, bytes; None where that was not recorded."""
+
+    @property
+    def held_memory(self) -> Sequence[pl.DataFrame | None]:
+        """Of each recording what holds memory at its peak (``held_memory.measure_peak``); None where that was not recorded."""
+
+    @property
+    def cause_source(self) -> CauseSource | None:
+        """What tells the causes of a change; None of a baseline that an earlier steplens saved, as of memory."""
 
     def sample_times(self, time: str, name: str) -> Sequence[Sample]:
         """The time of an operator or a device task per usual step, ns, of each recording with such and with steps.

@@ -33,6 +33,7 @@ from steplens.comparison.reports.sentences import (
     signed_duration,
     signed_percent,
     time_or_none,
+    unexplained_sentences,
     verdict_sentence,
 )
 
@@ -69,7 +70,7 @@ def show_where(out: Console, found: Comparison, top: int) -> None:
         _show_parts(out, parts)
     if found.causes is not None:
         _show_causes(out, found.causes, top)
-    for sentence in memory_sentences(found):
+    for sentence in (*unexplained_sentences(found), *memory_sentences(found)):
         out.print(plain(sentence), soft_wrap=True)
     changed = changed_rows(found.operators)
     if changed.height:

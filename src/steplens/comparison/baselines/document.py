@@ -6,26 +6,25 @@ from typing import Annotated
 
 import msgspec
 
+from steplens.comparison.baselines.bounds import (
+    MOST_RANKS,
+    MOST_RECORDINGS,
+    MOST_ROWS,
+    Amount,
+    Amounts,
+    Count,
+    Counts,
+    Share,
+    SomeAmounts,
+    Text,
+    Texts,
+    Wholes,
+)
+from steplens.comparison.baselines.causes_document import CausesDocument
+
 FORMAT = "steplens baseline"
 #: a file of a later version is refused; within a version members may be added
 VERSION = 1
-
-#: rows of a table
-_MOST_ROWS = 1_000_000
-_MOST_RECORDINGS = 10_000
-_MOST_RANKS = 1 << 20
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
-#: times and calls of a step: no time is negative but by damage of a recording
-Amount = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Text = Annotated[str, msgspec.Meta(max_length=100_000)]
-Texts = Annotated[list[Text], msgspec.Meta(max_length=_MOST_ROWS)]
-Amounts = Annotated[list[Amount], msgspec.Meta(max_length=_MOST_ROWS)]
-Counts = Annotated[list[Count], msgspec.Meta(max_length=_MOST_ROWS)]
-Wholes = Annotated[list[Whole], msgspec.Meta(max_length=_MOST_ROWS)]
-SomeAmounts = Annotated[list[Whole | Amount | None], msgspec.Meta(max_length=_MOST_ROWS)]
 
 
 class Head(msgspec.Struct):
@@ -40,9 +39,17 @@ class Samples(msgspec.Struct):
 
     name: Texts
     usual: Amounts
-    sampling_variance: Annotated[list[Annotated[float, msgspec.Meta(ge=0, le=1e36)]], msgspec.Meta(max_length=_MOST_ROWS)]
+    sampling_variance: Annotated[list[Annotated[float, msgspec.Meta(ge=0, le=1e36)]], msgspec.Meta(max_length=MOST_ROWS)]
     spread: Amounts
     block: Counts
+
+
+class HeldDocument(msgspec.Struct):
+    """``held_memory.measure_peak`` of a recording."""
+
+    device_type: Texts
+    name: Texts
+    bytes: Amounts
 
 
 class RecordingDocument(msgspec.Struct):
@@ -52,20 +59,22 @@ class RecordingDocument(msgspec.Struct):
         steps: window, step, start_ns and step_time_ns of each step that figures are of.
         usual: window, step, step_time_ns and the parts of the usual ones.
         samples: kind of time -> times of items; kinds that were not recorded are missing.
+        held: what holds memory at its peak; none where that was not recorded.
     """
 
-    ranks: Annotated[int, msgspec.Meta(ge=1, le=_MOST_RANKS)]
+    ranks: Annotated[int, msgspec.Meta(ge=1, le=MOST_RANKS)]
     waited_share: Share | None
     memory_peak: Count | None
     steps: dict[Text, SomeAmounts]
     usual: dict[Text, SomeAmounts]
     samples: dict[Text, Samples]
+    held: HeldDocument | None = None
 
 
 class CircumstancesDocument(msgspec.Struct):
     """``circumstances.Circumstances``."""
 
-    ranks: Annotated[list[Annotated[int, msgspec.Meta(ge=-1, le=1 << 31)]], msgspec.Meta(max_length=_MOST_RANKS)]
+    ranks: Annotated[list[Annotated[int, msgspec.Meta(ge=-1, le=1 << 31)]], msgspec.Meta(max_length=MOST_RANKS)]
     begin_ns: Count
     identities: Texts
     devices: Texts
@@ -74,7 +83,7 @@ class CircumstancesDocument(msgspec.Struct):
     steps_ns: Amounts
     waited_share: Share
     doubtful_steps: Texts
-    problems: Annotated[list[tuple[Text, Text]], msgspec.Meta(max_length=_MOST_ROWS)]
+    problems: Annotated[list[tuple[Text, Text]], msgspec.Meta(max_length=MOST_ROWS)]
     clock_mhz: dict[Text, Amounts] = msgspec.field(default_factory=dict)
     recorded_calls: Amount = 0.0
     recording_ns: Amount = 0.0
@@ -106,17 +115,19 @@ class SideDocument(msgspec.Struct):
 
     Attributes:
         steps: over how many steps operators, tasks and paths are added up: sums are whole numbers, and means are not.
+        causes: what tells the causes of a change; none of a file that an earlier steplens saved.
     """
 
     has_device: bool
     circumstances: CircumstancesDocument
-    recordings: Annotated[list[RecordingDocument], msgspec.Meta(min_length=1, max_length=_MOST_RECORDINGS)]
+    recordings: Annotated[list[RecordingDocument], msgspec.Meta(min_length=1, max_length=MOST_RECORDINGS)]
     steps: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
     kernel_ns: Count
     operators: Items
     shapes: Items | None
     tasks: Items
     paths: Paths
+    causes: CausesDocument | None = None
 
 
 class Program(msgspec.Struct):

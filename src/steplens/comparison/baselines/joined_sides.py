@@ -11,6 +11,7 @@ import polars as pl
 from steplens.analysis.steps.choice import number_ranges
 from steplens.common.errors import InputError
 from steplens.comparison.call_tree import CallPaths, join_paths
+from steplens.comparison.causes.cause_side import JoinedSource
 from steplens.comparison.circumstances import Circumstances
 from steplens.comparison.noise import Sample
 from steplens.comparison.recordings import usual_step
@@ -52,6 +53,7 @@ class _JoinedFigures:
 
     def __init__(self, sides: Sequence[Side]) -> None:
         self._figures = [side.figures for side in sides]
+        self._recordings = tuple(chain.from_iterable(side.recordings for side in sides))
 
     @property
     def operator_rows(self) -> pl.DataFrame:
@@ -78,6 +80,17 @@ class _JoinedFigures:
     def memory_peaks(self) -> list[int | None]:
         """As in ``side.Figures``."""
         return list(chain.from_iterable(figures.memory_peaks for figures in self._figures))
+
+    @property
+    def held_memory(self) -> list[pl.DataFrame | None]:
+        """As in ``side.Figures``."""
+        return list(chain.from_iterable(figures.held_memory for figures in self._figures))
+
+    @property
+    def cause_source(self) -> JoinedSource | None:
+        """As in ``side.Figures``."""
+        sources = [source for figures in self._figures if (source := figures.cause_source) is not None]
+        return JoinedSource(sources, self._recordings) if len(sources) == len(self._figures) else None
 
     def sample_times(self, time: str, name: str) -> list[Sample]:
         """As in ``side.Figures``."""

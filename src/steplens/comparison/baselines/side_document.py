@@ -8,8 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from steplens.comparison.baselines.cause_sides import KeptSource, describe_causes
 from steplens.comparison.baselines.document import (
     CircumstancesDocument,
+    HeldDocument,
     Items,
     Paths,
     RecordingDocument,
@@ -18,6 +20,7 @@ from steplens.comparison.baselines.document import (
 )
 from steplens.comparison.call_tree import CALLS, SUMS, CallPaths
 from steplens.comparison.circumstances import Circumstances
+from steplens.comparison.held_memory import PEAK
 from steplens.comparison.item_times import DEVICE, SELF, TASK
 from steplens.comparison.noise import Sample
 from steplens.comparison.recordings import FIGURES, Recording, usual_step
@@ -49,9 +52,13 @@ def describe_side(side: Side) -> SideDocument:
                 for kind, of_recordings in samples.items()
                 if (by_name := of_recordings[number]) is not None
             },
+            held=None if held is None else HeldDocument(**_to_columns(held, PEAK)),
         )
-        for number, (recording, peak) in enumerate(zip(side.recordings, figures.memory_peaks, strict=True))
+        for number, (recording, peak, held) in enumerate(
+            zip(side.recordings, figures.memory_peaks, figures.held_memory, strict=True)
+        )
     ]
+    source = figures.cause_source
     return SideDocument(
         has_device=side.has_device,
         circumstances=_describe_circumstances(side.circumstances),
@@ -62,6 +69,7 @@ def describe_side(side: Side) -> SideDocument:
         shapes=None if shapes is None else _describe_items(shapes, "self_ns", paths.steps),
         tasks=_describe_items(figures.task_rows, "total_ns", paths.steps),
         paths=Paths(**_add_up(paths.calls.select(*CALLS), SUMS, paths.steps).to_dict(as_series=False)),
+        causes=None if source is None else describe_causes(source),
     )
 
 
@@ -115,6 +123,8 @@ class KeptFigures:
         self.task_rows = _read_items(document.tasks, "total_ns", document.steps)
         self.call_paths = CallPaths(_read_paths(document.paths, document.steps), document.steps, document.kernel_ns)
         self.memory_peaks = tuple(recording.memory_peak for recording in document.recordings)
+        self.held_memory = tuple(_read_held(recording.held) for recording in document.recordings)
+        self.cause_source = None if document.causes is None else KeptSource(document.causes, recordings)
         self._recordings = recordings
         self._samples = [
             {kind: _read_samples(samples, recording) for kind, samples in described.samples.items()}
@@ -133,6 +143,10 @@ class KeptFigures:
     def all_samples(self, time: str) -> list[Mapping[str, Sample] | None]:
         """As in ``side.Figures``."""
         return [by_kind.get(time) for by_kind in self._samples]
+
+
+def _read_held(held: HeldDocument | None) -> pl.DataFrame | None:
+    return None if held is None else _from_columns({name: getattr(held, name) for name in PEAK}, PEAK)
 
 
 def _describe_samples(samples: Mapping[str, Sample]) -> Samples:

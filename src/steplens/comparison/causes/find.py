@@ -6,9 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from steplens.analysis.steps.times import DEVICE_PARTS, HOST_PARTS
 from steplens.comparison.causes.cause import (
     ADDED,
     CALLS,
@@ -29,15 +26,16 @@ from steplens.comparison.causes.cause import (
     Cause,
     Causes,
 )
+from steplens.comparison.causes.cause_side import CauseSide, CauseSource, RecordedSource
 from steplens.comparison.causes.groups import Group
 from steplens.comparison.causes.matching import match_rows
 from steplens.comparison.causes.places import Place, Row, SidePlaces, places_of_sides
 from steplens.comparison.causes.sentences import explain_cause
-from steplens.comparison.causes.sequences import OperatorSequence, align_sequences, usual_sequence
-from steplens.comparison.causes.side_times import SideTimes, critical_side, measure_times
+from steplens.comparison.causes.sequences import align_sequences
+from steplens.comparison.causes.side_times import SideTimes
 from steplens.comparison.causes.trace_times import CALL, DRAINED_TIME, TASK
 from steplens.comparison.difference import find_difference
-from steplens.comparison.noise import LEAST_STEPS, Floats, sample_mean
+from steplens.comparison.noise import LEAST_STEPS, Floats
 from steplens.comparison.recordings import Recording
 
 #: a cause that is a smaller share of all that moved is one with others of its kind
@@ -53,21 +51,6 @@ _NAMED = 4
 _LEAST_MODULE = 0.05
 
 
-@dataclass(frozen=True)
-class CauseSide:
-    """What of a side is compared to find causes.
-
-    Attributes:
-        times: of calls, in each step.
-        sequence: of its operators; None where that is not known.
-        step_ns: mean of the usual steps on the critical side.
-    """
-
-    times: SideTimes
-    sequence: OperatorSequence | None
-    step_ns: float
-
-
 def find_causes(before: Sequence[Recording], after: Sequence[Recording]) -> Causes | None:
     """What explains the change of a step; None where no side's calls or tasks tell.
 
@@ -75,32 +58,23 @@ def find_causes(before: Sequence[Recording], after: Sequence[Recording]) -> Caus
         before: the recordings of the earlier side.
         after: those of the later one.
     """
-    if not before or not after or not all(recording.traces for recording in (*before, *after)):
-        return None
-    side = critical_side((before, after))
-    for candidate in (side, HOST if side == DEVICE else DEVICE):
-        sides = [measure_side_times(recordings, candidate) for recordings in (before, after)]
+    return explain_change(RecordedSource(before), RecordedSource(after))
+
+
+def explain_change(before: CauseSource, after: CauseSource) -> Causes | None:
+    """What explains the change of a step; None where no side's calls or tasks tell.
+
+    Args:
+        before: the earlier side.
+        after: the later one.
+    """
+    # where the device runs behind the host on any side, steps are its periods
+    is_behind = before.is_behind or after.is_behind
+    for candidate in (DEVICE, HOST) if is_behind else (HOST, DEVICE):
+        sides = [source.measure_side(candidate) for source in (before, after)]
         if sides[0] is not None and sides[1] is not None:
             return compare_sides(candidate, sides[0], sides[1])
     return None
-
-
-def measure_side_times(recordings: Sequence[Recording], side: str) -> CauseSide | None:
-    """What of a side is compared; None where its calls or tasks were not recorded.
-
-    Args:
-        recordings: of the side.
-        side: HOST or DEVICE: which times.
-    """
-    times = measure_times(recordings, side)
-    if times is None:
-        return None
-    parts = list(HOST_PARTS if side == HOST else DEVICE_PARTS)
-    frames = [recording.usual.drop_nulls(parts).select(parts) for recording in recordings]
-    # a recording whose steps take no time has no times of calls either
-    step_ns = [total_ns / frame.height for frame in frames if (total_ns := float(frame.to_numpy().sum())) > 0.0]
-    sequence = usual_sequence(recordings[0].traces[0])
-    return CauseSide(times, sequence, float(np.mean(step_ns)) if step_ns else 0.0)
 
 
 def compare_sides(side: str, before: CauseSide, after: CauseSide) -> Causes:
@@ -140,9 +114,9 @@ class _Teller:
         """Those beyond chance first, then the largest ones; small ones of a kind and phase are one."""
         means = [times.mean_ns for times in self.times]
         sized = [(group, group.sum_rows(1, means[1]) - group.sum_rows(0, means[0])) for group in groups]
-        moved_ns = max(abs(self.change_ns), max((abs(float(ns)) for _, ns in sized), default=0.0))
-        ordered = sorted(sized, key=lambda one: -abs(float(one[1])))
-        apart = [group for group, ns in ordered[:_MOST_APART] if abs(float(ns)) >= _SMALL * moved_ns]
+        moved_ns = max(abs(self.change_ns), max((abs(ns) for _, ns in sized), default=0.0))
+        ordered = sorted(sized, key=lambda one: -abs(one[1]))
+        apart = [group for group, ns in ordered[:_MOST_APART] if abs(ns) >= _SMALL * moved_ns]
         small: dict[tuple[str, str], Group] = {}
         for group, _ in ordered[len(apart) :]:
             key = (group.kind, self._phase_text(group))
@@ -171,7 +145,7 @@ class _Teller:
         return " and ".join(phase for phase, weight in weights.most_common(2) if phase and weight > _LEAST_MODULE * most)
 
     def _tell_cause(self, group: Group, means: Sequence[Floats]) -> Cause:
-        before_ns, after_ns = (float(group.sum_rows(side, means[side])) for side in range(2))
+        before_ns, after_ns = (group.sum_rows(side, means[side]) for side in range(2))
         calls = [self._count_calls(group, side) for side in range(2)]
         weights = self._weigh_rows(group, means)
         names = _largest_names(weights["name"], _NAMED)
@@ -234,14 +208,9 @@ class _Teller:
     def _error_ns(self, group: Group, before_ns: float, after_ns: float) -> float | None:
         samples = []
         for side in range(2):
-            times = self.times[side]
-            of_side = []
-            for values, contention in zip(times.recordings, times.contention, strict=True):
-                if values.shape[1] < LEAST_STEPS:
-                    continue
-                sample = sample_mean(group.sum_rows(side, values), contention)
-                of_side.append(replace(sample, spread=_OF_OPERATORS * sample.spread))
-            samples.append(of_side)
+            recordings = [times for times in self.times[side].recordings if times.step_count >= LEAST_STEPS]
+            of_side = [group.sample_sum(side, times) for times in recordings]
+            samples.append([replace(sample, spread=_OF_OPERATORS * sample.spread) for sample in of_side])
         if not samples[0] or not samples[1]:
             return None
         return find_difference(samples[0], samples[1], unit=max(before_ns, after_ns)).error

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from steplens.comparison.noise import Floats
+from steplens.comparison.causes.row_times import RowTimes
+from steplens.comparison.noise import Floats, Sample
+from steplens.comparison.paths import Numbers
 
 #: a share of a row that is smaller is rounding
 _LEAST = 1e-9
@@ -48,12 +50,19 @@ class Group:
             for row, share in other.rows[side].items():
                 self.take_row(side, row, share)
 
-    def sum_rows(self, side: int, values: Floats) -> Floats:
-        """The sum over its rows of a side of what each has, shape (rows,) or (rows, steps)."""
-        places = np.fromiter(self.rows[side], dtype=np.int64, count=len(self.rows[side]))
-        shares = np.fromiter(self.rows[side].values(), dtype=np.float64, count=len(places))
-        total: Floats = shares @ values[places] if len(places) else np.zeros(values.shape[1:])
-        return total
+    def sum_rows(self, side: int, values: Floats) -> float:
+        """The sum over its rows of a side of what each has, shape (rows,)."""
+        places, shares = self._weighed_rows(side)
+        return float(shares @ values[places])
+
+    def sample_sum(self, side: int, times: RowTimes) -> Sample:
+        """The same of the times of a recording."""
+        return times.sample_sum(*self._weighed_rows(side))
+
+    def _weighed_rows(self, side: int) -> tuple[Numbers, Floats]:
+        shares = self.rows[side]
+        places = np.fromiter(shares, dtype=np.int64, count=len(shares))
+        return places, np.fromiter(shares.values(), dtype=np.float64, count=len(shares))
 
 
 class Groups:

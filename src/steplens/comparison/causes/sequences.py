@@ -22,7 +22,7 @@ from steplens.trace.trace import Trace
 #: between phase, module and path of a token
 BETWEEN = "\x1e"
 #: of a longer step it is not kept
-_LONGEST = 20_000
+LONGEST = 20_000
 #: sequences that differ by more operators are not laid side by side
 _MOST_APART = 1_500
 #: replaced operators with so few of both sides between them, such as views, are one change
@@ -80,7 +80,7 @@ def usual_sequence(trace: Trace) -> OperatorSequence | None:
     texts = [group["code"].to_numpy().tobytes() for group in by_step]
     most = Counter(texts).most_common(1)[0][0]
     usual = by_step[texts.index(most)]
-    if usual.height > _LONGEST:
+    if usual.height > LONGEST:
         return None
     return OperatorSequence(tuple(usual["token"].to_list()), _find_answers(calls, usual["row"].to_numpy()))
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from steplens.analysis.steps.times import runs_behind
-from steplens.comparison.causes.cause import DEVICE, HOST
+from steplens.comparison.causes.cause import HOST
 from steplens.comparison.causes.device_times import device_times
 from steplens.comparison.causes.host_times import host_times
+from steplens.comparison.causes.row_times import MeasuredTimes, RowTimes
 from steplens.comparison.causes.trace_times import KEYS, TraceTimes
 from steplens.comparison.noise import Floats
+from steplens.comparison.paths import Numbers
 from steplens.comparison.recordings import Recording
 
 
@@ -23,19 +25,16 @@ class SideTimes:
 
     Attributes:
         keys: what ``trace_times.KEYS`` says of each row, and ``calls``: how many a step has, mean over the recordings.
-        recordings: of each recording the ns of each row in each usual step, mean over its ranks, shape (rows, steps); a recording
-            without steps that take any time is left out.
-        contention: of each of these, the share of its time that it waited for a processor.
+        recordings: of each recording the times of each row; a recording without steps that take any time is left out.
     """
 
     keys: pl.DataFrame
-    recordings: tuple[Floats, ...]
-    contention: tuple[float, ...]
+    recordings: tuple[RowTimes, ...]
 
-    @property
+    @cached_property
     def mean_ns(self) -> Floats:
         """Of each row the mean over the recordings of the mean over their steps."""
-        mean_ns: Floats = np.mean([values.mean(axis=1) for values in self.recordings], axis=0)
+        mean_ns: Floats = np.mean([times.mean_ns for times in self.recordings], axis=0)
         return mean_ns
 
 
@@ -57,17 +56,47 @@ def measure_times(recordings: Sequence[Recording], side: str) -> SideTimes | Non
         return None
     keys = pl.concat([time.keys for times in measured for time in times]).unique(maintain_order=True)
     numbered = keys.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    matrices, counts, contention = [], [], []
+    row_times, counts = [], []
     for recording, own_times in zip(recordings, measured, strict=True):
         ns, calls = _fill_matrices(recording, own_times, numbered)
         if ns.shape[1]:
-            matrices.append(ns)
+            row_times.append(MeasuredTimes(ns, recording.waited_share or 0.0))
             counts.append(calls.mean(axis=1))
-            contention.append(recording.waited_share or 0.0)
-    if not matrices:
+    if not row_times:
         return None
-    with_calls = keys.with_columns(calls=pl.Series(np.mean(counts, axis=0)))
-    return SideTimes(with_calls, tuple(matrices), tuple(contention))
+    return SideTimes(keys.with_columns(calls=pl.Series(np.mean(counts, axis=0))), tuple(row_times))
+
+
+def join_times(sides: Sequence[SideTimes]) -> SideTimes:
+    """Times of several sides as those of one, of all of their recordings."""
+    keys = pl.concat([side.keys.select(*KEYS) for side in sides]).unique(maintain_order=True)
+    calls = np.zeros(keys.height)
+    row_times: list[RowTimes] = []
+    for side in sides:
+        places = _find_places(side.keys, keys)
+        calls[places] += side.keys["calls"].to_numpy() * len(side.recordings)
+        row_times += [times.move_rows(places, keys.height) for times in side.recordings]
+    return SideTimes(keys.with_columns(calls=pl.Series(calls / len(row_times))), tuple(row_times))
+
+
+def blank_keys(side: SideTimes, names: Sequence[str]) -> SideTimes:
+    """Times of rows that are told apart by less.
+
+    Args:
+        side: with all of its rows.
+        names: columns of ``KEYS`` that say nothing any more.
+    """
+    blanked = side.keys.with_columns(pl.lit("").alias(name) for name in names)
+    keys = blanked.group_by(*KEYS, maintain_order=True).agg(pl.col("calls").sum())
+    places = _find_places(blanked, keys)
+    return SideTimes(keys, tuple(times.move_rows(places, keys.height) for times in side.recordings))
+
+
+def _find_places(rows: pl.DataFrame, keys: pl.DataFrame) -> Numbers:
+    """Where rows with the same ``KEYS`` are."""
+    numbered = keys.select(*KEYS).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    places: Numbers = rows.select(*KEYS).join(numbered, on=list(KEYS), how="left", maintain_order="left")["row"].to_numpy()
+    return places
 
 
 def _fill_matrices(recording: Recording, times: Sequence[TraceTimes], numbered: pl.DataFrame) -> tuple[Floats, Floats]:
@@ -96,9 +125,3 @@ def _ranks_of_steps(recording: Recording, times: Sequence[TraceTimes], steps: pl
     counted = pl.concat(frames).group_by("window", "step").agg(ranks=pl.len())
     joined = steps.join(counted, on=["window", "step"], how="left", maintain_order="left")
     return joined["ranks"].fill_null(1).to_numpy().astype(np.float64)
-
-
-def critical_side(sides: Sequence[Sequence[Recording]]) -> str:
-    """DEVICE where the device runs behind the host in a recording of any side, whose steps are then its periods, else HOST."""
-    traces = [trace for side in sides for recording in side for trace in recording.traces]
-    return DEVICE if any(runs_behind(trace) for trace in traces) else HOST

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: what no document of XML 1.0 can hold, not even as a reference
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CLASS = "steplens.compare"
+#: causes that a test names
+_MOST_CAUSES = 5
 #: outcomes, as elements
 _FAILURE, _ERROR, _SKIPPED = "failure", "error", "skipped"
 
@@ -50,7 +52,7 @@ def junit_problem(sides: Sequence[str], problem: str) -> str:
 def _make_suite(reported: Reported, several: bool) -> ElementTree.Element:
     from steplens.comparison.comparison import CANNOT_TELL
     from steplens.comparison.gate import EXCEEDED, KEPT
-    from steplens.comparison.reports.sentences import judgement_reason
+    from steplens.comparison.reports.sentences import explained_lines, judgement_reason
 
     comparison = reported.comparison
     (before, of_before), (after, of_after) = reported.named_sides
@@ -62,15 +64,16 @@ def _make_suite(reported: Reported, several: bool) -> ElementTree.Element:
     for name, value in (("before", f"{before}: {of_before}"), ("after", f"{after}: {of_after}"), *remarks):
         ElementTree.SubElement(properties, "property", name=name, value=_xml_text(value))
     sentence = reported.verdict_text
+    text = "\n".join([sentence, *explained_lines(comparison, _MOST_CAUSES)])
     # names that stay from run to run, so that a system can show what became of each
     ending = f" {after}" if several else ""
     for judgement in reported.judgements:
         outcome = {EXCEEDED: _FAILURE, KEPT: ""}.get(judgement.verdict, _SKIPPED)
         reason = f"{judgement.verdict}: {judgement_reason(judgement)}"
-        _add_test(suite, f"{judgement.limit}{ending}", outcome, reason, f"{reason}\n{sentence}")
+        _add_test(suite, f"{judgement.limit}{ending}", outcome, reason, f"{reason}\n{text}")
     if not reported.judgements:
         unknown = comparison.step is None or comparison.step.step_verdict == CANNOT_TELL
-        _add_test(suite, f"step{ending}", _SKIPPED if unknown else "", sentence, sentence)
+        _add_test(suite, f"step{ending}", _SKIPPED if unknown else "", sentence, text)
     for problem in reported.problems:
         _add_test(suite, f"recordings{ending}", _ERROR, "bad input", problem)
     return suite

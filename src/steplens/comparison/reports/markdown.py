@@ -79,7 +79,8 @@ def _make_sections(reported: Reported, top: int) -> Iterator[str]:
     yield f"- before: {before}\n- after: {after}{explained}"
     yield from _parts_section(comparison)
     if comparison.causes is not None:
-        yield from _causes_section(comparison, comparison.causes, top)
+        yield from _causes_section(comparison.causes, top)
+    yield from _held_section(comparison)
     yield from _operators_section(comparison, top)
     yield from _device_time_section(comparison, top)
 
@@ -112,15 +113,9 @@ def _parts_section(comparison: Comparison) -> Iterator[str]:
         yield _format_table(header, "lrrrrl", rows)
 
 
-def _causes_section(comparison: Comparison, causes: Causes, top: int) -> Iterator[str]:
+def _causes_section(causes: Causes, top: int) -> Iterator[str]:
     from steplens.comparison.causes.sentences import state_cause
-    from steplens.comparison.reports.sentences import (
-        CHANCE,
-        causes_title,
-        memory_sentences,
-        other_causes,
-        signed_duration,
-    )
+    from steplens.comparison.reports.sentences import CHANCE, causes_title, other_causes, signed_duration
 
     rows = []
     shown_ns = 0.0
@@ -134,9 +129,16 @@ def _causes_section(comparison: Comparison, causes: Causes, top: int) -> Iterato
     if remaining := other_causes(causes, top):
         rows.append([remaining, signed_duration(causes.change_ns - shown_ns), "", ""])
     title = causes_title(causes)
-    table = _format_table([f"{title[0].upper()}{title[1:]}", "change", "share of the change", ""], "lrrl", rows)
-    memory = [f"- {plain_text(sentence.strip())}" for sentence in memory_sentences(comparison)]
-    yield "\n\n".join([table, *(["\n".join(memory)] if memory else [])])
+    yield _format_table([f"{title[0].upper()}{title[1:]}", "change", "share of the change", ""], "lrrl", rows)
+
+
+def _held_section(comparison: Comparison) -> Iterator[str]:
+    """What became of the memory peak, and which sides cannot tell that and causes."""
+    from steplens.comparison.reports.sentences import memory_sentences, unexplained_sentences
+
+    sentences = [*unexplained_sentences(comparison), *memory_sentences(comparison)]
+    if sentences:
+        yield "\n".join(f"- {plain_text(sentence.strip())}" for sentence in sentences)
 
 
 def _operators_section(comparison: Comparison, top: int) -> Iterator[str]:

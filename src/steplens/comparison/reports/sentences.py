@@ -6,7 +6,9 @@ import polars as pl
 
 from steplens.analysis.memory.memory_peak import BEFORE, MISSING
 from steplens.common.display import duration, mean_count, size
+from steplens.common.stand_ins import told_path
 from steplens.comparison.causes.cause import DEVICE, Causes
+from steplens.comparison.causes.sentences import explain_cause
 from steplens.comparison.comparison import ALIKE, CANNOT_TELL, LEAST_CHANGE, Comparison, PartChange, StepChange
 from steplens.comparison.gate import Judgement
 from steplens.comparison.item_times import SELF
@@ -112,6 +114,28 @@ def other_causes(causes: Causes, top: int) -> str:
     if all(cause.error_ns is None for cause in causes.causes):
         return f"{count} more"
     return f"{count} more, {more} of them beyond chance" if more else f"{count} more, which chance may explain"
+
+
+def unexplained_sentences(found: Comparison) -> list[str]:
+    """Of each side that holds nothing that explains a change, that it does not, and what to do; nothing where all do."""
+    return [
+        f"{told_path(side.path)} holds nothing that explains a change of time or memory: it was saved by an earlier steplens, or "
+        "recordings were added to one that was; save it again with: steplens baseline save NAME RUN --replace"
+        for side in found.unexplained_sides
+    ]
+
+
+def explained_lines(found: Comparison, top: int) -> list[str]:
+    """What explains the change of a step and of the memory peak, a line each; nothing where no cause is to be shown.
+
+    Args:
+        found: what was compared.
+        top: how many causes to name.
+    """
+    causes = [] if found.causes is None else found.causes.shown_first(top)
+    lines = [explain_cause(cause) + ("" if cause.is_certain or cause.error_ns is None else f" ({CHANCE})") for cause in causes]
+    title = [causes_title(found.causes)] if found.causes is not None and causes else []
+    return [*title, *(f"  {line}" for line in lines), *unexplained_sentences(found), *memory_sentences(found)]
 
 
 def changed_rows(rows: pl.DataFrame) -> pl.DataFrame:
