@@ -86,14 +86,20 @@ time.sleep(30)
 
 def test_a_rank_that_ends_early(tmp_path: Path) -> None:
     ranks = """\
-os.environ["RANK"] = "1" if os.fork() == 0 else "0"
-take_steps({})
+pipes = os.pipe(), os.pipe()
+rank = 1 if os.fork() == 0 else 0
+os.environ["RANK"] = str(rank)
+take_steps(1)
+# as in a job, no rank ends before the other one has begun
+os.write(pipes[rank][1], b".")
+os.read(pipes[1 - rank][0], 1)
+take_steps({} - 1)
 if os.environ["RANK"] == "0":
     os.wait()
 """
     assert len(run_text(tmp_path, ranks.format(NEEDED)).step_times_ns) == 2
     with pytest.raises(ProgramError, match=r"main: rank 1 ended before its 5 steps were timed, unlike others"):
-        run_text(tmp_path, ranks.format(f"{NEEDED} if os.environ['RANK'] == '0' else 6"))
+        run_text(tmp_path, ranks.format(f"({NEEDED} if os.environ['RANK'] == '0' else 6)"))
 
 
 def test_a_program_that_will_not_end_is_ended_by_the_second_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
