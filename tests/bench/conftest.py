@@ -27,11 +27,12 @@ TAKES_STEPS = """\
 import os, sys
 from steplens.collect.dynamic.launched_processes import VARIABLE, Order, Watcher
 
-def take_steps(count):
+def take_steps(count, behind_each=lambda: None):
     watcher = Watcher(Order.parse(os.environ[VARIABLE]))
     for _ in range(count):
         watcher._steps.count += 1
         watcher._on_step()
+        behind_each()
 
 """
 

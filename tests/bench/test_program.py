@@ -89,17 +89,19 @@ def test_a_rank_that_ends_early(tmp_path: Path) -> None:
 pipes = os.pipe(), os.pipe()
 rank = 1 if os.fork() == 0 else 0
 os.environ["RANK"] = str(rank)
-take_steps(1)
-# as in a job, no rank ends before the other one has begun
-os.write(pipes[rank][1], b".")
-os.read(pipes[1 - rank][0], 1)
-take_steps({} - 1)
+def meet():
+    os.write(pipes[rank][1], b".")
+    os.read(pipes[1 - rank][0], 1)
+
+# as in a job, no rank is ahead of the other one; of one that ends nobody waits any more
+take_steps({}, meet)
+os.write(pipes[rank][1], b"..")
 if os.environ["RANK"] == "0":
     os.wait()
 """
     assert len(run_text(tmp_path, ranks.format(NEEDED)).step_times_ns) == 2
     with pytest.raises(ProgramError, match=r"main: rank 1 ended before its 5 steps were timed, unlike others"):
-        run_text(tmp_path, ranks.format(f"({NEEDED} if os.environ['RANK'] == '0' else 6)"))
+        run_text(tmp_path, ranks.format(f"{NEEDED} if rank == 0 else 6"))
 
 
 def test_a_program_that_will_not_end_is_ended_by_the_second_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
