@@ -34,6 +34,7 @@ class Programs:
         waited_share: of their time, for a processor.
         write: records a run: gets the folder of its side, the name of the side and the number of the run.
         fails_in: the number of the run that fails; -1 for none.
+        failure: how it does; None for a program that does.
         runs: how many there were.
     """
 
@@ -41,9 +42,15 @@ class Programs:
         self.slower, self.noise, self.waited_share = 0.2, 0.001, 0.0
         self.write: Callable[[Path, str, int], None] = write_recording
         self.fails_in = -1
+        self.failure: BaseException | None = None
         self.runs = 0
 
     def run(self, version: Version, command: Any, plan: Plan, out: Path) -> TimedRun:
+        if self.runs == self.fails_in and self.failure is not None:
+            # it had recorded something when the signal came
+            out.mkdir(parents=True, exist_ok=True)
+            self.write(out, out.name, self.runs)
+            raise self.failure
         if self.runs == self.fails_in:
             raise ProgramError(f"{version.full_name}: the command ended with exit code 1", ["no memory is left"])
         if plan.recorded:
@@ -141,6 +148,39 @@ def test_rounds_before_a_failure_are_kept(cli: Any, programs: Programs) -> None:
     found = read_results(cli)
     assert len(found["rounds"]) == 20 and found["looked_after"] == 13
     assert found["step"]["verdict"] == "cannot tell" and found["problem"].endswith("exit code 1")
+
+
+@pytest.mark.parametrize(("failure", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_a_signal_ends_it_as_the_end_of_time_does(cli: Any, programs: Programs, failure: BaseException, code: int) -> None:
+    programs.slower, programs.noise, programs.fails_in, programs.failure = 0.02, 0.3, 2 * 9 + 1, failure
+    done = cli.run(*COMMANDS, "--fail-on", "step>5%", *REPORTS, expect=code)
+    found = read_results(cli)
+    assert len(found["rounds"]) == 9 and [limit["verdict"] for limit in found["limits"]] == ["cannot tell"]
+    assert found["recorded"]["before"]["recordings"] == found["recorded"]["after"]["recordings"] == 9
+    for text in (done.stdout, *read_reports(cli), *found["doubts"]):
+        assert "interrupted after 9 of 60 rounds" in text
+    assert "Cannot tell whether a step became longer" in done.stdout
+
+
+def test_a_signal_before_anything_can_be_told_says_so(cli: Any, programs: Programs) -> None:
+    programs.fails_in, programs.failure = 2 * 3, KeyboardInterrupt()
+    done = cli.run(*COMMANDS, *REPORTS, expect=130)
+    sentence = "interrupted in round 4, and 8 rounds are the least that tell anything. 3 rounds were complete before that"
+    assert sentence in done.stderr and "kept in" in done.stderr and all(sentence in text for text in read_reports(cli))
+    assert len(read_results(cli)["rounds"]) == 3
+
+
+def test_a_signal_in_the_first_round_leaves_nothing(cli: Any, programs: Programs) -> None:
+    programs.fails_in, programs.failure = 1, SystemExit(143)
+    assert "interrupted in round 1" in cli.run(*COMMANDS, expect=143).stderr
+    assert not (cli.folder / "bench").exists()
+
+
+def test_a_second_signal_leaves_at_once(cli: Any, programs: Programs) -> None:
+    second = KeyboardInterrupt()
+    second.__context__ = KeyboardInterrupt()
+    programs.slower, programs.noise, programs.fails_in, programs.failure = 0.02, 0.3, 2 * 9, second
+    assert not cli.run(*COMMANDS, expect=130).stdout and not list((cli.folder / "bench").glob("*/bench.json"))
 
 
 def test_a_failure_before_a_round_is_complete_leaves_nothing(cli: Any, programs: Programs) -> None:

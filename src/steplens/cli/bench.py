@@ -125,9 +125,11 @@ def run_versions(
     steplens bench --base main -- python train.py --layers 4
 
     The program need know nothing of steplens. Both versions are checked out beside each other; each round runs both, in an order
-    drawn by lot, times their steps at full speed and ends them. It stops when it can tell, or after --rounds or --minutes.
+    drawn by lot, times their steps at full speed and ends them. It stops when it can tell, or after --rounds or --minutes; Ctrl-C
+    ends it early, and it says what the complete rounds tell.
 
-    Exit codes: 0, or with --fail-on 1 where a limit is exceeded, 3 where none is and one cannot be told; 2 where a program fails.
+    Exit codes: 0, or with --fail-on 1 where a limit is exceeded, 3 where none is and one cannot be told; 2 where a program fails;
+    130 where Ctrl-C ended it.
     """
     commands = _choose_commands(command, base, base_command, head_command, _name_checkout_options(head, link, setup))
     reports = ReportFiles(junit, markdown)
@@ -135,7 +137,7 @@ def run_versions(
     sides = [base, head] if base is not None else [shlex.join(words) for words in commands]
     names = [*_UNNAMED] if base is None else [base, "working tree" if head == WORKING_TREE else head]
     from steplens.bench.program import Plan
-    from steplens.bench.signals import leave_on_signals
+    from steplens.bench.signals import exit_code_of, leave_on_signals
 
     plan = Plan(skip, steps, record, step_on.value, _PROFILE, to_the_end, patience)
     try:
@@ -153,7 +155,11 @@ def run_versions(
         raise
     _report_result(result, reports, top, json=json)
     for problem in result.problems:
+        if outcome.ended_by:
+            problem.exit_code = exit_code_of(outcome.ended_by)
         raise problem
+    if outcome.ended_by:
+        raise typer.Exit(exit_code_of(outcome.ended_by))
     verdicts = {judgement.verdict for judgement in result.judgements}
     if "exceeded" in verdicts:
         raise typer.Exit(1)

@@ -172,6 +172,7 @@ def evaluate_rounds(
     Raises:
         SteplensError: what was recorded cannot be compared or judged; what was timed is kept, and said.
     """
+    from steplens.bench.signals import exit_code_of
     from steplens.cli.text.bench_text import COUNTED, describe_doubts
     from steplens.comparison.reports.sentences import step_sentence
 
@@ -183,7 +184,9 @@ def evaluate_rounds(
     except SteplensError as error:
         _write_document(folder, {**result.as_document(top), "problem": str(error)})
         timed = step_sentence(outcome.step, COUNTED)
-        raise SteplensError(f"{str(error).rstrip('.')}. Of the steps at full speed: {timed} {_where_kept(folder)}") from error
+        longer = SteplensError(f"{str(error).rstrip('.')}. Of the steps at full speed: {timed} {_where_kept(folder)}")
+        longer.exit_code = exit_code_of(outcome.ended_by) if outcome.ended_by else error.exit_code
+        raise longer from error
     _write_document(folder, result.as_document(top))
     return result
 
@@ -242,7 +245,9 @@ def keep_complete_rounds(
     if complete.step is not None:
         sentence += f"; after {complete.looked_after} of them: {step_sentence(complete.step, COUNTED)}"
     sentence = f"{sentence.rstrip('.')}. {_where_kept(folder)}"
-    return ProgramError(sentence, error.last_lines) if isinstance(error, ProgramError) else SteplensError(sentence)
+    longer = ProgramError(sentence, error.last_lines) if isinstance(error, ProgramError) else SteplensError(sentence)
+    longer.exit_code = error.exit_code
+    return longer
 
 
 def _make_folder(out: Path, names: Sequence[str]) -> Path:

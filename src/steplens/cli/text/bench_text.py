@@ -34,7 +34,9 @@ def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
 def describe_doubts(found: Bench) -> list[str]:
     """Sentences about what makes the rounds tell less than they might."""
     doubts = []
-    if not found.is_told and len(found.rounds) < found.most_rounds:
+    if found.ended_by:
+        doubts.append(f"interrupted after {len(found.rounds)} of {found.most_rounds} rounds")
+    elif not found.is_told and len(found.rounds) < found.most_rounds:
         doubts.append(f"time was up after {len(found.rounds)} of {found.most_rounds} rounds")
     if found.waited_share > _MUCH_WAITING:
         doubts.append(
