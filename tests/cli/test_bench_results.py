@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import types
@@ -200,6 +201,47 @@ def test_reports_say_what_makes_a_bench_doubtful(cli: Any, programs: Programs, m
     for text in (printed, *read_reports(cli)):
         assert all(doubt in text for doubt in doubts) and recorded in text
     assert len(read_results(cli)["doubts"]) == 2
+
+
+def test_what_tells_is_said_of_the_limit_that_was_asked_for(cli: Any, programs: Programs) -> None:
+    programs.slower, programs.noise = 0.02, 0.3
+    text = cli.run(*COMMANDS, "--rounds", "8", "--fail-on", "step>5%", expect=3).stdout
+    assert "To tell a change of 5.0 % takes about " in text
+    programs.runs = 0
+    assert "To tell a change of 2.0 % takes about " in cli.run(*COMMANDS, "--rounds", "8").stdout
+
+
+def test_step_times_that_do_not_say_the_change_are_said_not_to(
+    cli: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = "the two runs of a round, which the machine slows down alike, not that of these two step times, which differ by "
+    assert sentence not in cli.run(*COMMANDS).stdout
+    run = programs.run
+
+    def run_slowed(version: Version, command: Any, plan: Plan, out: Path) -> TimedRun:
+        timed = run(version, command, plan, out)
+        # half of the rounds are of a slow hour; in one of them the later version was disturbed besides
+        round_number = (programs.runs - 1) // 2
+        slowed = (2.0 if round_number % 2 else 1.0) * (3.0 if round_number == 2 and out.name == "head" else 1.0)
+        return dataclasses.replace(timed, step_ns=timed.step_ns * slowed)
+
+    programs.runs = 0
+    monkeypatch.setattr(rounds, "run_program", run_slowed)
+    printed = cli.run(*COMMANDS, "--rounds", "8", *REPORTS).stdout
+    assert f"{sentence}+" in printed and f"{sentence}+" in read_reports(cli)[0]
+
+
+def test_what_versions_and_their_runs_differ_in_is_no_doubt(cli: Any, programs: Programs) -> None:
+    def write(folder: Path, side: str, number: int) -> None:
+        # runs that differ by more than a half, the earlier version's last one behind all of the later one, of other operators
+        events = program(4000 + 1500 * (number % 5), steps=6, first_us=1000 + number + (10**9 if side == "base" else 0))
+        for happened in events if side == "head" else ():
+            happened["name"] = happened["name"].replace("aten::", "mine::")
+        (folder / f"{number}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+    programs.write = write
+    found = cli.json(*COMMANDS)
+    assert found["doubts"] == found["recorded"]["doubts"] == []
 
 
 def cut_off(folder: Path, side: str, number: int) -> None:

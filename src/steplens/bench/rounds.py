@@ -114,6 +114,7 @@ def run_rounds(
     seconds: float | None,
     out: Path,
     is_told: IsTold,
+    asked_change: float = LEAST_CHANGE,
     report: Callable[[Sequence[Round], StepChange | None], None],
 ) -> Bench:
     """Run both versions in turns. A signal ends that as the end of time does, with the complete rounds; a second one all at once.
@@ -126,6 +127,7 @@ def run_rounds(
         seconds: no round begins later; None for no such limit.
         out: gets a folder for each version with what is recorded.
         is_told: whether a finding suffices.
+        asked_change: the change that is to be told.
         report: gets the rounds that have run, and what they say where that is looked at.
 
     Raises:
@@ -147,7 +149,7 @@ def run_rounds(
             if not is_ended_early:
                 ran.append(_run_round(versions, commands, plan, lots.random() < 0.5, out, len(ran)))
                 complete_recordings = _list_recorded(out)
-                step = find_change(ran, confidence) if len(ran) in looks else step
+                step = find_change(ran, confidence, asked_change) if len(ran) in looks else step
                 is_decided = step is not None and len(ran) in looks and is_told(step)
                 report(ran, step if len(ran) in looks else None)
         except (KeyboardInterrupt, SystemExit) as ending:
@@ -156,7 +158,7 @@ def run_rounds(
             _remove_recorded(out, complete_recordings)
     if is_ended_early:
         # the next look, earlier than planned
-        step = find_change(ran, confidence) if len(ran) >= least_pairs(confidence) else None
+        step = find_change(ran, confidence, asked_change) if len(ran) >= least_pairs(confidence) else None
     if step is None:
         raise _refuse_rounds(len(ran), least_pairs(confidence), ended_by)
     return Bench((versions[0], versions[1]), tuple(ran), step, rounds, is_told(step), ended_by)
@@ -193,22 +195,22 @@ def _remove_recorded(out: Path, complete_recordings: set[Path]) -> None:
                 (out / side).rmdir()
 
 
-def find_change(rounds: Sequence[Round], confidence: float) -> StepChange:
-    """What rounds say of the step time."""
+def find_change(rounds: Sequence[Round], confidence: float, asked_change: float = LEAST_CHANGE) -> StepChange:
+    """What rounds say of the step time; ``asked_change``: what is to be told."""
     difference = find_paired_difference(np.array([round_.log_ratio for round_ in rounds]), confidence)
     ratio, low, high = (math.expm1(end) for end in (difference.value, difference.low_end, difference.high_end))
-    change = StepChange(ratio, low, high)
+    change = StepChange(ratio, low, high, asked_change=asked_change)
     if change.step_verdict != CANNOT_TELL:
         return change
-    return dataclasses.replace(change, runs_needed=_rounds_needed(difference, len(rounds)))
+    return dataclasses.replace(change, runs_needed=_rounds_needed(difference, len(rounds), asked_change))
 
 
-def _rounds_needed(difference: PairedDifference, rounds: int) -> int | None:
-    """How many rounds tell a change as large as this one, or ``LEAST_CHANGE``: intervals shrink with their square root."""
+def _rounds_needed(difference: PairedDifference, rounds: int, asked_change: float) -> int | None:
+    """How many rounds tell a change of so much: intervals shrink with their square root."""
     half = (difference.high_end - difference.low_end) / 2.0
     if not math.isfinite(half):
         return None
-    return max(math.ceil(rounds * (half / max(abs(difference.value), math.log1p(LEAST_CHANGE))) ** 2), rounds + 1)
+    return max(math.ceil(rounds * (half / math.log1p(asked_change)) ** 2), rounds + 1)
 
 
 def _run_round(

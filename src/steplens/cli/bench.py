@@ -258,6 +258,7 @@ def _run_all_rounds(
 ) -> Bench:
     from steplens.bench.rounds import run_rounds
     from steplens.comparison.comparison import CANNOT_TELL
+    from steplens.comparison.gate import find_asked_change
 
     of_step = [limit for limit in limits if limit.figure == STEP]
     complete = CompleteRounds()
@@ -280,7 +281,15 @@ def _run_all_rounds(
     seconds = None if minutes is None else 60.0 * minutes
     try:
         return run_rounds(
-            versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report_round
+            versions,
+            commands,
+            plan,
+            rounds=rounds,
+            seconds=seconds,
+            out=folder,
+            is_told=is_told,
+            asked_change=find_asked_change(limits),
+            report=report_round,
         )
     except SteplensError as error:
         if not complete.rounds:

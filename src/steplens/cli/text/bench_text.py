@@ -10,10 +10,10 @@ from steplens.bench.rounds import SIDES, Bench
 from steplens.cli.line.ending import say_next
 from steplens.cli.text.compare_text import print_wrapped, show_judgements, show_where
 from steplens.cli.text.text import console, duration, plain
-from steplens.comparison.comparison import Comparison
+from steplens.comparison.comparison import LEAST_CHANGE, Comparison
 from steplens.comparison.gate import Judgement
 from steplens.comparison.reports.reported import ReportedSide
-from steplens.comparison.reports.sentences import step_sentence
+from steplens.comparison.reports.sentences import signed_percent, step_sentence
 
 #: what more of would tell what cannot be told
 COUNTED = "rounds like these"
@@ -29,6 +29,17 @@ def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
         for number, version in enumerate(found.versions)
     )
     return base, head
+
+
+def describe_medians(found: Bench) -> str:
+    """That the change is not that of the step times that are told, where somebody who divides these would wonder; else empty."""
+    ratio = found.usual_ns(1) / found.usual_ns(0) - 1.0
+    if abs(ratio - found.step.ratio) <= max(LEAST_CHANGE, (found.step.high - found.step.low) / 4.0):
+        return ""
+    return (
+        "the change is that of the two runs of a round, which the machine slows down alike, not that of these two step times, "
+        f"which differ by {signed_percent(ratio)}"
+    )
 
 
 def describe_doubts(found: Bench) -> list[str]:
@@ -64,6 +75,8 @@ def show_bench(
     for side, version in zip(SIDES, describe_versions(found), strict=True):
         out.print(plain(f"{side}: {version.name}: {version.description}", "dim"), soft_wrap=True)
     print_wrapped(out, step_sentence(found.step, COUNTED), "bold")
+    if medians := describe_medians(found):
+        print_wrapped(out, medians, "dim")
     for doubt in doubts:
         print_wrapped(out, f"doubtful: {doubt}", "yellow")
     if comparison is not None:
