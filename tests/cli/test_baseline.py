@@ -129,7 +129,12 @@ def test_the_commit_that_is_checked_out_is_recorded(versions: Any) -> None:
     versions.write("train.py", "print(2)")
     versions.run("baseline", "save", "main", "new", "--replace")
     assert versions.json("baseline", "show", "main")["changed"] is True
-    assert "with changes" in versions.run("baseline", "list").stdout
+    # the recordings are older than that commit may be
+    for command in (("list",), ("show", "main")):
+        assert (
+            f", saved at commit {git('rev-parse', 'HEAD')[:10]} with changes, by steplens "
+            in versions.run("baseline", *command).stdout
+        )
 
 
 def test_what_is_no_baseline_is_refused_in_one_sentence(versions: Any) -> None:

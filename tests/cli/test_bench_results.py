@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from steplens.bench import rounds
 from steplens.bench.checkouts import ProgramError, Version
 from steplens.bench.program import Plan, TimedRun
 from steplens.cli.comparing.bench_results import provide_folder
+from steplens.cli.text.bench_text import estimate_time
 
 from .test_compare import program
 
@@ -201,6 +203,20 @@ def test_reports_say_what_makes_a_bench_doubtful(cli: Any, programs: Programs, m
     for text in (printed, *read_reports(cli)):
         assert all(doubt in text for doubt in doubts) and recorded in text
     assert len(read_results(cli)["doubts"]) == 2
+
+
+def test_the_first_round_tells_how_long_all_may_take(cli: Any, programs: Programs) -> None:
+    lines = cli.run(*COMMANDS, "--record", "0", "--rounds", "6").stderr.splitlines()
+    assert re.fullmatch(r"steplens: round 1 of 6 at most: about [\d.]+ [um]?s a round, 6 rounds at most: [\d.]+ [um]?s", lines[0])
+    assert lines[1] == "steplens: round 2 of 6 at most"
+    assert estimate_time(4.2, 60) == "about 4.2 s a round, 60 rounds at most: 4 minutes"
+
+
+def test_the_help_says_how_few_are_allowed(cli: Any, programs: Programs) -> None:
+    text = " ".join(cli.run("bench", "--help").stdout.split())
+    assert "Rounds at most, 6 or more" in text and "3 or more, or 0 for none" in text
+    assert "at least 6" in cli.refused(*COMMANDS, "--rounds", "5") and not programs.runs
+    assert "or 0 for none" in cli.refused(*COMMANDS, "--record", "2") and not programs.runs
 
 
 def test_what_tells_is_said_of_the_limit_that_was_asked_for(cli: Any, programs: Programs) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -77,13 +78,19 @@ def run_versions(
         str | None, typer.Option(metavar="COMMAND", help="For the shell, in each version first: a build, for instance.")
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=6, max=400, metavar="N", help="Rounds at most; in each, both run once.", rich_help_panel="How long")
+        int,
+        typer.Option(
+            min=6, max=400, metavar="N", help="Rounds at most, 6 or more; in each, both run once.", rich_help_panel="How long"
+        ),
     ] = 60,
     minutes: Annotated[
         float | None, typer.Option(min=0.0, metavar="N", help="No round begins later.", rich_help_panel="How long")
     ] = None,
     steps: Annotated[
-        int, typer.Option(min=3, metavar="N", help="Steps of each run that are timed, at full speed.", rich_help_panel="How long")
+        int,
+        typer.Option(
+            min=3, metavar="N", help="Steps of each run that are timed, at full speed; 3 or more.", rich_help_panel="How long"
+        ),
     ] = 30,
     skip: Annotated[
         int, typer.Option(min=0, metavar="N", help="Steps before them that count for nothing.", rich_help_panel="How long")
@@ -93,7 +100,8 @@ def run_versions(
         typer.Option(
             min=0,
             metavar="N",
-            help="Steps behind them that are recorded, in the first ten rounds, for what explains a difference; 0 for none.",
+            help="Steps behind them that are recorded, in the first ten rounds, for what explains a difference: 3 or more, or 0 "
+            "for none.",
             rich_help_panel="How long",
         ),
     ] = 5,
@@ -257,11 +265,13 @@ def _run_all_rounds(
     limits: Sequence[Limit],
 ) -> Bench:
     from steplens.bench.rounds import run_rounds
+    from steplens.cli.text.bench_text import estimate_time
     from steplens.comparison.comparison import CANNOT_TELL
     from steplens.comparison.gate import find_asked_change
 
     of_step = [limit for limit in limits if limit.figure == STEP]
     complete = CompleteRounds()
+    begin = time.monotonic()
 
     def is_told(step: StepChange) -> bool:
         if not of_step:
@@ -269,10 +279,13 @@ def _run_all_rounds(
         return all(step.low > limit.ratio or step.high <= limit.ratio for limit in of_step)
 
     def report_round(ran: Sequence[Round], step: StepChange | None) -> None:
+        round_s = time.monotonic() - begin
         if len(ran) == 1 and plan.recorded:
             check_recorded(folder, versions, limits, plan.steps_needed)
         complete.rounds = tuple(ran)
         text = f"round {len(ran)} of {rounds} at most"
+        if len(ran) == 1:
+            text += f": {estimate_time(round_s, rounds)}"
         if step is not None:
             complete.step, complete.looked_after = step, len(ran)
             text += f": {100 * step.ratio:+.1f} %, {100 * step.low:+.1f} % to {100 * step.high:+.1f} %"

@@ -9,7 +9,7 @@ from pathlib import Path
 from steplens.bench.rounds import SIDES, Bench
 from steplens.cli.line.ending import say_next
 from steplens.cli.text.compare_text import print_wrapped, show_judgements, show_where
-from steplens.cli.text.text import console, duration, plain
+from steplens.cli.text.text import console, duration, estimated_duration, plain
 from steplens.comparison.comparison import LEAST_CHANGE, Comparison
 from steplens.comparison.gate import Judgement
 from steplens.comparison.reports.reported import ReportedSide
@@ -19,6 +19,8 @@ from steplens.comparison.reports.sentences import signed_percent, step_sentence
 COUNTED = "rounds like these"
 #: beside programs that wait for a processor for more of their time rounds differ by what else the machine does
 _MUCH_WAITING = 0.05
+#: what takes longer is told in minutes
+_LONG_S = 120.0
 
 
 def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
@@ -29,6 +31,13 @@ def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
         for number, version in enumerate(found.versions)
     )
     return base, head
+
+
+def estimate_time(round_s: float, rounds: int) -> str:
+    """How long a bench takes, from what its first round took."""
+    total_s = round_s * rounds
+    total = estimated_duration(total_s * 1e9) if total_s < _LONG_S else f"{total_s / 60.0:.0f} minutes"
+    return f"about {estimated_duration(round_s * 1e9)} a round, {rounds} rounds at most: {total}"
 
 
 def describe_medians(found: Bench) -> str:
