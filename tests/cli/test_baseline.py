@@ -214,3 +214,20 @@ def test_another_folder_may_be_said_once(versions: Any, monkeypatch: pytest.Monk
     versions.run("baseline", "save", "main", "old")
     assert (versions.folder / "kept" / "main.baseline").is_file()
     assert versions.json("compare", "baseline:main", "new")["comparisons"][0]["step"]["verdict"] == "slower"
+
+
+@pytest.mark.parametrize("command", [("view",), ("summary",), ("history",), ("report", "-o", "report.html")])
+def test_what_has_no_events_is_refused_with_what_can_be_done(versions: Any, command: tuple[str, ...]) -> None:
+    assert "there is no such baseline" in versions.refused(*command, "baseline:main")
+    versions.run("baseline", "save", "main", "old")
+    line = versions.refused(*command, "baseline:main")
+    assert "is a baseline, which keeps figures and no events" in line
+    assert "steplens compare baseline:main RUN" in line and "steplens history steplens-baselines" in line
+
+
+def test_a_history_of_the_folder_above_leads_to_the_baselines(versions: Any) -> None:
+    versions.run("baseline", "save", "main", "old", "--into", "project/steplens-baselines")
+    versions.run("baseline", "save", "next", "new", "--into", "project/steplens-baselines")
+    line = versions.refused("history", "project")
+    assert "holds 0 versions" in line and line.endswith("steplens history project/steplens-baselines")
+    versions.run("history", "project/steplens-baselines")

@@ -90,6 +90,8 @@ def test_sides_that_are_alike_and_what_cannot_be_told(versions: Any) -> None:
     versions.trace("restless.json", restless)
     text = versions.run("compare", "before.json", "restless.json").stdout.replace("\n", " ")
     assert "Cannot tell whether a step became longer" in text and "To tell a change of 2.0 % takes about" in text
+    assert "next: steplens run --active 100 --out FOLDER train.py, five times for each version" in text
+    assert "next: steplens run" not in versions.run("compare", "before.json", "same.json").stdout
     # of what was asked for, and not of the change that was found, which is as uncertain
     text = versions.run(
         "compare", "before.json", "restless.json", "--fail-on", "step>5%", "--fail-on", "step>20%", expect=3
