@@ -142,13 +142,15 @@ def run_rounds(
     is_decided = False
     ended_by = 0
     is_ended_early = False
+    complete_recordings: set[Path] = set()
     while len(ran) < rounds and not is_decided and not is_ended_early:
-        complete_recordings = _list_recorded(out)
         try:
             is_ended_early = seconds is not None and time.monotonic() - begin > seconds
             if not is_ended_early:
-                ran.append(_run_round(versions, commands, plan, lots.random() < 0.5, out, len(ran)))
+                complete_round = _run_round(versions, commands, plan, lots.random() < 0.5, out, len(ran))
+                # before it counts: a signal may come between any two lines
                 complete_recordings = _list_recorded(out)
+                ran.append(complete_round)
                 step = find_change(ran, confidence, asked_change) if len(ran) in looks else step
                 is_decided = step is not None and len(ran) in looks and is_told(step)
                 report(ran, step if len(ran) in looks else None)
