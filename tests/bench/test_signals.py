@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from steplens.bench.signals import hold_signals, leave_on_signals
+from steplens.bench.signals import hold_signals, leave_on_signals, signal_behind
 
 
 def ask(number: signal.Signals) -> None:
@@ -35,6 +35,30 @@ def test_what_nohup_starts_lives_on() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def end_by(first: signal.Signals, second: signal.Signals | None = None) -> int:
+    """What ``signal_behind`` says of signals, of which the second one comes while a program is ended."""
+    try:
+        with leave_on_signals():
+            try:
+                with hold_signals():
+                    ask(first)
+            finally:
+                if second is not None:
+                    with hold_signals():
+                        ask(second)
+    except (KeyboardInterrupt, SystemExit) as ending:
+        return signal_behind(ending)
+    return 0
+
+
+def test_the_first_signal_is_told_and_a_second_one_waits_for_nobody() -> None:
+    assert end_by(signal.SIGINT) == signal.SIGINT and end_by(signal.SIGTERM) == signal.SIGTERM
+    with pytest.raises(SystemExit):
+        end_by(signal.SIGINT, signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        end_by(signal.SIGINT, signal.SIGINT)
 
 
 @pytest.mark.parametrize(("number", "exception"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])

@@ -132,7 +132,12 @@ def test_the_commit_that_is_checked_out_is_recorded(versions: Any) -> None:
     versions.write("train.py", "print(2)")
     versions.run("baseline", "save", "main", "new", "--replace")
     assert versions.json("baseline", "show", "main")["changed"] is True
-    assert "with changes" in versions.run("baseline", "list").stdout
+    # the recordings are older than that commit may be
+    for command in (("list",), ("show", "main")):
+        assert (
+            f", saved at commit {git('rev-parse', 'HEAD')[:10]} with changes, by steplens "
+            in versions.run("baseline", *command).stdout
+        )
 
 
 def test_what_is_no_baseline_is_refused_in_one_sentence(versions: Any) -> None:
@@ -212,3 +217,20 @@ def test_another_folder_may_be_said_once(versions: Any, monkeypatch: pytest.Monk
     versions.run("baseline", "save", "main", "old")
     assert (versions.folder / "kept" / "main.baseline").is_file()
     assert versions.json("compare", "baseline:main", "new")["comparisons"][0]["step"]["verdict"] == "slower"
+
+
+@pytest.mark.parametrize("command", [("view",), ("summary",), ("history",), ("report", "-o", "report.html")])
+def test_what_has_no_events_is_refused_with_what_can_be_done(versions: Any, command: tuple[str, ...]) -> None:
+    assert "there is no such baseline" in versions.refused(*command, "baseline:main")
+    versions.run("baseline", "save", "main", "old")
+    line = versions.refused(*command, "baseline:main")
+    assert "is a baseline, which keeps figures and no events" in line
+    assert "steplens compare baseline:main RUN" in line and "steplens history steplens-baselines" in line
+
+
+def test_a_history_of_the_folder_above_leads_to_the_baselines(versions: Any) -> None:
+    versions.run("baseline", "save", "main", "old", "--into", "project/steplens-baselines")
+    versions.run("baseline", "save", "next", "new", "--into", "project/steplens-baselines")
+    line = versions.refused("history", "project")
+    assert "holds 0 versions" in line and line.endswith("steplens history project/steplens-baselines")
+    versions.run("history", "project/steplens-baselines")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
+import re
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from steplens.bench import rounds
 from steplens.bench.checkouts import ProgramError, Version
 from steplens.bench.program import Plan, TimedRun
 from steplens.cli.comparing.bench_results import provide_folder
+from steplens.cli.text.bench_text import estimate_time
 
 from .test_compare import program
 
@@ -34,6 +37,7 @@ class Programs:
         waited_share: of their time, for a processor.
         write: records a run: gets the folder of its side, the name of the side and the number of the run.
         fails_in: the number of the run that fails; -1 for none.
+        failure: how it does; None for a program that does.
         runs: how many there were.
     """
 
@@ -41,9 +45,15 @@ class Programs:
         self.slower, self.noise, self.waited_share = 0.2, 0.001, 0.0
         self.write: Callable[[Path, str, int], None] = write_recording
         self.fails_in = -1
+        self.failure: BaseException | None = None
         self.runs = 0
 
     def run(self, version: Version, command: Any, plan: Plan, out: Path) -> TimedRun:
+        if self.runs == self.fails_in and self.failure is not None:
+            # it had recorded something when the signal came
+            out.mkdir(parents=True, exist_ok=True)
+            self.write(out, out.name, self.runs)
+            raise self.failure
         if self.runs == self.fails_in:
             raise ProgramError(f"{version.full_name}: the command ended with exit code 1", ["no memory is left"])
         if plan.recorded:
@@ -143,6 +153,39 @@ def test_rounds_before_a_failure_are_kept(cli: Any, programs: Programs) -> None:
     assert found["step"]["verdict"] == "cannot tell" and found["problem"].endswith("exit code 1")
 
 
+@pytest.mark.parametrize(("failure", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_a_signal_ends_it_as_the_end_of_time_does(cli: Any, programs: Programs, failure: BaseException, code: int) -> None:
+    programs.slower, programs.noise, programs.fails_in, programs.failure = 0.02, 0.3, 2 * 9 + 1, failure
+    done = cli.run(*COMMANDS, "--fail-on", "step>5%", *REPORTS, expect=code)
+    found = read_results(cli)
+    assert len(found["rounds"]) == 9 and [limit["verdict"] for limit in found["limits"]] == ["cannot tell"]
+    assert found["recorded"]["before"]["recordings"] == found["recorded"]["after"]["recordings"] == 9
+    for text in (done.stdout, *read_reports(cli), *found["doubts"]):
+        assert "interrupted after 9 of 60 rounds" in text
+    assert "Cannot tell whether a step became longer" in done.stdout
+
+
+def test_a_signal_before_anything_can_be_told_says_so(cli: Any, programs: Programs) -> None:
+    programs.fails_in, programs.failure = 2 * 3, KeyboardInterrupt()
+    done = cli.run(*COMMANDS, *REPORTS, expect=130)
+    sentence = "interrupted in round 4, and 8 rounds are the least that tell anything. 3 rounds were complete before that"
+    assert sentence in done.stderr and "kept in" in done.stderr and all(sentence in text for text in read_reports(cli))
+    assert len(read_results(cli)["rounds"]) == 3
+
+
+def test_a_signal_in_the_first_round_leaves_nothing(cli: Any, programs: Programs) -> None:
+    programs.fails_in, programs.failure = 1, SystemExit(143)
+    assert "interrupted in round 1" in cli.run(*COMMANDS, expect=143).stderr
+    assert not (cli.folder / "bench").exists()
+
+
+def test_a_second_signal_leaves_at_once(cli: Any, programs: Programs) -> None:
+    second = KeyboardInterrupt()
+    second.__context__ = KeyboardInterrupt()
+    programs.slower, programs.noise, programs.fails_in, programs.failure = 0.02, 0.3, 2 * 9, second
+    assert not cli.run(*COMMANDS, expect=130).stdout and not list((cli.folder / "bench").glob("*/bench.json"))
+
+
 def test_a_failure_before_a_round_is_complete_leaves_nothing(cli: Any, programs: Programs) -> None:
     programs.fails_in = 0
     assert "the command ended with exit code 1\n" in cli.run(*COMMANDS, expect=2).stderr
@@ -160,6 +203,61 @@ def test_reports_say_what_makes_a_bench_doubtful(cli: Any, programs: Programs, m
     for text in (printed, *read_reports(cli)):
         assert all(doubt in text for doubt in doubts) and recorded in text
     assert len(read_results(cli)["doubts"]) == 2
+
+
+def test_the_first_round_tells_how_long_all_may_take(cli: Any, programs: Programs) -> None:
+    lines = cli.run(*COMMANDS, "--record", "0", "--rounds", "6").stderr.splitlines()
+    assert re.fullmatch(r"steplens: round 1 of 6 at most: about [\d.]+ [um]?s a round, 6 rounds at most: [\d.]+ [um]?s", lines[0])
+    assert lines[1] == "steplens: round 2 of 6 at most"
+    assert estimate_time(4.2, 60) == "about 4.2 s a round, 60 rounds at most: 4 minutes"
+
+
+def test_the_help_says_how_few_are_allowed(cli: Any, programs: Programs) -> None:
+    text = " ".join(cli.run("bench", "--help").stdout.split())
+    assert "Rounds at most, 6 or more" in text and "3 or more, or 0 for none" in text
+    assert "at least 6" in cli.refused(*COMMANDS, "--rounds", "5") and not programs.runs
+    assert "or 0 for none" in cli.refused(*COMMANDS, "--record", "2") and not programs.runs
+
+
+def test_what_tells_is_said_of_the_limit_that_was_asked_for(cli: Any, programs: Programs) -> None:
+    programs.slower, programs.noise = 0.02, 0.3
+    text = cli.run(*COMMANDS, "--rounds", "8", "--fail-on", "step>5%", expect=3).stdout
+    assert "To tell a change of 5.0 % takes about " in text
+    programs.runs = 0
+    assert "To tell a change of 2.0 % takes about " in cli.run(*COMMANDS, "--rounds", "8").stdout
+
+
+def test_step_times_that_do_not_say_the_change_are_said_not_to(
+    cli: Any, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = "the two runs of a round, which the machine slows down alike, not that of these two step times, which differ by "
+    assert sentence not in cli.run(*COMMANDS).stdout
+    run = programs.run
+
+    def run_slowed(version: Version, command: Any, plan: Plan, out: Path) -> TimedRun:
+        timed = run(version, command, plan, out)
+        # half of the rounds are of a slow hour; in one of them the later version was disturbed besides
+        round_number = (programs.runs - 1) // 2
+        slowed = (2.0 if round_number % 2 else 1.0) * (3.0 if round_number == 2 and out.name == "head" else 1.0)
+        return dataclasses.replace(timed, step_ns=timed.step_ns * slowed)
+
+    programs.runs = 0
+    monkeypatch.setattr(rounds, "run_program", run_slowed)
+    printed = cli.run(*COMMANDS, "--rounds", "8", *REPORTS).stdout
+    assert f"{sentence}+" in printed and f"{sentence}+" in read_reports(cli)[0]
+
+
+def test_what_versions_and_their_runs_differ_in_is_no_doubt(cli: Any, programs: Programs) -> None:
+    def write(folder: Path, side: str, number: int) -> None:
+        # runs that differ by more than a half, the earlier version's last one behind all of the later one, of other operators
+        events = program(4000 + 1500 * (number % 5), steps=6, first_us=1000 + number + (10**9 if side == "base" else 0))
+        for happened in events if side == "head" else ():
+            happened["name"] = happened["name"].replace("aten::", "mine::")
+        (folder / f"{number}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+    programs.write = write
+    found = cli.json(*COMMANDS)
+    assert found["doubts"] == found["recorded"]["doubts"] == []
 
 
 def cut_off(folder: Path, side: str, number: int) -> None:

@@ -89,7 +89,14 @@ def test_sides_that_are_alike_and_what_cannot_be_told(versions: Any) -> None:
         restless += program(length, 6, first=6 * number, first_us=70_000 * number)
     versions.trace("restless.json", restless)
     text = versions.run("compare", "before.json", "restless.json").stdout.replace("\n", " ")
-    assert "Cannot tell whether a step became longer" in text and "To tell a change of" in text
+    assert "Cannot tell whether a step became longer" in text and "To tell a change of 2.0 % takes about" in text
+    assert "next: steplens run --active 100 --out FOLDER train.py, five times for each version" in text
+    assert "next: steplens run" not in versions.run("compare", "before.json", "same.json").stdout
+    # of what was asked for, and not of the change that was found, which is as uncertain
+    text = versions.run(
+        "compare", "before.json", "restless.json", "--fail-on", "step>5%", "--fail-on", "step>20%", expect=3
+    ).stdout
+    assert "To tell a change of 5.0 % takes about" in text.replace("\n", " ")
     document = versions.json("compare", "before.json", "same.json", "after.json")
     assert [found["step"]["verdict"] for found in document["comparisons"]] == ["alike", "slower"]
 

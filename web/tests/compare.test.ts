@@ -46,7 +46,7 @@ describe("the verdict on a step", () => {
   });
 
   test("says what it would take to tell", () => {
-    const words = verdictWords({ ...both, step: step(0.01, -0.05, 0.08, "cannot tell", 12) });
+    const words = verdictWords({ ...both, step: step(0.082, -0.05, 0.23, "cannot tell", 12) });
     expect(words).toContain("To tell a change of 2.0 % takes about 12 recordings a side like these.");
     expect(verdictWords({ ...both, step: step(0.03, -0.5, 0.9, "cannot tell") })).toContain("A thousand recordings");
     expect(verdictWords({ before: side(null, { steps: 0 }), after: side(1, { steps: 2 }), step: null })).toBe(

@@ -1,4 +1,4 @@
-"""Signals that ask a bench to end: it leaves by an exception, so that programs are ended and checkouts removed."""
+"""Signals that ask a bench to end: an exception leaves its round, so that programs are ended and checkouts removed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 _LEAVING = (signal.SIGTERM, signal.SIGHUP)
 _ENDING = (signal.SIGINT, *_LEAVING)
+#: how what they end is left
+_LEFT_BY = (KeyboardInterrupt, SystemExit)
 
 
 @contextlib.contextmanager
@@ -20,10 +22,26 @@ def leave_on_signals() -> Iterator[None]:
     """
 
     def leave_on_signal(number: int, _: Any) -> None:
-        raise SystemExit(128 + number)
+        raise SystemExit(exit_code_of(number))
 
     with _handle_signals(_LEAVING, leave_on_signal):
         yield
+
+
+def exit_code_of(number: int) -> int:
+    """What a process returns that a signal ended, as shells have it."""
+    return 128 + number
+
+
+def signal_behind(ending: KeyboardInterrupt | SystemExit) -> int:
+    """The number of the signal that ended what ran.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: it is the second one, which came while what the first one ended was tidied up.
+    """
+    if isinstance(ending.__context__, _LEFT_BY):
+        raise ending
+    return int(ending.code or 0) - exit_code_of(0) if isinstance(ending, SystemExit) else int(signal.SIGINT)
 
 
 @contextlib.contextmanager

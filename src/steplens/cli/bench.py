@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -77,13 +78,19 @@ def run_versions(
         str | None, typer.Option(metavar="COMMAND", help="For the shell, in each version first: a build, for instance.")
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=6, max=400, metavar="N", help="Rounds at most; in each, both run once.", rich_help_panel="How long")
+        int,
+        typer.Option(
+            min=6, max=400, metavar="N", help="Rounds at most, 6 or more; in each, both run once.", rich_help_panel="How long"
+        ),
     ] = 60,
     minutes: Annotated[
         float | None, typer.Option(min=0.0, metavar="N", help="No round begins later.", rich_help_panel="How long")
     ] = None,
     steps: Annotated[
-        int, typer.Option(min=3, metavar="N", help="Steps of each run that are timed, at full speed.", rich_help_panel="How long")
+        int,
+        typer.Option(
+            min=3, metavar="N", help="Steps of each run that are timed, at full speed; 3 or more.", rich_help_panel="How long"
+        ),
     ] = 30,
     skip: Annotated[
         int, typer.Option(min=0, metavar="N", help="Steps before them that count for nothing.", rich_help_panel="How long")
@@ -93,7 +100,8 @@ def run_versions(
         typer.Option(
             min=0,
             metavar="N",
-            help="Steps behind them that are recorded, in the first ten rounds, for what explains a difference; 0 for none.",
+            help="Steps behind them that are recorded, in the first ten rounds, for what explains a difference: 3 or more, or 0 "
+            "for none.",
             rich_help_panel="How long",
         ),
     ] = 5,
@@ -125,9 +133,11 @@ def run_versions(
     steplens bench --base main -- python train.py --layers 4
 
     The program need know nothing of steplens. Both versions are checked out beside each other; each round runs both, in an order
-    drawn by lot, times their steps at full speed and ends them. It stops when it can tell, or after --rounds or --minutes.
+    drawn by lot, times their steps at full speed and ends them. It stops when it can tell, or after --rounds or --minutes; Ctrl-C
+    ends it early, and it says what the complete rounds tell.
 
-    Exit codes: 0, or with --fail-on 1 where a limit is exceeded, 3 where none is and one cannot be told; 2 where a program fails.
+    Exit codes: 0, or with --fail-on 1 where a limit is exceeded, 3 where none is and one cannot be told; 2 where a program fails;
+    130 where Ctrl-C ended it.
     """
     commands = _choose_commands(command, base, base_command, head_command, _name_checkout_options(head, link, setup))
     reports = ReportFiles(junit, markdown)
@@ -135,7 +145,7 @@ def run_versions(
     sides = [base, head] if base is not None else [shlex.join(words) for words in commands]
     names = [*_UNNAMED] if base is None else [base, "working tree" if head == WORKING_TREE else head]
     from steplens.bench.program import Plan
-    from steplens.bench.signals import leave_on_signals
+    from steplens.bench.signals import exit_code_of, leave_on_signals
 
     plan = Plan(skip, steps, record, step_on.value, _PROFILE, to_the_end, patience)
     try:
@@ -153,7 +163,11 @@ def run_versions(
         raise
     _report_result(result, reports, top, json=json)
     for problem in result.problems:
+        if outcome.ended_by:
+            problem.exit_code = exit_code_of(outcome.ended_by)
         raise problem
+    if outcome.ended_by:
+        raise typer.Exit(exit_code_of(outcome.ended_by))
     verdicts = {judgement.verdict for judgement in result.judgements}
     if "exceeded" in verdicts:
         raise typer.Exit(1)
@@ -251,10 +265,13 @@ def _run_all_rounds(
     limits: Sequence[Limit],
 ) -> Bench:
     from steplens.bench.rounds import run_rounds
+    from steplens.cli.text.bench_text import estimate_time
     from steplens.comparison.comparison import CANNOT_TELL
+    from steplens.comparison.gate import find_asked_change
 
     of_step = [limit for limit in limits if limit.figure == STEP]
     complete = CompleteRounds()
+    begin = time.monotonic()
 
     def is_told(step: StepChange) -> bool:
         if not of_step:
@@ -262,10 +279,13 @@ def _run_all_rounds(
         return all(step.low > limit.ratio or step.high <= limit.ratio for limit in of_step)
 
     def report_round(ran: Sequence[Round], step: StepChange | None) -> None:
+        round_s = time.monotonic() - begin
         if len(ran) == 1 and plan.recorded:
             check_recorded(folder, versions, limits, plan.steps_needed)
         complete.rounds = tuple(ran)
         text = f"round {len(ran)} of {rounds} at most"
+        if len(ran) == 1:
+            text += f": {estimate_time(round_s, rounds)}"
         if step is not None:
             complete.step, complete.looked_after = step, len(ran)
             text += f": {100 * step.ratio:+.1f} %, {100 * step.low:+.1f} % to {100 * step.high:+.1f} %"
@@ -274,7 +294,15 @@ def _run_all_rounds(
     seconds = None if minutes is None else 60.0 * minutes
     try:
         return run_rounds(
-            versions, commands, plan, rounds=rounds, seconds=seconds, out=folder, is_told=is_told, report=report_round
+            versions,
+            commands,
+            plan,
+            rounds=rounds,
+            seconds=seconds,
+            out=folder,
+            is_told=is_told,
+            asked_change=find_asked_change(limits),
+            report=report_round,
         )
     except SteplensError as error:
         if not complete.rounds:

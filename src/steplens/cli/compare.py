@@ -66,7 +66,7 @@ def show_comparisons(
             (check_baseline if is_baseline(path) else refuse_hopeless)(path)
         limits = [parse_limit(text) for text in fail_on or []]
         from steplens.comparison.comparison import compare_sides
-        from steplens.comparison.gate import judge_limit
+        from steplens.comparison.gate import find_asked_change, judge_limit
         from steplens.comparison.measure import keep_measured, measure_side
         from steplens.run import Run
 
@@ -75,7 +75,7 @@ def show_comparisons(
         ]
         with show_work("comparing"):
             sides = [measure_side(run) if isinstance(run, Run) else run for run in opened]
-            comparisons = [compare_sides(sides[0], side) for side in sides[1:]]
+            comparisons = [compare_sides(sides[0], side, find_asked_change(limits)) for side in sides[1:]]
             judgements = [[judge_limit(comparison, limit) for limit in limits] for comparison in comparisons]
     except SteplensError as error:
         if json:

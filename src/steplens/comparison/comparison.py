@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from steplens.comparison.call_tree import NO_DEVICE_TIME, DeviceTimeByPath, matc
 from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.find import explain_change
 from steplens.comparison.circumstances import find_doubts
-from steplens.comparison.difference import Difference, find_difference
+from steplens.comparison.difference import find_difference
 from steplens.comparison.held_memory import HeldMemory, compare_peaks
 from steplens.comparison.measure import keep_measured, measure_side
 from steplens.comparison.names import join_by_name
@@ -41,14 +42,16 @@ class StepChange:
 
     Attributes:
         ratio: later over earlier, less 1: 0.05 is 5 % slower. ``low``, ``high``: its interval of 95 %.
-        runs_needed: so many recordings a side, as long and as noisy as these, tell a change of ``LEAST_CHANGE``, or one as large
-            as what was found; None where this can be rank_texts, or not with a thousand.
+        runs_needed: so many recordings a side, as long and as noisy as these, tell a change of ``asked_change``; None where that
+            was told, or not with a thousand.
+        asked_change: a change that is to be told: the least limit that was given, else ``LEAST_CHANGE``.
     """
 
     ratio: float
     low: float
     high: float
     runs_needed: int | None = None
+    asked_change: float = LEAST_CHANGE
 
     @property
     def step_verdict(self) -> str:
@@ -166,12 +169,14 @@ def _compare_and_keep(before: Side, after: Side) -> Comparison:
     return comparison
 
 
-def compare_sides(before: Side, after: Side) -> Comparison:
+def compare_sides(before: Side, after: Side, asked_change: float = LEAST_CHANGE, *, are_versions: bool = False) -> Comparison:
     """Compare two sides that were measured, now or before.
 
     Args:
         before: the earlier side.
         after: the later side.
+        asked_change: the change of the step that is to be told.
+        are_versions: the sides are known to be versions of one program: that they do different things is no doubt.
 
     Raises:
         InputError: they ran on other ranks.
@@ -187,6 +192,7 @@ def compare_sides(before: Side, after: Side) -> Comparison:
     calls = join_by_name(before.figures.operator_rows, after.figures.operator_rows, "self_ns")
     shapes = [_name_by_shape(side.figures.shape_rows) for side in (before, after)]
     by_shape = join_by_name(shapes[0], shapes[1], "self_ns") if shapes[0] is not None and shapes[1] is not None else None
+    doubted, doubted_by_shape = (calls.clear(), None) if are_versions else (calls, by_shape)
     if before.has_device or after.has_device:
         tasks = join_by_name(before.figures.task_rows, after.figures.task_rows, "total_ns")
         device_time = match_device_time(before.figures.call_paths, after.figures.call_paths)
@@ -196,12 +202,12 @@ def compare_sides(before: Side, after: Side) -> Comparison:
     return Comparison(
         before=before,
         after=after,
-        step=None if before.too_few_steps or after.too_few_steps else _compare_steps(before, after),
+        step=None if before.too_few_steps or after.too_few_steps else _compare_steps(before, after, asked_change),
         parts=_compare_parts(before, after),
         operators=calls,
         tasks=tasks,
         device_time=device_time,
-        doubts=tuple(find_doubts(before.circumstances, after.circumstances, calls, by_shape)),
+        doubts=tuple(find_doubts(before.circumstances, after.circumstances, doubted, doubted_by_shape)),
     )
 
 
@@ -209,11 +215,13 @@ def _name_by_shape(rows: pl.DataFrame | None) -> pl.DataFrame | None:
     return rows if rows is None else rows.select(pl.concat_str("name", "input_shapes"), "calls", "self_ns")
 
 
-def _compare_steps(before: Side, after: Side) -> StepChange:
+def _compare_steps(before: Side, after: Side, asked_change: float) -> StepChange:
     difference = find_difference(_sample_steps(before), _sample_steps(after))
     ratio, low, high = (math.expm1(end) for end in (difference.value, difference.low_end, difference.high_end))
-    change = StepChange(ratio, low, high)
-    return change if change.step_verdict != CANNOT_TELL else StepChange(ratio, low, high, _runs_needed(difference))
+    change = StepChange(ratio, low, high, asked_change=asked_change)
+    if change.step_verdict != CANNOT_TELL:
+        return change
+    return dataclasses.replace(change, runs_needed=difference.runs_needed(math.log1p(asked_change)))
 
 
 def _sample_steps(side: Side) -> list[Sample]:
@@ -222,10 +230,6 @@ def _sample_steps(side: Side) -> list[Sample]:
         sample_median(np.log(np.maximum(_column_array(recording.steps, "step_time_ns"), 1.0)), recording.waited_share or 0.0)
         for recording in side.recordings
     ]
-
-
-def _runs_needed(difference: Difference) -> int | None:
-    return difference.runs_needed(max(abs(difference.value), math.log1p(LEAST_CHANGE)))
 
 
 def _compare_parts(before: Side, after: Side) -> tuple[PartChange, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from steplens.common.errors import SteplensError
-from steplens.comparison.comparison import Comparison
+from steplens.comparison.comparison import LEAST_CHANGE, Comparison
 from steplens.comparison.difference import Difference, find_difference
 from steplens.comparison.item_times import TASK
 from steplens.comparison.limits import COMMUNICATION, KERNELS, MEMORY_PEAK, OPERATORS, STEP, SUFFIX, Limit
@@ -44,6 +44,12 @@ class Judgement:
     low: float | None = None
     high: float | None = None
     reason: str = ""
+
+
+def find_asked_change(limits: Sequence[Limit]) -> float:
+    """The change of the step that is to be told: the least that a limit allows, else the least of interest."""
+    # no number of recordings tells a change of nothing
+    return min((limit.ratio for limit in limits if limit.figure == STEP and limit.ratio > 0.0), default=LEAST_CHANGE)
 
 
 def judge_limit(comparison: Comparison, limit: Limit) -> Judgement:

@@ -150,7 +150,7 @@ def check_recorded(folder: Path, versions: Sequence[Version], limits: Sequence[L
                 f"{version.full_name}: {count} recorded, and limits on what is recorded need {LEAST_STEPS} of a run; let it run "
                 f"for {steps_needed} steps or more, or lower --skip and --steps"
             )
-    comparison = compare_sides(*sides)
+    comparison = compare_sides(sides[0], sides[1])
     for limit in limits:
         if limit.figure.startswith((OPERATORS, KERNELS)):
             check_item(comparison, limit)
@@ -172,6 +172,7 @@ def evaluate_rounds(
     Raises:
         SteplensError: what was recorded cannot be compared or judged; what was timed is kept, and said.
     """
+    from steplens.bench.signals import exit_code_of
     from steplens.cli.text.bench_text import COUNTED, describe_doubts
     from steplens.comparison.reports.sentences import step_sentence
 
@@ -183,7 +184,9 @@ def evaluate_rounds(
     except SteplensError as error:
         _write_document(folder, {**result.as_document(top), "problem": str(error)})
         timed = step_sentence(outcome.step, COUNTED)
-        raise SteplensError(f"{str(error).rstrip('.')}. Of the steps at full speed: {timed} {_where_kept(folder)}") from error
+        longer = SteplensError(f"{str(error).rstrip('.')}. Of the steps at full speed: {timed} {_where_kept(folder)}")
+        longer.exit_code = exit_code_of(outcome.ended_by) if outcome.ended_by else error.exit_code
+        raise longer from error
     _write_document(folder, result.as_document(top))
     return result
 
@@ -195,7 +198,7 @@ def report_result(result: BenchResult, comparison: Comparison) -> Reported:
         result: of the bench.
         comparison: of what it recorded.
     """
-    from steplens.cli.text.bench_text import COUNTED, describe_recorded, describe_versions
+    from steplens.cli.text.bench_text import COUNTED, describe_medians, describe_recorded, describe_versions
     from steplens.comparison.reports.reported import Reported
 
     return Reported(
@@ -205,6 +208,7 @@ def report_result(result: BenchResult, comparison: Comparison) -> Reported:
         versions=describe_versions(result.outcome),
         counted=COUNTED,
         doubts=result.doubts,
+        medians=describe_medians(result.outcome),
         explained=describe_recorded(comparison),
     )
 
@@ -242,7 +246,9 @@ def keep_complete_rounds(
     if complete.step is not None:
         sentence += f"; after {complete.looked_after} of them: {step_sentence(complete.step, COUNTED)}"
     sentence = f"{sentence.rstrip('.')}. {_where_kept(folder)}"
-    return ProgramError(sentence, error.last_lines) if isinstance(error, ProgramError) else SteplensError(sentence)
+    longer = ProgramError(sentence, error.last_lines) if isinstance(error, ProgramError) else SteplensError(sentence)
+    longer.exit_code = error.exit_code
+    return longer
 
 
 def _make_folder(out: Path, names: Sequence[str]) -> Path:
@@ -298,8 +304,9 @@ def _measure_sides(folder: Path) -> list[Side]:
     sides = []
     for name in SIDES:
         side = measure_side(steplens.open(folder / name))
-        # neither ran after the other one, and how long programs waited for a processor is said of the rounds
-        circumstances = dataclasses.replace(side.circumstances, begin_ns=0, waited_share=0.0)
+        # neither ran after the other one, what runs of a version differ by is in the interval, and how long programs waited for a
+        # processor is said of the rounds
+        circumstances = dataclasses.replace(side.circumstances, begin_ns=0, steps_ns=(), waited_share=0.0)
         sides.append(dataclasses.replace(side, circumstances=circumstances))
     return sides
 
@@ -317,15 +324,15 @@ def _judge_recorded(result: BenchResult, limits: Sequence[Limit]) -> BenchResult
     from steplens.comparison.gate import judge_limit
 
     step = result.outcome.step
-    recorded = compare_sides(*_measure_sides(result.folder))
+    before, after = _measure_sides(result.folder)
+    recorded = compare_sides(before, after, are_versions=True)
     problems: list[SteplensError] = []
     doubts = [*result.doubts]
     if any(limit.figure != STEP for limit in limits):
         problems += find_problems(recorded)
     else:
         # the verdict rests on what was timed
-        sides = (recorded.before, recorded.after)
-        texts = [(side.path, problem_of_health(side.circumstances.problems)) for side in sides]
+        texts = [(side.path, problem_of_health(side.circumstances.problems)) for side in (before, after)]
         doubts += [f"{told_path(path)}: {text}" for path, text in texts if text]
     return dataclasses.replace(
         result,

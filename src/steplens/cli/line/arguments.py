@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from steplens.common.errors import InputError
+
 _OPENED = "A trace file, a result folder, or a folder of several; or the URL of one."
 
 
 def parse_path(text: str) -> Path:
-    """The path of what a user names: a path, or a URL."""
+    """The path of what a user names: a path, or a URL.
+
+    Raises:
+        InputError: it is a baseline, which has no events to show; or a URL of nothing.
+    """
     from steplens.common.storage.files import locate_path
 
+    _refuse_baseline(text)
     return locate_path(text)
+
+
+def _refuse_baseline(text: str) -> None:
+    if not text.startswith("baseline:") or os.path.lexists(text):
+        return
+    from steplens.comparison.baselines.places import baselines_folder, check_baseline, locate_side
+
+    check_baseline(locate_side(text))
+    raise InputError(
+        text,
+        "is a baseline, which keeps figures and no events",
+        f"Compare a run with it: steplens compare {text} RUN; or show several baselines: steplens history {baselines_folder()}",
+    )
 
 
 #: what ``steplens.open`` takes

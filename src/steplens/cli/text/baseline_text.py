@@ -104,8 +104,10 @@ def _origin_text(baseline: Baseline) -> str:
     if baseline.commits:
         commits = ", ".join(commit[:_COMMIT_DIGITS] for commit in baseline.commits)
         changes = " with changes" if baseline.changed else ""
-        words.append(f"commit{'s' * (len(baseline.commits) > 1)} {commits}{changes}")
-    return ", ".join([*words, f"saved by steplens {baseline.steplens}"])
+        # what was checked out when it was saved; recordings do not say theirs
+        words.append(f"saved at commit{'s' * (len(baseline.commits) > 1)} {commits}{changes}")
+    words.append(f"{'' if baseline.commits else 'saved '}by steplens {baseline.steplens}")
+    return ", ".join(words)
 
 
 def _part_means(side: Side) -> dict[str, float]:

@@ -9,16 +9,18 @@ from pathlib import Path
 from steplens.bench.rounds import SIDES, Bench
 from steplens.cli.line.ending import say_next
 from steplens.cli.text.compare_text import print_wrapped, show_judgements, show_where
-from steplens.cli.text.text import console, duration, plain
-from steplens.comparison.comparison import Comparison
+from steplens.cli.text.text import console, duration, estimated_duration, plain
+from steplens.comparison.comparison import LEAST_CHANGE, Comparison
 from steplens.comparison.gate import Judgement
 from steplens.comparison.reports.reported import ReportedSide
-from steplens.comparison.reports.sentences import step_sentence
+from steplens.comparison.reports.sentences import signed_percent, step_sentence
 
 #: what more of would tell what cannot be told
 COUNTED = "rounds like these"
 #: beside programs that wait for a processor for more of their time rounds differ by what else the machine does
 _MUCH_WAITING = 0.05
+#: what takes longer is told in minutes
+_LONG_S = 120.0
 
 
 def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
@@ -31,10 +33,30 @@ def describe_versions(found: Bench) -> tuple[ReportedSide, ReportedSide]:
     return base, head
 
 
+def estimate_time(round_s: float, rounds: int) -> str:
+    """How long a bench takes, from what its first round took."""
+    total_s = round_s * rounds
+    total = estimated_duration(total_s * 1e9) if total_s < _LONG_S else f"{total_s / 60.0:.0f} minutes"
+    return f"about {estimated_duration(round_s * 1e9)} a round, {rounds} rounds at most: {total}"
+
+
+def describe_medians(found: Bench) -> str:
+    """That the change is not that of the step times that are told, where somebody who divides these would wonder; else empty."""
+    ratio = found.usual_ns(1) / found.usual_ns(0) - 1.0
+    if abs(ratio - found.step.ratio) <= max(LEAST_CHANGE, (found.step.high - found.step.low) / 4.0):
+        return ""
+    return (
+        "the change is that of the two runs of a round, which the machine slows down alike, not that of these two step times, "
+        f"which differ by {signed_percent(ratio)}"
+    )
+
+
 def describe_doubts(found: Bench) -> list[str]:
     """Sentences about what makes the rounds tell less than they might."""
     doubts = []
-    if not found.is_told and len(found.rounds) < found.most_rounds:
+    if found.ended_by:
+        doubts.append(f"interrupted after {len(found.rounds)} of {found.most_rounds} rounds")
+    elif not found.is_told and len(found.rounds) < found.most_rounds:
         doubts.append(f"time was up after {len(found.rounds)} of {found.most_rounds} rounds")
     if found.waited_share > _MUCH_WAITING:
         doubts.append(
@@ -62,6 +84,8 @@ def show_bench(
     for side, version in zip(SIDES, describe_versions(found), strict=True):
         out.print(plain(f"{side}: {version.name}: {version.description}", "dim"), soft_wrap=True)
     print_wrapped(out, step_sentence(found.step, COUNTED), "bold")
+    if medians := describe_medians(found):
+        print_wrapped(out, medians, "dim")
     for doubt in doubts:
         print_wrapped(out, f"doubtful: {doubt}", "yellow")
     if comparison is not None:

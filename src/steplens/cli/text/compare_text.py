@@ -14,7 +14,7 @@ from steplens.cli.text.text import console, duration, plain
 from steplens.common.stand_ins import told_path
 from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.sentences import state_cause
-from steplens.comparison.comparison import Comparison, PartChange
+from steplens.comparison.comparison import CANNOT_TELL, Comparison, PartChange
 from steplens.comparison.gate import KEPT, Judgement
 from steplens.comparison.reports.sentences import (
     CHANCE,
@@ -36,9 +36,14 @@ from steplens.comparison.reports.sentences import (
     unexplained_sentences,
     verdict_sentence,
 )
+from steplens.comparison.side import Side
 
 #: names longer than that are cut
 _LONGEST = 44
+#: of one recording a side little can be told
+_RECORD_MORE = (
+    "steplens run --active 100 --out FOLDER train.py, five times for each version and in turn; then compare the two folders"
+)
 
 
 def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) -> None:
@@ -56,9 +61,19 @@ def show_comparison(found: Comparison, judged: Sequence[Judgement], top: int) ->
     print_wrapped(out, verdict_sentence(found), "bold")
     show_where(out, found, top)
     show_judgements(out, judged)
+    if (
+        found.step is not None
+        and found.step.step_verdict == CANNOT_TELL
+        and 1 in map(_count_recordings, (found.before, found.after))
+    ):
+        say_next([_RECORD_MORE])
     runs = [shlex.quote(str(side.path)) for side in (found.before, found.after) if side.run is not None]
     say_next([f"steplens advise {runs[1]} --since {runs[0]}"] if len(runs) == 2 else [])
     say_next([f"steplens view {' '.join(runs)}"] if runs else [])
+
+
+def _count_recordings(side: Side) -> int:
+    return len(side.recordings)
 
 
 def show_where(out: Console, found: Comparison, top: int) -> None:

@@ -11,8 +11,9 @@ import polars as pl
 
 from steplens.common.errors import InputError, SteplensError
 from steplens.common.listings import list_folder
+from steplens.common.stand_ins import told_path
 from steplens.comparison.baselines.baseline import read_baseline
-from steplens.comparison.baselines.places import baseline_name, is_baseline
+from steplens.comparison.baselines.places import FOLDER, baseline_name, is_baseline
 from steplens.comparison.history.history import Version
 from steplens.comparison.item_times import DEVICE, SELF
 from steplens.comparison.limits import MEMORY_PEAK, OPERATORS, PARTS, STEP, SUFFIX
@@ -87,10 +88,14 @@ def read_versions(
     if len(sides) < LEAST_VERSIONS:
         count = f"{len(sides)} version{'s' * (len(sides) != 1)}"
         why = f"; of the others the first {problems[0]}" if problems else ""
+        problem = f"holds {count} of a program with steps, and a history has {LEAST_VERSIONS} at least"
+        baselines = folder / FOLDER
+        if baselines in places and any(map(is_baseline, find_places(baselines))):
+            raise InputError(
+                folder, problem, f"The baselines below it are in {told_path(baselines)}: steplens history {told_path(baselines)}"
+            )
         raise InputError(
-            folder,
-            f"holds {count} of a program with steps, and a history has {LEAST_VERSIONS} at least{why}",
-            "Keep the recordings of each version in a folder of its own, and all of these in one folder",
+            folder, problem + why, "Keep the recordings of each version in a folder of its own, and all of these in one folder"
         )
     return order_versions(measure_versions(sides), by), problems
 

@@ -76,7 +76,8 @@ def _make_sections(reported: Reported, top: int) -> Iterator[str]:
         yield "\n".join(["> [!WARNING]", *(f"> - doubtful: {plain_text(doubt)}" for doubt in reported.all_doubts)])
     before, after = (f"{code_span(side.name)}: {plain_text(side.description)}" for side in reported.named_sides)
     explained = f"\n\n{plain_text(reported.explained[0].upper() + reported.explained[1:])}" if reported.explained else ""
-    yield f"- before: {before}\n- after: {after}{explained}"
+    medians = f"\n\n{plain_text(reported.medians[0].upper() + reported.medians[1:])}" if reported.medians else ""
+    yield f"- before: {before}\n- after: {after}{medians}{explained}"
     yield from _parts_section(comparison)
     if comparison.causes is not None:
         yield from _causes_section(comparison.causes, top)

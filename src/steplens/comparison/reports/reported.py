@@ -36,6 +36,7 @@ class Reported:
         versions: both sides, where they are more than their recordings.
         counted: what more of would tell what cannot be told; recordings where it is empty.
         doubts: sentences about what makes it doubtful, beside those of the comparison.
+        medians: a sentence that the change is not that of the step times of both sides; empty where they say the same.
         explained: a sentence about the steps that parts and operators are of, where the verdict is of others.
     """
 
@@ -45,6 +46,7 @@ class Reported:
     versions: tuple[ReportedSide, ReportedSide] | None = None
     counted: str = ""
     doubts: Sequence[str] = ()
+    medians: str = ""
     explained: str = ""
 
     @property

@@ -54,8 +54,7 @@ def step_sentence(step: StepChange, counted: str = "recordings a side like these
         if step.runs_needed is None:
             more = "Not even a thousand recordings like these would tell."
         else:
-            least = max(abs(step.ratio), LEAST_CHANGE)
-            more = f"To tell a change of {100 * least:.1f} % takes about {step.runs_needed} {counted}."
+            more = f"To tell a change of {100 * step.asked_change:.1f} % takes about {step.runs_needed} {counted}."
         return f"Cannot tell whether a step became longer: {signed_percent(step.ratio)}; {interval}. {more}"
     return f"A step is {abs(100 * step.ratio):.1f} % {step.step_verdict}; {interval}."
 

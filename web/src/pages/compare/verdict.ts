@@ -39,8 +39,7 @@ export function verdictWords(found: Pick<Comparison, "before" | "after" | "step"
 /** How many recordings would tell. */
 function neededWords(step: StepChange): string {
   if (step.runs_needed === null) return t("compare.verdict.never");
-  const least = Math.max(Math.abs(step.ratio), step.least_change);
-  return t("compare.verdict.needed", { change: sizeText(least), count: format.count(step.runs_needed) });
+  return t("compare.verdict.needed", { change: sizeText(step.least_change), count: format.count(step.runs_needed) });
 }
 
 /** How many steps a side is of, and on what it ran. */
