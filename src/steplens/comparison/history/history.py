@@ -15,7 +15,6 @@ from steplens.comparison.history.change_points import (
     LEAST_VALUES,
     ChangePoint,
     Segmentation,
-    clip_outliers,
     compare_last_values,
     find_change_points,
 )
@@ -25,6 +24,8 @@ from steplens.comparison.student import student_quantile
 
 #: of the most memory processes of one program differ by less than that
 _LEAST_OF_MEMORY = 0.001
+#: a level that is a smaller share of the usual value is 0
+_LEAST_LEVEL = 1e-9
 #: versions beyond the last so many are left out: what is worked out grows with their square
 MOST_VERSIONS = 1_000
 #: of a version that is the last one it is said that it differs where chance explains that in so few histories: of the step, and
@@ -95,7 +96,11 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class FigureLevel:
-    """Between two changes: the mean of a figure from version ``first`` to ``last``, values that stand out cut off."""
+    """Between two changes: the level of a figure from version ``first`` to ``last``.
+
+    It is the estimate that changes are made of: the mean of the versions, each weighted with what is known of it, values that
+    stand out cut off. Versions that were disturbed may lie beside it.
+    """
 
     first: int
     last: int
@@ -173,12 +178,15 @@ def _find_figure_history(versions: Sequence[Version], figure: str) -> FigureHist
     deviations = _assume_deviations(samples, unit, figure)
     segmentation = find_change_points(values / unit, deviations / unit)
     chance = _OF_LAST if is_ratio else _OF_LAST_OTHERS
-    levels = _find_levels(values, deviations, segmentation)
+    last = _differing_last(values / unit, deviations / unit, segmentation, chance)
+    moves = segmentation.changes if last is None else (*segmentation.changes, last)
+    heights = segmentation.levels if last is None else (*segmentation.levels, segmentation.levels[-1] + last.difference)
+    # what rounding leaves of a level of 0 is 0
+    levels = [height * unit if is_ratio or abs(height) > _LEAST_LEVEL else 0.0 for height in heights]
+    edges = [0, *(move.place for move in moves), values.size]
     changes = [
-        _describe_change(change, level[2], unit, is_ratio) for change, level in zip(segmentation.changes, levels, strict=False)
+        _describe_change(move, level, unit, is_ratio, lasts=move is not last) for move, level in zip(moves, levels, strict=False)
     ]
-    if (last := _differing_last(values / unit, deviations / unit, segmentation, chance)) is not None:
-        changes.append(_describe_change(last, levels[-1][2], unit, is_ratio, lasts=False))
     noise = segmentation.noise
     errors = student_quantile((1.0 + CONFIDENCE) / 2.0, noise.freedom) * noise.scale * deviations
     ends = [values, values - errors, values + errors]
@@ -187,7 +195,8 @@ def _find_figure_history(versions: Sequence[Version], figure: str) -> FigureHist
         figure,
         tuple(FigurePoint(*row) for row in zip(numbers, value.tolist(), low.tolist(), high.tolist(), strict=True)),
         tuple(
-            FigureLevel(numbers[first], numbers[last], math.exp(level) if is_ratio else level) for first, last, level in levels
+            FigureLevel(numbers[first], numbers[end - 1], math.exp(level) if is_ratio else level)
+            for (first, end), level in zip(itertools.pairwise(edges), levels, strict=True)
         ),
         tuple(_name_versions(change, numbers) for change in changes),
     )
@@ -209,14 +218,6 @@ def _assume_deviations(samples: Sequence[Sequence[Sample]], unit: float, figure:
     counts = np.array([len(recordings) for recordings in samples])
     deviations: Floats = np.maximum(of_recordings, np.median(of_recordings)) / np.sqrt(counts)
     return deviations
-
-
-def _find_levels(values: Floats, deviations: Floats, segmentation: Segmentation) -> list[tuple[int, int, float]]:
-    """First and last value of each level, and its mean."""
-    scale = segmentation.noise.scale
-    clipped = clip_outliers(values, scale * deviations)
-    edges = [0, *(change.place for change in segmentation.changes), values.size]
-    return [(first, end - 1, float(clipped[first:end].mean())) for first, end in itertools.pairwise(edges)]
 
 
 def _differing_last(values: Floats, deviations: Floats, segmentation: Segmentation, chance: float) -> ChangePoint | None:
