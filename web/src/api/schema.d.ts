@@ -1074,6 +1074,8 @@ export interface components {
         AlignedStep: {
             length_ns: number;
             parts: components["schemas"]["StepPartShown"][];
+            recording: string;
+            recordings: number;
             run: number;
             start_ns: number;
             step: number;

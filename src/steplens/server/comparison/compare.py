@@ -18,13 +18,13 @@ from steplens.comparison.causes.cause import DEVICE
 from steplens.comparison.causes.sentences import state_cause
 from steplens.comparison.comparison import LEAST_CHANGE, Comparison, PartChange, compare_parts, compare_sides
 from steplens.comparison.item_times import SELF, TASK
-from steplens.comparison.measure import measure_side
 from steplens.comparison.operator_steps import compare_operator
 from steplens.comparison.side import Side
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.comparison import call_trees, spreads
 from steplens.server.comparison.call_trees import ComparedCalls
+from steplens.server.comparison.sides import find_side
 from steplens.server.comparison.spreads import StepSpread
 from steplens.server.http import documented
 from steplens.server.http.errors import path_text
@@ -275,11 +275,7 @@ def compare_findings(runs: Runs, before: _Number = 0, after: _Number = 1) -> Com
 def _compare_two(before: OpenedRun, after: OpenedRun) -> Comparison:
     """The comparison of two runs, worked out once."""
     key = ("comparison", after.id, after.generation)
-    return before.answer(key, lambda: compare_sides(_side_of(before), _side_of(after)))
-
-
-def _side_of(chosen: OpenedRun) -> Side:
-    return chosen.answer(("side",), lambda: measure_side(chosen.run))
+    return before.answer(key, lambda: compare_sides(find_side(before), find_side(after)))
 
 
 def _describe_side(chosen: OpenedRun, side: Side) -> ComparedSide:
