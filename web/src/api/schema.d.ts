@@ -1251,6 +1251,7 @@ export interface components {
             causes: components["schemas"]["ComparedCause"][];
             explained: number | null;
             more: number;
+            more_certain: number | null;
             others_ns: number;
             /** @enum {string} */
             side: "host" | "device";

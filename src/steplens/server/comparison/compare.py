@@ -112,6 +112,7 @@ class ComparedCauses(BaseModel):
         side: whose time it is.
         causes: those beyond chance, or all where there are none; the largest first.
         more: how many more causes there are.
+        more_certain: how many of these are beyond chance; null where there are too few steps to tell.
         others_ns: what these and all that no cause names differ by.
         explained: the share of the change that the causes beyond chance make up, 0 to 1; null where the step hardly changed.
     """
@@ -119,6 +120,7 @@ class ComparedCauses(BaseModel):
     side: Literal["host", "device"]
     causes: list[ComparedCause]
     more: int
+    more_certain: int | None
     others_ns: float
     explained: float | None
 
@@ -316,6 +318,7 @@ def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | Non
     if causes is None:
         return None
     told_causes = causes.shown_first(limit)
+    more, more_certain = causes.count_others(limit)
     return ComparedCauses(
         side="device" if causes.side == DEVICE else "host",
         causes=[
@@ -329,7 +332,8 @@ def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | Non
             )
             for cause in told_causes
         ],
-        more=len(causes.causes) - len(told_causes),
+        more=more,
+        more_certain=more_certain,
         others_ns=causes.change_ns - sum(cause.difference_ns for cause in told_causes),
         explained=causes.explained,
     )

@@ -47,8 +47,12 @@ function neededWords(step: StepChange): string {
 export function sideWords(side: ComparedSide): string {
   if (!side.steps) return t("compare.side.steps.none");
   return [
-    t("compare.side.steps", { count: format.count(side.steps) }),
-    side.recordings > 1 ? t("compare.side.recordings", { count: format.count(side.recordings) }) : "",
+    ...(side.recordings > 1
+      ? [
+          t("compare.side.recordings", { count: format.count(side.recordings) }),
+          t("compare.side.count", { count: format.count(side.steps) }),
+        ]
+      : [t("compare.side.steps", { count: format.count(side.steps) })]),
     side.ranks > 1 ? t("compare.side.ranks", { count: format.count(side.ranks) }) : "",
     side.devices.join(", "),
   ]
