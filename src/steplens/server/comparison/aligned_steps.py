@@ -99,7 +99,7 @@ def _find_step(chosen: OpenedRun) -> _UsualStep | None:
     """The usual step, of the lowest rank, that is nearest to the step time of the side: a recording may have been disturbed."""
     side = find_side(chosen)
     counted = {trace for recording in side.recordings for trace in recording.traces}
-    found: list[tuple[int, float, int, StepSpan]] = []
+    usual_steps: list[tuple[int, float, int, StepSpan]] = []
     for number, trace in enumerate(chosen.run.traces):
         if counted and trace not in counted:
             continue
@@ -107,10 +107,10 @@ def _find_step(chosen: OpenedRun) -> _UsualStep | None:
         if usual is not None:
             length_ns = usual.end_ns - usual.start_ns
             apart = abs(math.log(max(length_ns, 1) / side.step_ns)) if side.step_ns else 0.0
-            found.append((trace.rank, apart, number, usual))
-    if not found:
+            usual_steps.append((trace.rank, apart, number, usual))
+    if not usual_steps:
         return None
-    _, _, number, usual = min(found, key=lambda row: row[:3])
+    _, _, number, usual = min(usual_steps, key=lambda row: row[:3])
     # what the host does while the device still works on the step is of the next one
     read_calls = partial(read_step_calls, chosen.run.traces[number], usual.start_ns, usual.end_ns)
     calls = chosen.answer(("step calls", number, usual.step), read_calls, _size_of_calls)
