@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 
 import type { AlignedStep, FigureHistory, HistoryChange, StepPart } from "../src/api/types";
 import { mostMoved, sectionsOf, stepsNote } from "../src/pages/compare/aligned_steps";
-import { aroundChange, figureName } from "../src/pages/history/history";
+import { aroundChange, chartNote, figureName } from "../src/pages/history/history";
 import { moved, valueMarks, valueRange } from "../src/pages/history/history_chart";
 
 const change = (more: Partial<HistoryChange> = {}): HistoryChange => ({
@@ -49,6 +49,15 @@ describe("the chart of a history", () => {
     expect(moved(change())).toMatch(/^\+10\s%$/);
     expect(moved(change({ ratio: -0.05, lasts: false }))).toMatch(/^-5\s% \?$/);
     expect(moved(change({ ratio: null }))).toBe("new");
+  });
+
+  test("explains what is drawn, and nothing else", () => {
+    const steady = history([100, 101, 99, 100], 1);
+    expect(chartNote(steady)).toContain("The two bars below it mark the versions that are chosen for comparing");
+    expect(chartNote(steady)).not.toMatch(/shaded|arrow/);
+    expect(chartNote({ ...steady, changes: [change()] })).toContain("A shaded stretch says");
+    expect(chartNote({ ...steady, changes: [change({ earliest: 4, latest: 4 })] })).not.toContain("shaded");
+    expect(chartNote({ ...steady, high: [100, 900, 99, 100] })).toContain("An arrow at the edge says");
   });
 
   test("compares versions that surely have both levels", () => {
