@@ -63,12 +63,14 @@ export function sideWords(side: ComparedSide): string {
 /** The sentence, the figures it rests on, and what makes it doubtful. */
 export function verdictOf(found: Comparison): Child {
   const steps = (side: ComparedSide): string => formatRoute(side.run, "steps");
+  // of how much a side is shall be read to its end
+  const words = (side: ComparedSide): Child => h("span", { class: "wrapped-text" }, sideWords(side));
   const memory = [found.before.peak_bytes, found.after.peak_bytes];
   return [
     h("p", { class: "verdict" }, verdictWords(found)),
     figures(
-      figure(t("compare.before"), format.value(found.before.step_ns, "ns"), sideWords(found.before), steps(found.before)),
-      figure(t("compare.after"), format.value(found.after.step_ns, "ns"), sideWords(found.after), steps(found.after)),
+      figure(t("compare.before"), format.value(found.before.step_ns, "ns"), words(found.before), steps(found.before)),
+      figure(t("compare.after"), format.value(found.after.step_ns, "ns"), words(found.after), steps(found.after)),
       memory.every((bytes) => bytes === null)
         ? null
         : figure(t("memory.peak"), memory.map((bytes) => format.value(bytes, "bytes")).join(" → ")),
