@@ -108,6 +108,16 @@ def test_an_operator_that_there_was_not_before_has_no_ratio() -> None:
     assert change.version == 8 and math.isinf(change.ratio)
 
 
+def test_an_operator_that_grows_once_it_is_there_was_none_before() -> None:
+    """Where its time wanders, the time that it took later says nothing of before."""
+    for seed in range(6):
+        wander = np.cumsum(np.random.default_rng(seed).normal(0.01, 0.05, size=60))
+        versions = [version(number, step=20e6, aten_new=2e6 * math.exp(wander[number]) * (number >= 20)) for number in range(60)]
+        found = figure_of(versions, "operators.aten_new")
+        first = found.changes[0]
+        assert first.version == 20 and math.isinf(first.ratio) and found.levels[0].value == 0.0, seed
+
+
 def test_versions_without_a_figure_are_passed_over() -> None:
     versions = [version(number, step=20e6, **({"forward": 5e6} if number % 2 else {})) for number in range(6)]
     forward = figure_of(versions, "forward")

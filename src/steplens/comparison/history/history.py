@@ -24,8 +24,6 @@ from steplens.comparison.student import student_quantile
 
 #: of the most memory processes of one program differ by less than that
 _LEAST_OF_MEMORY = 0.001
-#: a level that is a smaller share of the usual value is 0
-_LEAST_LEVEL = 1e-9
 #: versions beyond the last so many are left out: what is worked out grows with their square
 MOST_VERSIONS = 1_000
 #: of a version that is the last one it is said that it differs where chance explains that in so few histories: of the step, and
@@ -181,9 +179,14 @@ def _find_figure_history(versions: Sequence[Version], figure: str) -> FigureHist
     last = _differing_last(values / unit, deviations / unit, segmentation, chance)
     moves = segmentation.changes if last is None else (*segmentation.changes, last)
     heights = segmentation.levels if last is None else (*segmentation.levels, segmentation.levels[-1] + last.difference)
-    # what rounding leaves of a level of 0 is 0
-    levels = [height * unit if is_ratio or abs(height) > _LEAST_LEVEL else 0.0 for height in heights]
     edges = [0, *(move.place for move in moves), values.size]
+    levels = [height * unit for height in heights]
+    if not is_ratio:
+        # where noise wanders, or by rounding, a level may lie beside all of its values: what there was none of is 0
+        of_levels = [values[first:end] for first, end in itertools.pairwise(edges)]
+        levels = [
+            float(np.clip(level, of_level.min(), of_level.max())) for level, of_level in zip(levels, of_levels, strict=True)
+        ]
     changes = [
         _describe_change(move, level, unit, is_ratio, lasts=move is not last) for move, level in zip(moves, levels, strict=False)
     ]
