@@ -70,8 +70,9 @@ def describe_side(side: Side) -> str:
         return "no steps"
     ranks = max((recording.ranks for recording in side.recordings), default=0)
     count = len(side.recordings)
-    kind = f"typical of {count} recordings: geometric mean of their medians" if count > 1 else "median"
+    kind = "typical: geometric mean of the recordings' medians" if count > 1 else "median"
     words = [f"{duration(side.step_ns)} a step ({kind})", f"{side.step_count} step{'s' * (side.step_count > 1)}"]
+    words += [f"{count} recordings"] if count > 1 else []
     words += [f"{ranks} ranks"] if ranks > 1 else []
     return ", ".join(words)
 
