@@ -177,7 +177,7 @@ function draw(
       place % every === 0
         ? svg(
             "text",
-            { class: "tick", x: xOf(place), y: high - 6 * scale, "text-anchor": place ? "middle" : "start" },
+            { class: "tick", x: xOf(place), y: high - 6 * scale, "text-anchor": "middle" },
             format.shorten(version.name, 14),
           )
         : null,
