@@ -110,6 +110,8 @@ def test_a_folder_of_recordings_is_so_many(versions: Any) -> None:
             versions.trace(f"{side}/{number}.json", events, pid=100 + number)
     found = versions.json("compare", "old", "new")["comparisons"][0]
     assert (found["before"]["recordings"], found["before"]["steps"]) == (3, 36)
+    sides = [line for line in versions.run("compare", "old", "new").stdout.splitlines() if line.startswith("before: ")]
+    assert sides[0].endswith(" a step (typical: geometric mean of the recordings' medians), 36 steps, 3 recordings")
     assert found["step"]["verdict"] == "slower"
     run = steplens.compare(versions.folder / "old", steplens.open(versions.folder / "new"))
     assert run.step.ratio == found["step"]["ratio"] and run.operators["name"][0] == "aten::mm"

@@ -173,13 +173,29 @@ def test_a_step_that_the_device_is_behind_has_its_own_calls_alone() -> None:
         start_ns = BASE_NS + begin * 1000
         marks.append({"id": step, "start_ns": start_ns, "end_ns": start_ns + 1_000_000, "pid": PID, "tid": MAIN})
     trace = build(meta={"rank": 0, "whole_steps": True, "device_type": "CUDA"}, ops=calls, kernels=tasks, steps=marks)
+    run = SimpleNamespace(traces=[trace], paths=[Path("trace")])
+    side = SimpleNamespace(recordings=[], step_ns=None)
     opened: Any = SimpleNamespace(
-        id=0, origins=[BASE_NS], run=SimpleNamespace(traces=[trace]), answer=lambda key, make, size=None: make()
+        id=0, origins=[BASE_NS], run=run, answer=lambda key, make, size=None: side if key == ("side",) else make()
     )
     step = aligned_steps._find_step(opened)
     assert step is not None and (step.calls.names, step.length_ns) == (["aten::first", "aten::add"], 1_590_000)
     assert max(end for _, _, end in step.calls.phases) <= 1_000_000
     assert step.calls.device_end.tolist() == [1_100_000, 1_590_000]
+
+
+def test_the_step_that_is_drawn_is_of_a_recording_like_the_side(serve: Start, tmp_path: Path) -> None:
+    """The first recording was disturbed: its usual step is not what a step of its side takes."""
+    for number, mm_us in enumerate((16_000, 4000, 4100)):
+        begin = 1000.0 + 900_000 * number
+        write(tmp_path / "before" / f"{number}.json", program(mm_us, "aten::add_", begin), pid=100 + number)
+    write(tmp_path / "after" / "0.json", program(5000, "aten::add_", 1000), pid=100)
+    client = serve([tmp_path / "before", tmp_path / "after"])
+    steps = client.get("/api/compare/steps", before=0, after=1)
+    shown_ns = client.get("/api/compare", before=0, after=1)["before"]["step_ns"]
+    assert (steps["before"]["recording"], steps["before"]["recordings"], steps["before"]["trace"]) == ("2.json", 3, 2)
+    assert abs(steps["before"]["length_ns"] - shown_ns) < abs(18e6 - shown_ns)
+    assert (steps["after"]["recording"], steps["after"]["recordings"]) == ("0.json", 1)
 
 
 def test_sides_on_other_ranks_are_refused(client: Client) -> None:

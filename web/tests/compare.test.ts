@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { ComparedCall, ComparedPath, ComparedSide, StepChange } from "../src/api/types";
 import { largestChanges, pathOf, widthOf } from "../src/pages/compare/call_flames";
 import { changeColour, mixed } from "../src/pages/compare/change_colours";
-import { intervalWords, pathName, signedTime } from "../src/pages/compare/changes";
+import { intervalWords, othersWords, pathName, signedTime } from "../src/pages/compare/changes";
 import { directionOf, marksOf, reachOf } from "../src/pages/compare/interval_bar";
 import { changesBetween, scaleOf } from "../src/pages/compare/step_picture";
 import { percentText, sideWords, verdictWords } from "../src/pages/compare/verdict";
@@ -60,13 +60,20 @@ describe("the verdict on a step", () => {
 
   test("says of how much a side is", () => {
     expect(sideWords(side(1e6, { recordings: 5, steps: 1050, ranks: 8 }))).toBe(
-      "median of 1,050 steps · 5 recordings · 8 ranks · CPU",
+      "typical step of 5 recordings (geometric mean of their medians) · 1,050 steps · 8 ranks · CPU",
     );
+    expect(sideWords(side(1e6, { steps: 210 }))).toBe("median of 210 steps · CPU");
     expect(sideWords(side(null, { steps: 0 }))).toBe("no steps were recorded");
   });
 });
 
 describe("an interval", () => {
+  test("is not of the causes that are only counted, as in the terminal", () => {
+    expect(othersWords(17, 0)).toBe("17 more, which chance may explain");
+    expect(othersWords(17, 2)).toBe("17 more, 2 of them beyond chance");
+    expect(othersWords(17, null)).toBe("17 more");
+  });
+
   test("says whether chance may explain a difference", () => {
     expect([directionOf(5, 4), directionOf(-5, 4), directionOf(5, 6), directionOf(5, null)]).toEqual([
       "grew",
@@ -110,6 +117,8 @@ describe("the picture of the step", () => {
   test("has round marks, 0 among them", () => {
     expect(changesBetween(-0.023, 0.21, 700)).toEqual([0, 0.05, 0.1, 0.15000000000000002, 0.2]);
     expect(changesBetween(-0.4, 3, 350)).toEqual([0, 1, 2, 3]);
+    // a mark at the edge is moved inwards, and shall not touch the one beside it
+    expect(changesBetween(-0.3, 2.22, 1000)).toEqual([0, 0.5, 1, 1.5, 2]);
   });
 });
 

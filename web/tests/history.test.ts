@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 
 import type { AlignedStep, FigureHistory, HistoryChange, StepPart } from "../src/api/types";
-import { mostMoved, sectionsOf } from "../src/pages/compare/aligned_steps";
-import { aroundChange, figureName } from "../src/pages/history/history";
+import { mostMoved, sectionsOf, stepsNote } from "../src/pages/compare/aligned_steps";
+import { aroundChange, chartNote, figureName } from "../src/pages/history/history";
 import { moved, valueMarks, valueRange } from "../src/pages/history/history_chart";
 
 const change = (more: Partial<HistoryChange> = {}): HistoryChange => ({
@@ -51,6 +51,15 @@ describe("the chart of a history", () => {
     expect(moved(change({ ratio: null }))).toBe("new");
   });
 
+  test("explains what is drawn, and nothing else", () => {
+    const steady = history([100, 101, 99, 100], 1);
+    expect(chartNote(steady)).toContain("The two bars below it mark the versions that are chosen for comparing");
+    expect(chartNote(steady)).not.toMatch(/shaded|arrow/);
+    expect(chartNote({ ...steady, changes: [change()] })).toContain("A shaded stretch says");
+    expect(chartNote({ ...steady, changes: [change({ earliest: 4, latest: 4 })] })).not.toContain("shaded");
+    expect(chartNote({ ...steady, high: [100, 900, 99, 100] })).toContain("An arrow at the edge says");
+  });
+
   test("compares versions that surely have both levels", () => {
     expect(aroundChange(history([1, 1, 1, 1, 2, 2, 2], 0), change())).toEqual([2, 5]);
     expect(aroundChange(history([1, 1, 2, 2], 0, [0, 2, 4, 6]), change({ earliest: 4, latest: 4 }))).toEqual([2, 4]);
@@ -76,7 +85,16 @@ describe("two steps on one axis", () => {
     callers: [],
     match,
   });
-  const step = (run: number, parts: StepPart[]): AlignedStep => ({ run, trace: 0, step: 5, start_ns: 0, length_ns: 100, parts });
+  const step = (run: number, parts: StepPart[]): AlignedStep => ({
+    run,
+    trace: 0,
+    recording: "a_run",
+    recordings: 1,
+    step: 5,
+    start_ns: 0,
+    length_ns: 100,
+    parts,
+  });
   const before = step(0, [part("forward", 0, 50, 0, "phase"), part("mm", 0, 20, 1), part("relu", 20, 25, -1)]);
   const after = step(1, [
     part("forward", 0, 90, 0, "phase"),
@@ -87,6 +105,12 @@ describe("two steps on one axis", () => {
 
   test("have a section for each kind and thread, phases first", () => {
     expect(sectionsOf(before, after).map(({ kind, thread }) => `${kind} ${thread}`)).toEqual(["phase 0", "call 0", "call 1"]);
+  });
+
+  test("say of which recording they are where there are several", () => {
+    expect(stepsNote(before, after)).not.toContain("a_run");
+    expect(stepsNote({ ...before, recordings: 10 }, after)).toMatch(/ The step before is of a_run: of 10 recordings the one /);
+    expect(stepsNote(before, { ...after, recordings: 3 })).toMatch(/ The step after is of a_run: of 3 recordings the one /);
   });
 
   test("tell what differs the most, and what one has alone", () => {

@@ -1074,6 +1074,8 @@ export interface components {
         AlignedStep: {
             length_ns: number;
             parts: components["schemas"]["StepPartShown"][];
+            recording: string;
+            recordings: number;
             run: number;
             start_ns: number;
             step: number;
@@ -1249,6 +1251,7 @@ export interface components {
             causes: components["schemas"]["ComparedCause"][];
             explained: number | null;
             more: number;
+            more_certain: number | null;
             others_ns: number;
             /** @enum {string} */
             side: "host" | "device";

@@ -117,6 +117,17 @@ class Causes:
     rest_ns: float
     explained: float | None
 
+    def count_others(self, limit: int) -> tuple[int, int | None]:
+        """How many causes are not among those to show, and how many of them are beyond chance; None where nothing tells that.
+
+        Args:
+            limit: as of ``shown_first``.
+        """
+        shown = self.shown_first(limit)
+        certain = sum(cause.is_certain for cause in self.causes) - sum(cause.is_certain for cause in shown)
+        is_told = any(cause.error_ns is not None for cause in self.causes)
+        return len(self.causes) - len(shown), certain if is_told else None
+
     def shown_first(self, limit: int) -> list[Cause]:
         """The causes to show, the largest first: those beyond chance, or where none of these matters all that changed.
 

@@ -17,6 +17,7 @@ neighbours for moves; a few values hold no significant permutation at all. Penal
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -108,10 +109,13 @@ class Segmentation:
 
     Attributes:
         changes: in order of place.
+        levels: before, between and behind them, as many and one more. Each differs from the one before by what the change there
+            says: values that are known less well count less in both.
         noise: what remains between them.
     """
 
     changes: tuple[ChangePoint, ...]
+    levels: tuple[float, ...]
     noise: SeriesNoise
 
 
@@ -138,7 +142,17 @@ def find_change_points(values: Floats, deviations: Floats) -> Segmentation:
             # what is no move among independent values is none among values that are alike
             break
     best = max(fits, key=lambda fit: fit.log_likelihood)
-    return Segmentation(tuple(best.describe_changes(best.places)), best.noise)
+    changes = tuple(best.describe_changes(best.places))
+    return Segmentation(changes, _find_levels(clipped, deviations, changes), best.noise)
+
+
+def _find_levels(values: Floats, deviations: Floats, changes: Sequence[ChangePoint]) -> tuple[float, ...]:
+    """The levels around some changes: they lie as high as the values do, each weighted with what is known of it."""
+    rises = np.zeros(values.size)
+    for change in changes:
+        rises[change.place :] += change.difference
+    lowest = float(np.average(values - rises, weights=deviations**-2.0))
+    return tuple(itertools.accumulate((change.difference for change in changes), initial=lowest))
 
 
 def compare_last_values(values: Floats, deviations: Floats, noise: SeriesNoise, count: int) -> tuple[float, float]:

@@ -15,7 +15,6 @@ from steplens.comparison.history.change_points import (
     LEAST_VALUES,
     ChangePoint,
     Segmentation,
-    clip_outliers,
     compare_last_values,
     find_change_points,
 )
@@ -95,7 +94,11 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class FigureLevel:
-    """Between two changes: the mean of a figure from version ``first`` to ``last``, values that stand out cut off."""
+    """Between two changes: the level of a figure from version ``first`` to ``last``.
+
+    It is the estimate that changes are made of: the mean of the versions, each weighted with what is known of it, values that
+    stand out cut off. Versions that were disturbed may lie beside it.
+    """
 
     first: int
     last: int
@@ -173,12 +176,20 @@ def _find_figure_history(versions: Sequence[Version], figure: str) -> FigureHist
     deviations = _assume_deviations(samples, unit, figure)
     segmentation = find_change_points(values / unit, deviations / unit)
     chance = _OF_LAST if is_ratio else _OF_LAST_OTHERS
-    levels = _find_levels(values, deviations, segmentation)
+    last = _differing_last(values / unit, deviations / unit, segmentation, chance)
+    moves = segmentation.changes if last is None else (*segmentation.changes, last)
+    heights = segmentation.levels if last is None else (*segmentation.levels, segmentation.levels[-1] + last.difference)
+    edges = [0, *(move.place for move in moves), values.size]
+    levels = [height * unit for height in heights]
+    if not is_ratio:
+        # where noise wanders, or by rounding, a level may lie beside all of its values: what there was none of is 0
+        of_levels = [values[first:end] for first, end in itertools.pairwise(edges)]
+        levels = [
+            float(np.clip(level, of_level.min(), of_level.max())) for level, of_level in zip(levels, of_levels, strict=True)
+        ]
     changes = [
-        _describe_change(change, level[2], unit, is_ratio) for change, level in zip(segmentation.changes, levels, strict=False)
+        _describe_change(move, level, unit, is_ratio, lasts=move is not last) for move, level in zip(moves, levels, strict=False)
     ]
-    if (last := _differing_last(values / unit, deviations / unit, segmentation, chance)) is not None:
-        changes.append(_describe_change(last, levels[-1][2], unit, is_ratio, lasts=False))
     noise = segmentation.noise
     errors = student_quantile((1.0 + CONFIDENCE) / 2.0, noise.freedom) * noise.scale * deviations
     ends = [values, values - errors, values + errors]
@@ -187,7 +198,8 @@ def _find_figure_history(versions: Sequence[Version], figure: str) -> FigureHist
         figure,
         tuple(FigurePoint(*row) for row in zip(numbers, value.tolist(), low.tolist(), high.tolist(), strict=True)),
         tuple(
-            FigureLevel(numbers[first], numbers[last], math.exp(level) if is_ratio else level) for first, last, level in levels
+            FigureLevel(numbers[first], numbers[end - 1], math.exp(level) if is_ratio else level)
+            for (first, end), level in zip(itertools.pairwise(edges), levels, strict=True)
         ),
         tuple(_name_versions(change, numbers) for change in changes),
     )
@@ -209,14 +221,6 @@ def _assume_deviations(samples: Sequence[Sequence[Sample]], unit: float, figure:
     counts = np.array([len(recordings) for recordings in samples])
     deviations: Floats = np.maximum(of_recordings, np.median(of_recordings)) / np.sqrt(counts)
     return deviations
-
-
-def _find_levels(values: Floats, deviations: Floats, segmentation: Segmentation) -> list[tuple[int, int, float]]:
-    """First and last value of each level, and its mean."""
-    scale = segmentation.noise.scale
-    clipped = clip_outliers(values, scale * deviations)
-    edges = [0, *(change.place for change in segmentation.changes), values.size]
-    return [(first, end - 1, float(clipped[first:end].mean())) for first, end in itertools.pairwise(edges)]
 
 
 def _differing_last(values: Floats, deviations: Floats, segmentation: Segmentation, chance: float) -> ChangePoint | None:

@@ -71,7 +71,8 @@ def describe_side(side: Side) -> str:
         return "no steps"
     ranks = max((recording.ranks for recording in side.recordings), default=0)
     count = len(side.recordings)
-    words = [f"{duration(side.step_ns)} a step (median)", f"{side.step_count} step{'s' * (side.step_count > 1)}"]
+    kind = "typical: geometric mean of the recordings' medians" if count > 1 else "median"
+    words = [f"{duration(side.step_ns)} a step ({kind})", f"{side.step_count} step{'s' * (side.step_count > 1)}"]
     words += [f"{count} recordings"] if count > 1 else []
     words += [f"{ranks} ranks"] if ranks > 1 else []
     return ", ".join(words)
@@ -105,14 +106,12 @@ def causes_title(causes: Causes) -> str:
 
 def other_causes(causes: Causes, top: int) -> str:
     """How many causes are not among those that are shown; empty where all are."""
-    shown = causes.shown_first(top)
-    count = len(causes.causes) - len(shown)
-    more = sum(cause.is_certain for cause in causes.causes) - sum(cause.is_certain for cause in shown)
+    count, certain = causes.count_others(top)
     if not count:
         return ""
-    if all(cause.error_ns is None for cause in causes.causes):
+    if certain is None:
         return f"{count} more"
-    return f"{count} more, {more} of them beyond chance" if more else f"{count} more, which chance may explain"
+    return f"{count} more, {certain} of them beyond chance" if certain else f"{count} more, which chance may explain"
 
 
 def unexplained_sentences(found: Comparison) -> list[str]:

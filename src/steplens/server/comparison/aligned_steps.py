@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,10 +13,12 @@ from pydantic import BaseModel
 
 from steplens.comparison.alignment.aligned_steps import StepPart, align_steps
 from steplens.comparison.alignment.step_calls import StepCalls, read_step_calls
+from steplens.server.comparison.sides import find_side
+from steplens.server.http.errors import path_text
 from steplens.server.http.routing import create_router
 from steplens.server.requests import Runs
 from steplens.server.runs import OpenedRun
-from steplens.server.timeline.opening import usual_step
+from steplens.server.timeline.opening import StepSpan, usual_step
 
 router = create_router("/api/compare", "compare")
 
@@ -43,6 +46,8 @@ class AlignedStep(BaseModel):
     Attributes:
         run: its number.
         trace: of it.
+        recording: what the trace lies in, as a path below what was opened.
+        recordings: how many the side has; of several, this is the one whose usual step is nearest to the step time of the side.
         step: its number.
         start_ns: from the origin of the trace.
         length_ns: of the step, the work of the device that it launched included.
@@ -51,6 +56,8 @@ class AlignedStep(BaseModel):
 
     run: int
     trace: int
+    recording: str
+    recordings: int
     step: int
     start_ns: int
     length_ns: int
@@ -77,10 +84,11 @@ def aligned_steps(runs: Runs, before: _Number = 0, after: _Number = 1) -> Aligne
 
 @dataclass(frozen=True)
 class _UsualStep:
-    """A step of a run: its trace, its number, where it lies (from the origin) and its calls."""
+    """A step of a run: its trace, of how many recordings, its number, where it lies (from the origin) and its calls."""
 
     opened: OpenedRun
     trace: int
+    recordings: int
     step: int
     start_ns: int
     length_ns: int
@@ -88,26 +96,43 @@ class _UsualStep:
 
 
 def _find_step(chosen: OpenedRun) -> _UsualStep | None:
-    """The usual step of the first trace that has one."""
+    """The usual step, of the lowest rank, that is nearest to the step time of the side: a recording may have been disturbed."""
+    side = find_side(chosen)
+    counted = {trace for recording in side.recordings for trace in recording.traces}
+    usual_steps: list[tuple[int, float, int, StepSpan]] = []
     for number, trace in enumerate(chosen.run.traces):
+        if counted and trace not in counted:
+            continue
         usual = chosen.answer(("usual step", number), partial(usual_step, trace))
         if usual is not None:
-            # what the host does while the device still works on the step is of the next one
-            read_calls = partial(read_step_calls, trace, usual.start_ns, usual.end_ns)
-            calls = chosen.answer(("step calls", number, usual.step), read_calls, _size_of_calls)
-            begin_ns, length_ns = usual.start_ns - chosen.origins[number], usual.device_end_ns - usual.start_ns
-            return _UsualStep(chosen, number, usual.step, begin_ns, length_ns, calls)
-    return None
+            length_ns = usual.end_ns - usual.start_ns
+            apart = abs(math.log(max(length_ns, 1) / side.step_ns)) if side.step_ns else 0.0
+            usual_steps.append((trace.rank, apart, number, usual))
+    if not usual_steps:
+        return None
+    _, _, number, usual = min(usual_steps, key=lambda row: row[:3])
+    # what the host does while the device still works on the step is of the next one
+    read_calls = partial(read_step_calls, chosen.run.traces[number], usual.start_ns, usual.end_ns)
+    calls = chosen.answer(("step calls", number, usual.step), read_calls, _size_of_calls)
+    begin_ns, length_ns = usual.start_ns - chosen.origins[number], usual.device_end_ns - usual.start_ns
+    return _UsualStep(chosen, number, len(side.recordings), usual.step, begin_ns, length_ns, calls)
 
 
 def _size_of_calls(calls: StepCalls) -> int:
     return _CALL_BYTES * len(calls.names)
 
 
+def _name_recording(opened: OpenedRun, number: int) -> str:
+    path = opened.run.paths[number]
+    return path_text(path.relative_to(opened.path) if opened.path in path.parents else path.name)
+
+
 def _show_step(step: _UsualStep, parts: Sequence[StepPart]) -> AlignedStep:
     return AlignedStep(
         run=step.opened.id,
         trace=step.trace,
+        recording=_name_recording(step.opened, step.trace),
+        recordings=step.recordings,
         step=step.step,
         start_ns=step.start_ns,
         length_ns=step.length_ns,

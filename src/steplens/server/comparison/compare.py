@@ -18,13 +18,13 @@ from steplens.comparison.causes.cause import DEVICE
 from steplens.comparison.causes.sentences import state_cause
 from steplens.comparison.comparison import LEAST_CHANGE, Comparison, PartChange, compare_parts, compare_sides
 from steplens.comparison.item_times import SELF, TASK
-from steplens.comparison.measure import measure_side
 from steplens.comparison.operator_steps import compare_operator
 from steplens.comparison.side import Side
 from steplens.server import advice
 from steplens.server.advice import FindingShown
 from steplens.server.comparison import call_trees, spreads
 from steplens.server.comparison.call_trees import ComparedCalls
+from steplens.server.comparison.sides import find_side
 from steplens.server.comparison.spreads import StepSpread
 from steplens.server.http import documented
 from steplens.server.http.errors import path_text
@@ -112,6 +112,7 @@ class ComparedCauses(BaseModel):
         side: whose time it is.
         causes: those beyond chance, or all where there are none; the largest first.
         more: how many more causes there are.
+        more_certain: how many of these are beyond chance; null where there are too few steps to tell.
         others_ns: what these and all that no cause names differ by.
         explained: the share of the change that the causes beyond chance make up, 0 to 1; null where the step hardly changed.
     """
@@ -119,6 +120,7 @@ class ComparedCauses(BaseModel):
     side: Literal["host", "device"]
     causes: list[ComparedCause]
     more: int
+    more_certain: int | None
     others_ns: float
     explained: float | None
 
@@ -275,11 +277,7 @@ def compare_findings(runs: Runs, before: _Number = 0, after: _Number = 1) -> Com
 def _compare_two(before: OpenedRun, after: OpenedRun) -> Comparison:
     """The comparison of two runs, worked out once."""
     key = ("comparison", after.id, after.generation)
-    return before.answer(key, lambda: compare_sides(_side_of(before), _side_of(after)))
-
-
-def _side_of(chosen: OpenedRun) -> Side:
-    return chosen.answer(("side",), lambda: measure_side(chosen.run))
+    return before.answer(key, lambda: compare_sides(find_side(before), find_side(after)))
 
 
 def _describe_side(chosen: OpenedRun, side: Side) -> ComparedSide:
@@ -320,6 +318,7 @@ def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | Non
     if causes is None:
         return None
     told_causes = causes.shown_first(limit)
+    more, more_certain = causes.count_others(limit)
     return ComparedCauses(
         side="device" if causes.side == DEVICE else "host",
         causes=[
@@ -333,7 +332,8 @@ def _describe_causes(comparison: Comparison, limit: int) -> ComparedCauses | Non
             )
             for cause in told_causes
         ],
-        more=len(causes.causes) - len(told_causes),
+        more=more,
+        more_certain=more_certain,
         others_ns=causes.change_ns - sum(cause.difference_ns for cause in told_causes),
         explained=causes.explained,
     )

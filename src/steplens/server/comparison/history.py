@@ -48,7 +48,7 @@ class VersionShown(BaseModel):
 
 
 class LevelShown(BaseModel):
-    """The mean of a figure between two changes, from version ``first`` to ``last``."""
+    """The level of a figure between two changes, from version ``first`` to ``last``: see ``comparison.history``, FigureLevel."""
 
     first: int
     last: int

@@ -107,8 +107,22 @@ export async function alignedCard(context: Context, before: number, after: numbe
 
 function shown(context: Context, title: string, { before, after }: AlignedSteps): Child {
   if (!before || !after) return null;
-  const steps = { before: before.step, after: after.step };
-  return card(title, picture(context, before, after), { wide: true, note: t("compare.aligned.what", steps) });
+  return card(title, picture(context, before, after), { wide: true, note: stepsNote(before, after) });
+}
+
+/** What is drawn, and of which recording where a side has several. */
+export function stepsNote(before: AlignedStep, after: AlignedStep): string {
+  const of = ({ recording, recordings }: AlignedStep): Record<string, string> => ({
+    recording,
+    count: format.count(recordings),
+  });
+  return [
+    t("compare.aligned.what", { before: before.step, after: after.step }),
+    before.recordings > 1 ? t("compare.aligned.of.before", of(before)) : "",
+    after.recordings > 1 ? t("compare.aligned.of.after", of(after)) : "",
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 const nameOf = (part: StepPart): string => (part.kind === "phase" ? named("part", PARTS[part.name] ?? part.name) : part.name);
@@ -315,5 +329,7 @@ function differences(before: AlignedStep, after: AlignedStep): Child {
       ];
     });
   const heads = [t("compare.part"), t("compare.before"), t("compare.after"), t("compare.difference"), t("compare.aligned.later")];
-  return rows.length ? smallTable(t("compare.aligned"), heads, rows, [1, 2, 3, 4]) : null;
+  return rows.length
+    ? [smallTable(t("compare.aligned"), heads, rows, [1, 2, 3, 4]), h("p", { class: "note" }, t("compare.aligned.later.what"))]
+    : null;
 }

@@ -119,6 +119,14 @@ function partsTable(title: string, parts: readonly ComparedPart[]): Child {
 const sumOf = (parts: readonly ComparedPart[], side: "before_ns" | "after_ns"): number =>
   parts.reduce((all, one) => all + one[side], 0);
 
+/** How many causes are not shown, as the terminal says it. */
+export function othersWords(more: number, certain: number | null): string {
+  const count = format.count(more);
+  if (certain === null) return t("compare.causes.others", { count });
+  if (!certain) return t("compare.causes.others.chance", { count });
+  return t("compare.causes.others.beyond", { count, certain: format.count(certain) });
+}
+
 /** What explains the change of the step, the largest cause first; with all others they add up to it. */
 export function causesCard(found: Comparison): Child {
   const { causes } = found;
@@ -132,8 +140,7 @@ export function causesCard(found: Comparison): Child {
     one.share === null ? "" : shareText(one.share),
     ...interval.cells(one),
   ]);
-  if (causes.more)
-    rows.push([t("compare.causes.others", { count: format.count(causes.more) }), "", "", signedTime(causes.others_ns)]);
+  if (causes.more) rows.push([othersWords(causes.more, causes.more_certain), "", "", signedTime(causes.others_ns)]);
   return card(
     t("compare.causes"),
     headedTable(

@@ -18,7 +18,7 @@ const AXIS = 20;
 const INTERVAL = 34;
 const CAP = 7;
 /** marks of the axis of percentages are so many pixels apart at least */
-const APART = 70;
+const APART = 100;
 
 /** What the scale has to hold, from the shortest to the longest time, ns. */
 export function scaleOf(found: Pick<Comparison, "before" | "after" | "step">): { start: number; end: number } {
@@ -99,7 +99,7 @@ function drawn(found: Comparison, width: number): SVGElement {
   const base = found.before.step_ns;
   const interval = found.step && base !== null ? { step: found.step, base } : null;
   const height = axis + AXIS * scale + (interval ? (INTERVAL + AXIS) * scale : 0);
-  const marks = roundTicks(start, end, room, 90);
+  const marks = roundTicks(start, end, room / scale, 90);
   const places = marks.at.map((at): [x: number, text: string] => [xOf(at), format.rounded(at, marks.step)]);
   return svg(
     "svg",
@@ -178,7 +178,7 @@ function intervalRow(found: Comparison, base: number, place: Place, scale: numbe
   const middle = top + (INTERVAL / 2) * scale;
   const bottom = top + INTERVAL * scale;
   const look: Direction = step.low > 0 ? "grew" : step.high < 0 ? "shrank" : "unsure";
-  const marks = changesBetween(start / base - 1, end / base - 1, width - names - RIGHT);
+  const marks = changesBetween(start / base - 1, end / base - 1, (width - names - RIGHT) / scale);
   return [
     svg("rect", {
       class: "of-no-interest",

@@ -46,8 +46,12 @@ function neededWords(step: StepChange): string {
 export function sideWords(side: ComparedSide): string {
   if (!side.steps) return t("compare.side.steps.none");
   return [
-    t("compare.side.steps", { count: format.count(side.steps) }),
-    side.recordings > 1 ? t("compare.side.recordings", { count: format.count(side.recordings) }) : "",
+    ...(side.recordings > 1
+      ? [
+          t("compare.side.recordings", { count: format.count(side.recordings) }),
+          t("compare.side.count", { count: format.count(side.steps) }),
+        ]
+      : [t("compare.side.steps", { count: format.count(side.steps) })]),
     side.ranks > 1 ? t("compare.side.ranks", { count: format.count(side.ranks) }) : "",
     side.devices.join(", "),
   ]
@@ -58,12 +62,14 @@ export function sideWords(side: ComparedSide): string {
 /** The sentence, the figures it rests on, and what makes it doubtful. */
 export function verdictOf(found: Comparison): Child {
   const steps = (side: ComparedSide): string => formatRoute(side.run, "steps");
+  // of how much a side is shall be read to its end
+  const words = (side: ComparedSide): Child => h("span", { class: "wrapped-text" }, sideWords(side));
   const memory = [found.before.peak_bytes, found.after.peak_bytes];
   return [
     h("p", { class: "verdict" }, verdictWords(found)),
     figures(
-      figure(t("compare.before"), format.value(found.before.step_ns, "ns"), sideWords(found.before), steps(found.before)),
-      figure(t("compare.after"), format.value(found.after.step_ns, "ns"), sideWords(found.after), steps(found.after)),
+      figure(t("compare.before"), format.value(found.before.step_ns, "ns"), words(found.before), steps(found.before)),
+      figure(t("compare.after"), format.value(found.after.step_ns, "ns"), words(found.after), steps(found.after)),
       memory.every((bytes) => bytes === null)
         ? null
         : figure(t("memory.peak"), memory.map((bytes) => format.value(bytes, "bytes")).join(" → ")),

@@ -9,7 +9,7 @@ import { HISTORY, isHistoryAlone, type Context, type Page } from "../../ui/page"
 import { card, choice, figure, figures, grid, smallTable } from "../../ui/ui";
 import * as format from "../../words/format";
 import { current, named, t } from "../../words/i18n";
-import { historyChart, moved } from "./history_chart";
+import { historyChart, isStretch, moved, valueRange } from "./history_chart";
 
 const OPERATORS = "operators.";
 const STEP = "step";
@@ -153,8 +153,20 @@ function chartCard(context: Context, found: History, chosen: FigureHistory, pair
   const title = figureName(chosen.figure);
   return card(title, historyChart(title, chosen, found.versions, pair, say, pick, context.signal), {
     wide: true,
-    note: t("history.chart.what"),
+    note: chartNote(chosen),
   });
+}
+
+/** What the picture shows, and what is only there at times. */
+export function chartNote(chosen: FigureHistory): string {
+  const [low, high] = valueRange(chosen);
+  return [
+    t("history.chart.what"),
+    chosen.changes.some(isStretch) ? t("history.chart.stretch") : "",
+    chosen.versions.some((_, place) => chosen.low[place]! < low || chosen.high[place]! > high) ? t("history.chart.beyond") : "",
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 /** Two versions, and the way to what differs between them. */

@@ -11,7 +11,11 @@ const LEFT = 76;
 const RIGHT = 12;
 /** room for what changes are called */
 const TOP = 26;
-const BOTTOM = 26;
+const BOTTOM = 36;
+/** of the bar below a version that is chosen for comparing */
+const BAR = 6;
+/** of the sign of an interval that goes on beyond the axis */
+const ARROW = 4;
 const NARROWEST = 320;
 const DOT = 3.2;
 /** names of versions with less room than this are left out */
@@ -44,6 +48,9 @@ export function valueMarks([low, high]: readonly [number, number]): number[] {
 /** What a change is called in the picture. */
 export const moved = (change: HistoryChange): string =>
   change.ratio === null ? t("history.new") : `${format.signedShare(change.ratio)}${change.lasts ? "" : " ?"}`;
+
+/** Whether it is not known which one of several versions made a change. */
+export const isStretch = (change: HistoryChange): boolean => change.latest > change.earliest;
 
 /** The picture; `say` is what is told of a version that the pointer is near, `pick` is told of a click. */
 export function historyChart(
@@ -126,13 +133,27 @@ function draw(
       svg("line", { class: "rule", x1: left, x2: width - right, y1: yOf(value), y2: yOf(value) }),
       svg("text", { class: "tick", x: left - 8, y: yOf(value) + 4 * scale, "text-anchor": "end" }, say(value)),
     ]),
-    marked.map((version) =>
-      svg("rect", { class: "history-marked", x: xOf(version) - room / 2, y: top, width: Math.max(room, 2), height: base - top }),
+    marked.map((version, place) =>
+      svg(
+        "rect",
+        {
+          class: "history-marked",
+          x: xOf(version) - room * 0.4,
+          y: base + 3 * scale,
+          width: Math.max(room * 0.8, 2),
+          height: BAR * scale,
+        },
+        svg("title", null, t(place ? "compare.after" : "compare.before")),
+      ),
     ),
     figure.changes.map((change) => drawnChange(change, xOf, room, top, base, width - right, scale)),
     figure.versions.map((version, place) => {
       const [x, from, to] = [xOf(version), yOf(figure.low[place]!), yOf(figure.high[place]!)];
-      return svg("line", { class: "history-interval", x1: x, x2: x, y1: from, y2: to });
+      return [
+        svg("line", { class: "history-interval", x1: x, x2: x, y1: from, y2: to }),
+        figure.low[place]! < range[0] ? arrow(x, base, -ARROW * scale) : null,
+        figure.high[place]! > range[1] ? arrow(x, top, ARROW * scale) : null,
+      ];
     }),
     figure.levels.map((level) =>
       svg("line", {
@@ -156,13 +177,20 @@ function draw(
       place % every === 0
         ? svg(
             "text",
-            { class: "tick", x: xOf(place), y: high - 6 * scale, "text-anchor": place ? "middle" : "start" },
+            { class: "tick", x: xOf(place), y: high - 6 * scale, "text-anchor": "middle" },
             format.shorten(version.name, 14),
           )
         : null,
     ),
   );
 }
+
+/** The sign of an interval that goes on beyond the edge of the axis. */
+const arrow = (x: number, edge: number, back: number): Child =>
+  svg("path", {
+    class: "history-beyond",
+    d: `M${x - Math.abs(back)} ${edge + back}L${x} ${edge}L${x + Math.abs(back)} ${edge + back}`,
+  });
 
 /** Where a figure moved: the versions that may have moved it, and by how much. */
 function drawnChange(
@@ -176,12 +204,12 @@ function drawnChange(
 ): Child {
   const look = `history-change ${change.ratio !== null && change.ratio < 0 ? "less" : "more"}${change.lasts ? "" : " unsure"}`;
   const x = xOf(change.version) - room / 2;
-  const [from, to] = [xOf(change.earliest) - room / 2, xOf(change.latest) - room / 2];
+  const [from, to] = [xOf(change.earliest) - room / 2, xOf(change.latest) + room / 2];
   const anchor = x > end - 60 * scale ? "end" : "middle";
   return svg(
     "g",
     { class: look },
-    to > from ? svg("rect", { x: from, y: top, width: to - from, height: base - top }) : null,
+    isStretch(change) ? svg("rect", { x: from, y: top, width: to - from, height: base - top }) : null,
     svg("line", { x1: x, x2: x, y1: top - 4 * scale, y2: base }),
     svg("text", { class: "strong", x, y: top - 9 * scale, "text-anchor": anchor }, moved(change)),
   );
