@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from steplens.comparison.circumstances import Circumstances, find_doubts, measure_circumstances
+from steplens.comparison.circumstances import Circumstances, describe_means, find_doubts, measure_circumstances
 from steplens.comparison.recordings import find_recordings
 from steplens.run import Run, Source
 
@@ -44,3 +44,12 @@ def test_more_calls_take_longer_to_record() -> None:
 
 def test_nothing_differs() -> None:
     assert doubts(circumstances(), circumstances()) == []
+
+
+def test_a_typical_step_and_a_mean_that_disagree() -> None:
+    (said,) = describe_means([10e6, 14e6], [20e6, 15e6])
+    assert (
+        "the typical step changed by +40.0 %, and the mean of the usual steps, which parts and causes are of, by -25.0 %" in said
+    )
+    assert [*describe_means([10e6, 14e6], [10e6, 15e6])] == [*describe_means([10e6, 14e6], [10e6, 9.9e6])] == []
+    assert [*describe_means([0.0, 14e6], [10e6, 5e6])] == []

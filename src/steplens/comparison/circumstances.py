@@ -42,6 +42,8 @@ _CONTENTION = 0.05
 _SAME_SHAPES = 0.9
 #: what recording adds is said where it is a larger share of the change, and of the step
 _RECORDING_SHARE, _LEAST_RECORDING = 0.1, 0.02
+#: typical steps and means that change in opposite directions, by more than that both
+_DISAGREE = 0.02
 #: clock rates that differ by less are the same: they vary from one moment to the next
 _SAME_CLOCK = 1.03
 #: hexadecimal digits that tell recordings apart
@@ -191,6 +193,21 @@ def _describe_recording(before: Circumstances, after: Circumstances) -> Iterable
         yield (
             f"recording operators one by one takes about {duration(abs(recording_ns))} more of a step of the {name} side, which "
             f"makes {more:,.0f} more calls: at full speed (steplens bench) they cost less"
+        )
+
+
+def describe_means(typical_ns: Sequence[float], mean_ns: Sequence[float]) -> Iterable[str]:
+    """A typical step that became longer while the mean became shorter, or the other way round.
+
+    Args:
+        typical_ns: the usual step of the earlier and of the later side, which the verdict is of.
+        mean_ns: the mean of their usual steps, which parts and causes are of.
+    """
+    typical, mean = (after / before - 1.0 if before > 0 else 0.0 for before, after in (typical_ns, mean_ns))
+    if typical * mean < 0 and min(abs(typical), abs(mean)) > _DISAGREE:
+        yield (
+            f"the typical step changed by {100 * typical:+.1f} %, and the mean of the usual steps, which parts and causes are of, "
+            f"by {100 * mean:+.1f} %: recordings were disturbed; record more of them on a machine that does nothing else"
         )
 
 

@@ -18,7 +18,7 @@ from steplens.common.errors import InputError
 from steplens.comparison.call_tree import NO_DEVICE_TIME, DeviceTimeByPath, match_device_time
 from steplens.comparison.causes.cause import Causes
 from steplens.comparison.causes.find import explain_change
-from steplens.comparison.circumstances import find_doubts
+from steplens.comparison.circumstances import describe_means, find_doubts
 from steplens.comparison.difference import find_difference
 from steplens.comparison.held_memory import HeldMemory, compare_peaks
 from steplens.comparison.measure import keep_measured, measure_side
@@ -207,8 +207,17 @@ def compare_sides(before: Side, after: Side, asked_change: float = LEAST_CHANGE,
         operators=calls,
         tasks=tasks,
         device_time=device_time,
-        doubts=tuple(find_doubts(before.circumstances, after.circumstances, doubted, doubted_by_shape)),
+        doubts=(
+            *find_doubts(before.circumstances, after.circumstances, doubted, doubted_by_shape),
+            *describe_means([side.step_ns or 0.0 for side in (before, after)], [_mean_step(side) for side in (before, after)]),
+        ),
     )
+
+
+def _mean_step(side: Side) -> float:
+    """The mean of its usual steps, ns; over several recordings the mean of theirs."""
+    means = [recording.usual["step_time_ns"].mean() for recording in side.recordings if recording.usual.height]
+    return float(np.mean([mean for mean in means if isinstance(mean, float)])) if means else 0.0
 
 
 def _name_by_shape(rows: pl.DataFrame | None) -> pl.DataFrame | None:
