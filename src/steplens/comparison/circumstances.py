@@ -206,8 +206,8 @@ def describe_means(typical_ns: Sequence[float], mean_ns: Sequence[float]) -> Ite
     typical, mean = (after / before - 1.0 if before > 0 else 0.0 for before, after in (typical_ns, mean_ns))
     if typical * mean < 0 and min(abs(typical), abs(mean)) > _DISAGREE:
         yield (
-            f"the typical step changed by {100 * typical:+.1f} %, and the mean of the usual steps, which parts and causes are of, "
-            f"by {100 * mean:+.1f} %: recordings were disturbed; record more of them on a machine that does nothing else"
+            f"the typical step changed by {100 * typical:+.1f} %, and the mean of the usual steps, which parts and causes are "
+            f"of, by {100 * mean:+.1f} %: recordings were disturbed; record more of them on a machine that does nothing else"
         )
 
 
