@@ -1,7 +1,7 @@
 """The recorder's library: built for the installed PyTorch, loaded, and called.
 
-Its plain C interface is ``native/recorder/interface.cpp``. It is compiled against the headers that the installed PyTorch brings, and
-kept under that version: another one has it built anew.
+Its plain C interface is ``native/recorder/interface.cpp``. It is compiled against the headers that the installed PyTorch brings,
+and kept under that version: another one has it built anew.
 """
 
 from __future__ import annotations
