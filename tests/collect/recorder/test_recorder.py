@@ -52,7 +52,9 @@ def run_program(tmp_path: Path, text: str, *, exit_code: int = 0) -> dict[str, A
 
 
 def test_a_step_is_counted_alike_each_time(tmp_path: Path) -> None:
-    answers = run_program(tmp_path, "answers['counts'] = []\nfor _ in range(20): start(); step(); answers['counts'].append(finish())")
+    answers = run_program(
+        tmp_path, "answers['counts'] = []\nfor _ in range(20): start(); step(); answers['counts'].append(finish())"
+    )
     calls, memory_events, *rest = answers["of_step"]
     assert calls > 50 and memory_events > 10 and rest == [0, 0, 0]
     assert all(counts == answers["of_step"] for counts in answers["counts"])
@@ -255,7 +257,16 @@ def test_addresses_and_undefined_behaviour(tmp_path: Path) -> None:
     library = recorder_library.recorder_library()
     sources = [str(path) for path in library.source_files() if path.suffix == ".cpp"]
     built = tmp_path / "recorder.so"
-    flags = ("-O1", "-g", "-std=c++17", "-fPIC", "-shared", "-DNDEBUG", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+    flags = (
+        "-O1",
+        "-g",
+        "-std=c++17",
+        "-fPIC",
+        "-shared",
+        "-DNDEBUG",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=undefined",
+    )
     subprocess.run(["g++", *flags, "-o", str(built), *sources, *library.flags], check=True, timeout=300)
     preloaded = [
         subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()

@@ -214,7 +214,7 @@ class BlackBox:
         elsewhere = True
         if event is not None and self._capture_event(*event):
             self._open_window(self.step_num + 1)
-        elif self._in_window >= self._keep_steps:
+        elif self._in_window >= self._keep_steps and (self._session is None or self._session.may_rotate()):
             self._rotate_window()
         else:
             elsewhere = False

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.common import metadata
+from steplens.collect.common import clock, metadata
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.recorder_session import RecorderSession
 from steplens.collect.pytorch.window import Window
@@ -28,6 +28,8 @@ class RingSession(KinetoSession):
 
     # most windows are thrown away
     _keeps_spare_files = False
+    #: a window is no shorter than this
+    least_window_ns = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -116,6 +118,10 @@ class RingSession(KinetoSession):
         # most windows are thrown away; one that was to be kept is missed when it is saved
         pass
 
+    def may_rotate(self) -> bool:
+        """Whether the window that is open is long enough to be followed by another one."""
+        return self.window is None or clock.monotonic_ns() - self.window.span.start_monotonic_ns >= self.least_window_ns
+
     def _has_room(self, parent: Path) -> bool:
         # asked when a window opens, which takes little room or none
         return True
@@ -138,6 +144,9 @@ class RecorderRingSession(RingSession, RecorderSession):
 
     They lie in a folder of the process, ``<time>_<pid>[_rank<rank>]_last_steps``, which goes when the black box stops.
     """
+
+    # a window takes two milliseconds of the training, files and folders most of all: half a percent of this
+    least_window_ns = 500_000_000
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
