@@ -120,8 +120,8 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
     """
     blocks = Blocks(read_header(content, path))
     kinds = {layout.CLOCKS: CLOCK, layout.THREADS: THREAD, layout.CALLS: blocks.header.call, layout.MEMORY: blocks.header.memory}
-    parts: dict[int, list[tuple[Records, int]]] = {kind: [] for kind in kinds}
-    place, size = layout.HEADER_BYTES, len(content)
+    parts: dict[int, list[tuple[memoryview, int]]] = {kind: [] for kind in kinds}
+    place, size, view = layout.HEADER_BYTES, len(content), memoryview(content)
     while place < size:
         magic, kind, count, thread, length = (
             _BLOCK_HEADER.unpack_from(content, place) if size - place >= layout.BLOCK_HEADER_BYTES else (b"", 0, 0, 0, 0)
@@ -133,7 +133,8 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
                 blocks.cut_bytes = size - place
                 if magic == layout.BLOCK_MAGIC and kind in (layout.CALLS, layout.MEMORY):
                     # where the disk was full, records before the cut are as good as any
-                    parts[kind].append((_records_between(content, begin, size, kinds[kind]), thread))
+                    whole_bytes = (size - begin) // kinds[kind].itemsize * kinds[kind].itemsize
+                    parts[kind].append((view[begin : begin + whole_bytes], thread))
                 break
             blocks.damaged_blocks += 1
             place = following
@@ -141,7 +142,7 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
         end = begin + length
         if kind in parts:
             if count * kinds[kind].itemsize == length:
-                parts[kind].append((_records_between(content, begin, end, kinds[kind]), thread))
+                parts[kind].append((view[begin:end], thread))
             else:
                 blocks.damaged_blocks += 1
         elif not _add_other(blocks, kind, count, thread, content[begin:end]):
@@ -163,16 +164,12 @@ def _next_block(content: bytes, place: int) -> int | None:
     return None
 
 
-def _records_between(content: bytes, begin: int, end: int, kind: np.dtype[np.void]) -> Records:
-    return np.frombuffer(content, kind, count=(end - begin) // kind.itemsize, offset=begin)
-
-
-def _join_parts(parts: Sequence[tuple[Records, int]], kind: np.dtype[np.void]) -> tuple[Records, Numbers]:
+def _join_parts(parts: Sequence[tuple[memoryview, int]], kind: np.dtype[np.void]) -> tuple[Records, Numbers]:
     """Records of blocks behind one another, and for each the number of the thread of its block."""
-    if not parts:
-        return np.empty(0, kind), np.empty(0, np.uint32)
+    # joined as bytes: arrays of records would be compared field by field first
+    records = np.frombuffer(b"".join(part for part, _ in parts), kind)
     threads = np.array([thread for _, thread in parts], dtype=np.uint32)
-    return np.concatenate([records for records, _ in parts]), np.repeat(threads, [len(records) for records, _ in parts])
+    return records, np.repeat(threads, [len(part) // kind.itemsize for part, _ in parts])
 
 
 def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: bytes) -> bool:

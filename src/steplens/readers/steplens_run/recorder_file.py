@@ -77,7 +77,7 @@ def raw_tables(path: Path, log: HealthLog) -> tuple[dict[str, pl.DataFrame], dic
     blocks = read_blocks(read_bytes(path), path)
     clock = RecorderClock(blocks, path)
     threads, signatures = read_threads(blocks.threads), read_signatures(blocks.signatures)
-    open_calls = _open_calls(blocks, clock) if blocks.totals is None else blocks.calls[:0]
+    open_calls = _open_calls(blocks, clock)
     calls = read_calls(blocks, open_calls, clock, threads, signatures)
     memory = read_memory(blocks, clock, threads)
     pid = blocks.header.pid
@@ -101,31 +101,31 @@ def _report_losses(blocks: Blocks, open_calls: Records, threads: Threads, signat
     rows = np.minimum(open_calls["signature"], signatures.columns.height - 1)
     names = signatures.columns["name"].gather(rows).cast(pl.String)
     lanes = threads.native_ids(open_calls["start_thread"]).tolist()
-    health_of.report_open_calls([f"{name} (thread {lane})" for name, lane in zip(names, lanes, strict=True)][::-1], log)
+    named_calls = [f"{name} (thread {lane})" for name, lane in zip(names, lanes, strict=True)][::-1]
+    health_of.report_open_calls(named_calls, log, is_ended=blocks.totals is not None)
 
 
 def _open_calls(blocks: Blocks, clock: RecorderClock) -> Records:
-    """The calls that a process was in when it was killed, inner ones first, with the last time that is known as their end.
+    """The calls that had not ended when the recording did, inner ones first, with its last time as their end, as Kineto has it.
 
     A thread may have been changing them while they were written, and what was written last of it may be long over: a call counts
-    that begins no earlier than the one around it, and whose end is not in the file.
+    that began in this recording, no earlier than the one around it, and whose end is not in the file.
     """
     present = [records for records in blocks.open_calls.values() if len(records)]
-    if not present:
+    if not present or (blocks.totals is not None and blocks.totals["dropped_calls"][0]):
+        # a call without room for its record would pass for one that never ended
         return blocks.calls[:0]
-    ticks = [
-        blocks.clocks["ticks"],
-        blocks.calls["end_ticks"],
-        blocks.memory["ticks"],
-        *(part["start_ticks"] for part in present),
-    ]
-    possible = [part[clock.are_possible(part)] for part in ticks]
-    latest = max(int(part.max()) for part in possible if len(part))
+    ticks = [blocks.calls["end_ticks"], blocks.memory["ticks"], *(records["start_ticks"] for records in present)]
+    if blocks.totals is None:
+        ticks.append(blocks.clocks["ticks"])
+    possible = np.concatenate(ticks)
+    latest = possible[clock.are_possible(possible)].max(initial=0)
     open_parts = []
     for records in present:
+        records = records[clock.are_possible(records["start_ticks"])]
         start = records["start_ticks"]
-        is_plausible = clock.are_possible(start) & (start >= np.r_[start[:1], start[:-1]])
-        records = records[: len(records) if is_plausible.all() else int(np.argmin(is_plausible))]
+        is_inside = start >= np.r_[start[:1], start[:-1]]
+        records = records[: len(records) if is_inside.all() else int(np.argmin(is_inside))]
         ended = blocks.calls[np.isin(blocks.calls["start_ticks"], records["start_ticks"])]
         ends = set(zip(ended["start_thread"].tolist(), ended["start_ticks"].tolist(), strict=True))
         begins = zip(records["start_thread"].tolist(), records["start_ticks"].tolist(), strict=True)

@@ -58,12 +58,18 @@ def report_end(blocks: Blocks, log: HealthLog) -> None:
             log.add("damaged_records", ERROR, totals[name] - there, message, unsafe)
 
 
-def report_open_calls(names: Sequence[str], log: HealthLog) -> None:
-    """The calls that had not ended when the process was killed, outermost first."""
+def report_open_calls(names: Sequence[str], log: HealthLog, *, is_ended: bool) -> None:
+    """The calls that had not ended when the recording did, outermost first.
+
+    Args:
+        names: of the calls.
+        log: takes the finding.
+        is_ended: whether somebody ended the recording, as inside of a user's range; else the process was killed.
+    """
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        message = f"calls had not ended when the recording broke off, and end with it here: {', '.join(names[:_NAMED])}{more}"
-        log.add("open_calls", WARNING, len(names), message, (OPERATOR_TIMES, OPERATOR_SELF_TIMES))
+        message = f"calls had not ended when the recording did, and end with it here: {', '.join(names[:_NAMED])}{more}"
+        log.add("open_calls", INFO if is_ended else WARNING, len(names), message, (OPERATOR_TIMES, OPERATOR_SELF_TIMES))
 
 
 def report_damage(damaged: int, unnamed: int, unknown_frees: int, log: HealthLog) -> None:

@@ -105,8 +105,10 @@ def read_calls(blocks: Blocks, open_calls: Records, clock: RecorderClock, thread
         threads: of the file.
         signatures: of the file.
     """
-    records = np.concatenate([blocks.calls, open_calls])
-    threads_of_blocks = np.concatenate([blocks.call_threads, open_calls["start_thread"]])
+    records, threads_of_blocks = blocks.calls, blocks.call_threads
+    if len(open_calls):
+        records = np.concatenate([records, open_calls])
+        threads_of_blocks = np.concatenate([threads_of_blocks, open_calls["start_thread"]])
     # of calls that begin at once the outer one ends later, so it lies behind the inner one in the file
     order = len(records) - 1 - np.argsort(records["start_ticks"][::-1], kind="stable")
     start, end = records["start_ticks"][order], records["end_ticks"][order]
