@@ -52,6 +52,7 @@ RUN_SUFFIX = "_ascend_pt"
 MINDSPORE_RUN_SUFFIX = "_ascend_ms"
 RAW_DIRECTORY = "KINETO"
 RAW_TRACE = "trace.json"
+#: of the recorder of operators (``formats.recorder``), which takes Kineto's place
 RAW_OPERATORS = "operators.rec"
 HOST_EVENTS = "host_events.json"
 MARKS = "marks.bin"
@@ -267,6 +268,12 @@ def free_bytes(path: Path) -> int:
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
+
+
+def raw_recording(directory: Path) -> Path | None:
+    """The file of a run directory with what the framework did: Kineto's, else the recorder's; None where there is neither."""
+    raw = directory / RAW_DIRECTORY
+    return next((path for name in (RAW_TRACE, RAW_OPERATORS) if (path := raw / name).is_file()), None)
 
 
 def is_run_directory(path: Path) -> bool:
