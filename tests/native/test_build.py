@@ -83,12 +83,12 @@ def test_without_a_compiler_the_error_names_what_to_install(library: NativeLibra
 def test_a_failure_is_told_and_not_repeated(library: NativeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
     source = library.source_files()[0]
     source.write_text("this is no C++\n")
-    with pytest.raises(BuildError, match="failed: .*error"):
+    with pytest.raises(BuildError, match=r"failed: .*error"):
         build_library(library)
     compiler = build.find_compiler()
     assert compiler is not None and "failed" in build.known_failure(library, compiler)
     monkeypatch.setattr(build, "_compile_library", lambda *_: pytest.fail("it was compiled again"))
-    with pytest.raises(BuildError, match="remove .*failed to have it tried again"):
+    with pytest.raises(BuildError, match=r"remove .*failed to have it tried again"):
         build_library(library)
 
 

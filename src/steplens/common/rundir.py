@@ -80,12 +80,6 @@ STATE_COLLECTED = "collected"
 WORKER_BYTES = 255 - len("_4194304_20260101000000000") - len(RUN_SUFFIX)
 
 
-def raw_recording(run_directory: Path) -> Path | None:
-    """The file with what a window recorded, of whichever recorder; None where there is none."""
-    raw = run_directory / RAW_DIRECTORY
-    return next((path for name in (RAW_TRACE, RAW_OPERATORS) if (path := raw / name).is_file()), None)
-
-
 def worker_part(worker_name: str) -> str:
     """What of a worker's name begins the name of a run directory: as much as there is room for, without what no name holds."""
     possible = worker_name.replace(os.sep, "_").replace("\0", "_").encode(errors="replace")
