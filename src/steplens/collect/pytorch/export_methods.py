@@ -183,7 +183,7 @@ class ExportMethods:
             return torch_events.function_events(raw, self._session.torch_options())
         with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
             made = Path(folder) / rundir.RAW_TRACE
-            problem = _export_run("chrome", run_directory, made)
+            problem = _export_run("kineto", run_directory, made)
             if problem:
                 raise OSError(problem)
             return torch_events.function_events(made, self._session.torch_options())
