@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from steplens.collect.common import clock, log
-from steplens.collect.common.health import INFO, WARNING, Health
+from steplens.collect.common.health import INFO, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window, WindowState
@@ -20,9 +20,6 @@ from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMO
 from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.common import rundir
 from steplens.common.options import ProfilerActivity
-
-#: findings of records that were lost
-_OF_CALLS = "operator calls"
 
 
 def uses_recorder(settings: RecordingSettings, health: Health) -> bool:
