@@ -1,4 +1,4 @@
-"""Random pieces of events as JSON text, most of them valid, with all that makes one text differ from another of the same meaning."""
+"""Random pieces of events as JSON text, most of them valid, in all the ways in which the same may be written."""
 
 from __future__ import annotations
 
@@ -7,28 +7,139 @@ from collections.abc import Callable
 
 Text = str
 
-_NAMES = ("aten::mm", "aten::conv2d", "c10d::send", "hipLaunchKernel", "cudaLaunchKernel", "ProfilerStep#3", "gemm", "", "ncclKernel",
-          'a "b" \\ /', "\u00e9\u4e2d\U0001f600", "tab\there\n", "\x00\x1f", "record_param_comms", "x" * 90)  # fmt: skip
-_CATEGORIES = ("cpu_op", "user_annotation", "Operator", "kernel", "Kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "hip_runtime",
-               "overhead", "gpu_user_annotation", "cuda_sync", "python_function", "Trace", "something", "", "\u4e2d", "privateuse1_driver")  # fmt: skip
+_NAMES = (
+    "aten::mm",
+    "aten::conv2d",
+    "c10d::send",
+    "hipLaunchKernel",
+    "cudaLaunchKernel",
+    "ProfilerStep#3",
+    "gemm",
+    "",
+    "ncclKernel",
+    'a "b" \\ /',
+    "\u00e9\u4e2d\U0001f600",
+    "tab\there\n",
+    "\x00\x1f",
+    "record_param_comms",
+    "x" * 90,
+)
+_CATEGORIES = (
+    "cpu_op",
+    "user_annotation",
+    "Operator",
+    "kernel",
+    "Kernel",
+    "gpu_memcpy",
+    "gpu_memset",
+    "cuda_runtime",
+    "hip_runtime",
+    "overhead",
+    "gpu_user_annotation",
+    "cuda_sync",
+    "python_function",
+    "Trace",
+    "something",
+    "",
+    "\u4e2d",
+    "privateuse1_driver",
+)
 _WEIGHTS = (12, 2, 1, 8, 1, 2, 1, 4, 2, 1, 1, 1, 3, 1, 1, 1, 1, 1)
 _PHASES = ("X", "i", "s", "f", "M", "B", "E", "C", "I", "Q")
 _PHASE_WEIGHTS = (70, 8, 4, 4, 3, 2, 2, 1, 0.05, 0.05)
-_PLAIN_NUMBERS = ("0", "1", "7", "12", "123456", "-1", "-0", "4294967296", "1125899906842624", "999999999999999999",
-                  "9223372036854775807", "-9223372036854775807")  # fmt: skip
-_ODD_NUMBERS = ("1.0", "1e3", "9223372036854775808", "18446744073709551615", "18446744073709551616", "-9223372036854775808",
-                "123456789012345678901234567890", "2.5", "1E-2", '"12"', '"gpu 0"', "true", "null", "[1]", "{}", '""')  # fmt: skip
-_BROKEN = ("01", "1.", ".5", "-", "+1", "NaN", "Infinity", "1e", "0x1", "tru", "nul", "'a'", "1e999", "-1e999", "[1,]", '{"a":1,}',
-           "[1 2]", '"a\x01b"', '"\\x"', '"\\ud800"', '"\\udc00"', '"\\u12g4"', '"open', "[", "{", "]", "}", "", '{"a"}', "{1:2}")  # fmt: skip
-_RAWS = ("[]", "[[8, 16], [], [16]]", "[[8, 16], [], [16 ]]", '["float", "ScalarList", ""]', "[[[2, 3], [4]], []]", '[""]', "{}", "null",
-         '"text"', "12", "[[8,16],[],[16]]", '["\\u0041", "\\n"]', '[["a", [null, true, false, -1.5e3]]]', '[{"a": {"b": [1]}}]')  # fmt: skip
-_LAUNCHES = ('"registers per thread": 32, "shared memory": 0, "blocks per SM": 0.5, "grid": [1, 1, 1], "block": [32, 1, 1]',
-             '"registers per thread": 40,"grid": [2,1,1],"est. achieved occupancy %": 12',
-             '"registers per thread": 32, "correlation": 7',
-             '"registers per thread": 1, "memory bandwidth (GB/s)": 2',
-             '"registers per thread": "registers per thread"',
-             '"grid": [1, 1, 1]', '"core": "AIC"', '"Collective name": "allreduce"',
-             '"note": "registers per thread"', '"\\u0072egisters per thread": 3', "")  # fmt: skip
+_PLAIN_NUMBERS = (
+    "0",
+    "1",
+    "7",
+    "12",
+    "123456",
+    "-1",
+    "-0",
+    "4294967296",
+    "1125899906842624",
+    "999999999999999999",
+    "9223372036854775807",
+    "-9223372036854775807",
+)
+_ODD_NUMBERS = (
+    "1.0",
+    "1e3",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "-9223372036854775808",
+    "123456789012345678901234567890",
+    "2.5",
+    "1E-2",
+    '"12"',
+    '"gpu 0"',
+    "true",
+    "null",
+    "[1]",
+    "{}",
+    '""',
+)
+_BROKEN = (
+    "01",
+    "1.",
+    ".5",
+    "-",
+    "+1",
+    "NaN",
+    "Infinity",
+    "1e",
+    "0x1",
+    "tru",
+    "nul",
+    "'a'",
+    "1e999",
+    "-1e999",
+    "[1,]",
+    '{"a":1,}',
+    "[1 2]",
+    '"a\x01b"',
+    '"\\x"',
+    '"\\ud800"',
+    '"\\udc00"',
+    '"\\u12g4"',
+    '"open',
+    "[",
+    "{",
+    "]",
+    "}",
+    "",
+    '{"a"}',
+    "{1:2}",
+)
+_RAWS = (
+    "[]",
+    "[[8, 16], [], [16]]",
+    "[[8, 16], [], [16 ]]",
+    '["float", "ScalarList", ""]',
+    "[[[2, 3], [4]], []]",
+    '[""]',
+    "{}",
+    "null",
+    '"text"',
+    "12",
+    "[[8,16],[],[16]]",
+    '["\\u0041", "\\n"]',
+    '[["a", [null, true, false, -1.5e3]]]',
+    '[{"a": {"b": [1]}}]',
+)
+_LAUNCHES = (
+    '"registers per thread": 32, "shared memory": 0, "blocks per SM": 0.5, "grid": [1, 1, 1], "block": [32, 1, 1]',
+    '"registers per thread": 40,"grid": [2,1,1],"est. achieved occupancy %": 12',
+    '"registers per thread": 32, "correlation": 7',
+    '"registers per thread": 1, "memory bandwidth (GB/s)": 2',
+    '"registers per thread": "registers per thread"',
+    '"grid": [1, 1, 1]',
+    '"core": "AIC"',
+    '"Collective name": "allreduce"',
+    '"note": "registers per thread"',
+    '"\\u0072egisters per thread": 3',
+    "",
+)
 _LAUNCH_WEIGHTS = (60, 30, 1, 1, 1, 3, 1, 1, 1, 1, 3)
 
 
@@ -74,7 +185,9 @@ class PieceMaker:
             elif what < 0.7:
                 del changed[at : at + choose.choice((1, 1, 4, 40))]
             elif what < 0.9:
-                changed[at:at] = choose.choice((b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"[" * 70 + b"]" * 70, b"\x00", b"null"))
+                changed[at:at] = choose.choice(
+                    (b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"[" * 70 + b"]" * 70, b"\x00", b"null")
+                )
             else:
                 begin = choose.randrange(len(changed)) if changed else 0
                 changed[at:at] = changed[begin : begin + 50]
@@ -120,7 +233,9 @@ class PieceMaker:
             return choose.choice(("{}", "null", "{ }"))
         members: list[tuple[str, Text]] = []
         if phase == "M":
-            members = [(choose.choice(("name", "labels", "sort_index")), choose.choice(('"python"', '"GPU 0"', "3", "1.5", "null")))]
+            members = [
+                (choose.choice(("name", "labels", "sort_index")), choose.choice(('"python"', '"GPU 0"', "3", "1.5", "null")))
+            ]
         elif phase == "i":
             keys = ("Addr", "Bytes", "Total Allocated", "Total Reserved", "Device Id", "Device Type")
             members = [(key, self._integer()) for key in keys]
@@ -147,8 +262,11 @@ class PieceMaker:
         if choose.random() < 0.2:
             members += [("flops", choose.choice(("12", "1.5e9", "0.99", "-3.7", "123456789012", "null")))]
         if choose.random() < 0.1:
-            members += [("Collective name", self._string("allreduce")), ("In msg nelems", self._integer()),
-                        ("Process Group Name", choose.choice(('"0"', "3", '"tp"')))]  # fmt: skip
+            members += [
+                ("Collective name", self._string("allreduce")),
+                ("In msg nelems", self._integer()),
+                ("Process Group Name", choose.choice(('"0"', "3", '"tp"'))),
+            ]
         return members
 
     def _task_arguments(self) -> Text:
@@ -158,7 +276,9 @@ class PieceMaker:
         if choose.random() < 0.2:
             members.append(f'"bytes": {self._integer()}')
         if choose.random() < 0.2:
-            members.append(f'"memory bandwidth (GB/s)": {self._odd_or(choose.choice(("1.5", "3", "0.1234567890123456789", "null")))}')
+            members.append(
+                f'"memory bandwidth (GB/s)": {self._odd_or(choose.choice(("1.5", "3", "0.1234567890123456789", "null")))}'
+            )
         launch = choose.choices(_LAUNCHES, _LAUNCH_WEIGHTS)[0]
         if launch:
             members.insert(len(members) if choose.random() < 0.98 else 0, launch)
@@ -171,7 +291,9 @@ class PieceMaker:
         return self._random.choice(_ODD_NUMBERS) if chance < self._oddness else text
 
     def _integer(self) -> Text:
-        return self._odd_or(self._random.choice(_PLAIN_NUMBERS) if self._random.random() < 0.3 else str(self._random.randrange(100000)))
+        return self._odd_or(
+            self._random.choice(_PLAIN_NUMBERS) if self._random.random() < 0.3 else str(self._random.randrange(100000))
+        )
 
     def _string(self, text: str) -> Text:
         """JSON text of a string, with more escapes than it needs now and then."""
@@ -198,7 +320,9 @@ class PieceMaker:
 
     def _small_time(self) -> Text:
         choose = self._random
-        whole = choose.choice((choose.randrange(100), choose.randrange(10**9), choose.randrange(10**12), choose.randrange(8 * 10**12)))
+        whole = choose.choice(
+            (choose.randrange(100), choose.randrange(10**9), choose.randrange(10**12), choose.randrange(8 * 10**12))
+        )
         return f"{whole}{self._fraction() if choose.random() < 0.9 else ''}"
 
     def _epoch_time(self) -> Text:

@@ -1,23 +1,59 @@
 """Reads random pieces of events with the library and with Python, which have to find the same.
 
-Usage: ``python -m tests.fuzz.native_decoder --seconds 600 [--seed N] [--folder FOLDER]``
+Usage: ``python -m tests.fuzz.native_decoder --seconds 600 [--seed N] [--folder FOLDER] [--sanitized]``
 
-Pieces that they find different things in are written to the folder, as far as the first of a file of pieces that suffices.
+Pieces that they find different things in are written to the folder. With ``--sanitized`` the library is built for the sanitizers
+of g++, which end the process at the first read or write outside of what was allocated.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import os
 import random
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from steplens.common.native.build import build_library
+from steplens.readers.common.json_events import Piece
+from steplens.readers.kineto import native_decoder
 from steplens.readers.kineto.native_decoder import LIBRARY
 
 from ..readers.native_frames import assert_same_columns, read_pieces
 from .decoder_pieces import PieceMaker
+
+#: the library for the sanitizers, for the process that uses it
+SANITIZED = "STEPLENS_TEST_SANITIZED_DECODER"
+FLAGS = ("-g", "-O1", "-std=c++17", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+
+
+def start_sanitized(arguments: list[str]) -> int:
+    """Build the library for the sanitizers and run again with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "decoder.so")
+        sources = [str(source) for source in LIBRARY.source_files() if source.suffix == ".cpp"]
+        subprocess.run(["g++", *FLAGS, "-o", str(path), *sources], check=True)
+        preload = subprocess.run(
+            ["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        environment = {
+            **os.environ,
+            SANITIZED: str(path),
+            "LD_PRELOAD": preload,
+            # Python leaves memory to the system at its end, and allocates where the sanitizer looks
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "PYTHONMALLOC": "malloc",
+        }
+        return subprocess.run(
+            [sys.executable, "-m", "tests.fuzz.native_decoder", *arguments], env=environment, check=False
+        ).returncode
 
 
 def check_seed(seed: int) -> tuple[int, int]:
@@ -31,8 +67,11 @@ def check_seed(seed: int) -> tuple[int, int]:
     return check_pieces(pieces)
 
 
-def check_pieces(pieces: list[bytes]) -> tuple[int, int]:
+def check_pieces(pieces: Sequence[Piece]) -> tuple[int, int]:
     """The same of given pieces."""
+    if SANITIZED in os.environ:
+        # bytes end with a byte that is not theirs
+        pieces = [memoryview(np.frombuffer(piece, dtype=np.uint8).copy()) for piece in pieces if piece]
     found, expected = read_pieces(pieces, native=True), read_pieces(pieces, native=False)
     assert_same_columns(found, expected)
     return found.by_library, found.by_python
@@ -55,8 +94,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("decoder_differences"))
+    parser.add_argument("--sanitized", action="store_true")
     options = parser.parse_args()
-    build_library(LIBRARY)
+    if options.sanitized:
+        return start_sanitized([argument for argument in sys.argv[1:] if argument != "--sanitized"])
+    if SANITIZED in os.environ:
+        sanitized = ctypes.CDLL(os.environ[SANITIZED])
+        native_decoder.load_built = lambda library: sanitized
+    else:
+        build_library(LIBRARY)
     deadline = time.monotonic() + options.seconds
     seed, by_library, by_python, different = options.seed, 0, 0, 0
     while time.monotonic() < deadline and different < 10:

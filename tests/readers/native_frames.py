@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 from polars.testing import assert_frame_equal
 
+from steplens.readers.common.json_events import Piece
 from steplens.readers.kineto.kineto_events import EventColumns
 
 
@@ -34,7 +35,7 @@ class Columns(EventColumns):
         return taken
 
 
-def read_pieces(pieces: Iterable[bytes], *, native: bool) -> Columns:
+def read_pieces(pieces: Iterable[Piece], *, native: bool) -> Columns:
     """The events of pieces of JSON array text."""
     columns = Columns(native=native)
     for piece in pieces:
@@ -48,9 +49,7 @@ def assert_same_columns(found: EventColumns, expected: EventColumns) -> None:
         columns.convert()
     for kind in expected.kinds:
         frames = [_comparable(columns.frame(kind)) for columns in (found, expected)]
-        assert_frame_equal(
-            *frames, check_column_order=False, check_exact=True
-        )
+        assert_frame_equal(*frames, check_column_order=False, check_exact=True)
     for name in ("count", "skipped", "damaged", "beyond", "timed", "unended", "unbegun"):
         assert getattr(found, name) == getattr(expected, name), name
     for name in ("thread_names", "lane_names", "lane_texts", "process_labels"):

@@ -1,8 +1,8 @@
 """Kineto events from JSON text to columns: no dictionary and, beyond decoding, no object per event.
 
-Where a library for it is there (``native_decoder``), there is none at all; what follows is what it must do the same as, and does
-the pieces that it leaves. The fast path trusts the types that Kineto writes. A piece that does not fit it (another tool's trace, a damaged
-event) goes through a tolerant path, event by event; what cannot be read even so is counted, never guessed.
+Where the library for it is there (``native_decoder``), it makes none at all; what follows does the same, and does the pieces that
+the library leaves. The fast path trusts the types that Kineto writes. A piece that does not fit it (another tool's trace, a
+damaged event) goes through a tolerant path, event by event; what cannot be read even so is counted, never guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from steplens.readers.kineto.kineto_halves import calls_of, halves_frame, pair_h
 from steplens.readers.kineto.kineto_lanes import has_text_lanes, lane_names, lane_number, lane_texts
 from steplens.readers.kineto.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, decode_tolerantly
 from steplens.readers.kineto.kineto_times import needs_text, with_ns
-from steplens.readers.kineto.native_decoder import CategoryKind, NativeDecoder, load_library
+from steplens.readers.kineto.native_decoder import NativeDecoder, load_library
+from steplens.readers.kineto.native_layout import CategoryKind
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
 OPERATOR_CATEGORIES = (OPERATOR, ANNOTATION, "Operator")
@@ -218,18 +219,18 @@ class EventColumns:
 
     def _add_natively(self, piece: Piece, native: NativeDecoder) -> bool:
         """Add a piece by the library; False where it is one for Python, and nothing of it was added."""
-        if not native.decode(piece, text_times=self._layout.text_times):
+        if not native.decode_piece(piece, text_times=self._layout.text_times):
             return False
         if native.counts.has_coarse_times and not self._layout.text_times and needs_text((math.inf,), piece):
             self._layout = TEXT_TIMES
-            if not native.decode(piece, text_times=True):
+            if not native.decode_piece(piece, text_times=True):
                 return False
         try:
             metadata = [self._layout.one.decode(text) for text in native.metadata_texts(piece)]
         except ValueError:
             return False
         counts = native.counts
-        if not native.commit(piece):
+        if not native.commit_piece(piece):
             return False
         self.count += counts.events
         self.skipped += counts.skipped

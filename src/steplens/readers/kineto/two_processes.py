@@ -1,7 +1,8 @@
 """Reads the columns of one trace file, with a second thread or process for the first half of a large one.
 
-A thread is enough where the library decodes (``native_decoder``), which needs no lock of Python. The second process is this module with the arguments FILE END FOLDER: it reads the events before a byte offset and leaves their
-columns as Arrow files in a folder.
+A thread is enough where the library decodes (``native_decoder``), since that needs no lock of Python. The second process is this
+module with the arguments FILE END FOLDER: it reads the events before a byte offset and leaves their columns as Arrow files in a
+folder.
 """
 
 from __future__ import annotations
