@@ -1,25 +1,14 @@
 #include "json_scanner.h"
 
-#include <cstring>
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 namespace steplens {
 namespace {
 
 // Where the first quote, backslash or control character is.
 const Byte* find_special(const Byte* at, const Byte* last) {
 #ifdef __SSE2__
-  const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1f);
-  while (last - at >= 16) {
-    const __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(text, quote), _mm_cmpeq_epi8(text, backslash)),
-                                       _mm_cmpeq_epi8(_mm_min_epu8(text, control), text));
-    const unsigned mask = static_cast<unsigned>(_mm_movemask_epi8(found));
-    if (mask != 0) return at + __builtin_ctz(mask);
-    at += 16;
+  for (; last - at >= 16; at += 16) {
+    const unsigned special = special_bits(at);
+    if (special != 0) return at + __builtin_ctz(special);
   }
 #endif
   while (at < last && *at != '"' && *at != '\\' && *at >= 0x20) ++at;
@@ -65,10 +54,7 @@ bool Scanner::take_escape() {
   return true;
 }
 
-bool Scanner::take_string(const Byte*& begin, const Byte*& end, bool& has_escapes) {
-  if (!take('"')) return false;
-  begin = at;
-  has_escapes = false;
+bool Scanner::take_rest_of_string(const Byte*& end, bool& has_escapes) {
   for (;;) {
     at = find_special(at, last);
     if (at >= last) return false;
@@ -173,6 +159,9 @@ bool Scanner::skip_value() {
 bool is_utf8(const Byte* text, size_t size) {
   size_t at = 0;
   while (at < size) {
+#ifdef __SSE2__
+    while (size - at >= 16 && _mm_movemask_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(text + at))) == 0) at += 16;
+#endif
     uint64_t eight;
     while (size - at >= 8 && (std::memcpy(&eight, text + at, 8), (eight & 0x8080808080808080ULL) == 0)) at += 8;
     if (at >= size) break;

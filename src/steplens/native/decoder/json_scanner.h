@@ -6,6 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #include <string>
 
 namespace steplens {
@@ -14,6 +19,16 @@ using Byte = unsigned char;
 
 // More than profilers write, far less than what recursion of other parsers takes.
 constexpr int kMostLevels = 64;
+
+#ifdef __SSE2__
+// Of sixteen bytes a bit for each that is a quote, a backslash or a control character.
+inline unsigned special_bits(const Byte* at) {
+  const __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  const __m128i quotes = _mm_cmpeq_epi8(text, _mm_set1_epi8('"')), backslashes = _mm_cmpeq_epi8(text, _mm_set1_epi8('\\'));
+  const __m128i controls = _mm_cmpeq_epi8(_mm_min_epu8(text, _mm_set1_epi8(0x1f)), text);
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quotes, backslashes), controls)));
+}
+#endif
 
 // A place in a piece. `last` is the bracket that closes the array.
 struct Scanner {
@@ -32,7 +47,23 @@ struct Scanner {
   }
 
   // Passes a string whose quote comes next; `begin` and `end` are what is between its quotes.
-  bool take_string(const Byte*& begin, const Byte*& end, bool& has_escapes);
+  bool take_string(const Byte*& begin, const Byte*& end, bool& has_escapes) {
+    if (!take('"')) return false;
+    begin = at;
+    has_escapes = false;
+#ifdef __SSE2__
+    if (last - at >= 16) {
+      const unsigned special = special_bits(at);
+      const Byte* first = at + (special == 0 ? 0 : __builtin_ctz(special));
+      if (*first == '"') {
+        end = first;
+        at = first + 1;
+        return true;
+      }
+    }
+#endif
+    return take_rest_of_string(end, has_escapes);
+  }
   // Passes a number, by the grammar alone.
   bool take_number();
   // Passes any value.
@@ -42,6 +73,7 @@ struct Scanner {
   bool take_null() { return *at == 'n' && take_word("null", 4); }
 
  private:
+  bool take_rest_of_string(const Byte*& end, bool& has_escapes);
   bool take_escape();
 };
 

@@ -108,16 +108,12 @@ void Decoder::commit() {
 }
 
 void Decoder::append_group(const Group& group) {
-  for (Column& column : tables[group.table]) {
-    // of a kernel the size of a copy means nothing, and the other way round
-    const bool is_foreign = group.table == kTaskTable && group.kind != kCopy &&
-                            (column.source == kFromReal || column.source == kFromNumber + 5);
-    for (uint64_t at = 0; at < group.size; ++at) {
-      Record& record = records_[order_[group.begin + at]];
-      if (is_foreign) record.nulls |= 1 << 5 | 1 << (kNumbers - 1);
-      column.append(record, piece_);
-    }
+  const uint32_t* rows = order_.data() + group.begin;
+  if (group.table == kTaskTable && group.kind != kCopy) {
+    // of a kernel the size of a copy means nothing
+    for (uint64_t at = 0; at < group.size; ++at) records_[rows[at]].nulls |= 1 << 5 | 1 << (kNumbers - 1);
   }
+  for (Column& column : tables[group.table]) column.append(records_.data(), rows, group.size, piece_);
 }
 
 }  // namespace steplens

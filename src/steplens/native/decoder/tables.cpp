@@ -35,43 +35,60 @@ void Column::reserve(size_t rows, size_t blob_bytes) {
   }
 }
 
-void Column::append_integer(int64_t number, bool is_null) {
-  integers.append(is_null ? 0 : number);
-  bytes.append(static_cast<uint8_t>(is_null));
-  null_count += is_null;
+void Column::append_blob(const Record& record, const char* piece) {
+  if (record.args_size == 0) {
+    bytes.append("null", 4);
+  } else {
+    bytes.append(piece + record.args_begin, record.args_size);
+  }
+  integers.append(static_cast<int64_t>(bytes.size()));
 }
 
-void Column::append(const Record& record, const char* piece) {
-  const auto is_null = [&record](int bit) { return (record.nulls >> bit & 1) != 0; };
+void Column::append(const Record* records, const uint32_t* rows, size_t count, const char* piece) {
+  const auto append_integers = [&](int null_bit, auto number_of) {
+    for (size_t at = 0; at < count; ++at) {
+      const Record& record = records[rows[at]];
+      const bool is_null = (record.nulls >> null_bit & 1) != 0;
+      integers.append(is_null ? 0 : number_of(record));
+      bytes.append(static_cast<uint8_t>(is_null));
+      null_count += is_null;
+    }
+  };
+  const auto append_codes = [&](auto code_of) {
+    for (size_t at = 0; at < count; ++at) {
+      const Code code = code_of(records[rows[at]]);
+      codes.append(code);
+      null_count += code == kNoText;
+    }
+  };
   switch (source) {
     case kFromName:
-      return codes.append(record.name);
+      return append_codes([](const Record& record) { return record.name; });
     case kFromCategory:
-      return codes.append(record.category);
+      return append_codes([](const Record& record) { return record.category; });
     case kFromPid:
-      return append_integer(record.pid, is_null(kNullPid));
+      return append_integers(kNullPid, [](const Record& record) { return record.pid; });
     case kFromTid:
-      return append_integer(record.tid, is_null(kNullTid));
+      return append_integers(kNullTid, [](const Record& record) { return record.tid; });
     case kFromStart:
-      return append_integer(record.start, is_null(kNullStart));
+      return append_integers(kNullStart, [](const Record& record) { return record.start; });
     case kFromEnd:
-      return append_integer(record.end, is_null(kNullEnd));
+      return append_integers(kNullEnd, [](const Record& record) { return record.end; });
     case kFromAnnotation:
-      return bytes.append(record.is_annotation);
+      for (size_t at = 0; at < count; ++at) bytes.append(records[rows[at]].is_annotation);
+      return;
     case kFromBegins:
-      return bytes.append(record.begins);
+      for (size_t at = 0; at < count; ++at) bytes.append(records[rows[at]].begins);
+      return;
     case kFromArgs:
-      bytes.append(record.args_size == 0 ? "null" : piece + record.args_begin, record.args_size == 0 ? 4 : record.args_size);
-      return integers.append(static_cast<int64_t>(bytes.size()));
-    case kFromReal:
-      return append_integer(record.numbers[kNumbers - 1], is_null(kNumbers - 1));
+      for (size_t at = 0; at < count; ++at) append_blob(records[rows[at]], piece);
+      return;
     default:
       if (type == kCodes) {
-        const Code code = record.texts[source - kFromText];
-        null_count += code == kNoText;
-        return codes.append(code);
+        return append_codes([text = source - kFromText](const Record& record) { return record.texts[text]; });
       }
-      return append_integer(record.numbers[source - kFromNumber], is_null(source - kFromNumber));
+      const int place = source == kFromReal ? kNumbers - 1 : source - kFromNumber;
+      return append_integers(place, [place](const Record& record) { return record.numbers[place]; });
   }
 }
 

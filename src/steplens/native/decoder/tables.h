@@ -134,12 +134,12 @@ struct Column {
   explicit Column(Source from);
   // Room for so many more rows, of which blobs have so many bytes together.
   void reserve(size_t rows, size_t blob_bytes);
-  // There is room for it.
-  void append(const Record& record, const char* piece);
+  // There is room for them: the records with these numbers. Blobs are stretches of `piece`.
+  void append(const Record* records, const uint32_t* rows, size_t count, const char* piece);
   void clear();
 
  private:
-  void append_integer(int64_t number, bool is_null);
+  void append_blob(const Record& record, const char* piece);
 };
 
 // The columns of each table.
