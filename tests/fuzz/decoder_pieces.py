@@ -169,10 +169,11 @@ class PieceMaker:
         text = "[" + space() + (space() + "," + space()).join(events) + space() + "]"
         data = text.encode("utf-8", "surrogatepass")
         if choose.random() < 0.05:
-            data = self._damage(data)
+            data = self.damage_piece(data)
         return data
 
-    def _damage(self, data: bytes) -> bytes:
+    def damage_piece(self, data: bytes) -> bytes:
+        """A piece with a few bytes that are others, too many or too few."""
         choose = self._random
         changed = bytearray(data)
         for _ in range(choose.choice((1, 1, 2, 5))):

@@ -1,4 +1,4 @@
-"""Reads random pieces of events with the library and with Python, which have to find the same.
+"""Reads random pieces of events, and damaged ones of recordings, with the library and with Python, which have to find the same.
 
 Usage: ``python -m tests.fuzz.native_decoder --seconds 600 [--seed N] [--folder FOLDER] [--sanitized]``
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import os
 import random
 import subprocess
@@ -22,11 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from steplens.common.native.build import build_library
-from steplens.readers.common.json_events import Piece
+from steplens.readers.common.json_events import JsonEventFile, Piece, events_of
+from steplens.readers.common.json_start import BETWEEN
 from steplens.readers.kineto import native_decoder
 from steplens.readers.kineto.native_decoder import LIBRARY
 
 from ..readers.native_frames import assert_same_columns, read_pieces
+from ..shared_data import find_shared
 from .decoder_pieces import PieceMaker
 
 #: the library for the sanitizers, for the process that uses it
@@ -56,19 +59,38 @@ def start_sanitized(arguments: list[str]) -> int:
         ).returncode
 
 
-def check_seed(seed: int) -> tuple[int, int]:
-    """Read the pieces of a seed both ways; how many of them the library took, and how many it left.
+@functools.cache
+def recorded_events() -> list[list[bytes]]:
+    """Events of the recordings beside this checkout, the first thousands of each."""
+    folder = find_shared("kineto")
+    recordings = [] if folder is None else sorted(folder.glob("*.json.gz"))
+    return [
+        [event.lstrip(BETWEEN) for piece in JsonEventFile(path) for event in events_of(bytes(piece)[1:-1]) if event][:5000]
+        for path in recordings
+    ]
+
+
+def make_pieces(seed: int) -> list[bytes]:
+    """The pieces of a seed: those of every other one are made of recorded events, where there are any."""
+    maker, choose = PieceMaker(seed), random.Random(seed)
+    count = choose.choice((1, 1, 2, 4))
+    if seed % 2 or not recorded_events():
+        return [maker.make_piece() for _ in range(count)]
+    recording = choose.choice(recorded_events())
+    pieces = []
+    for _ in range(count):
+        events = choose.sample(recording, min(choose.choice((5, 30, 100)), len(recording)))
+        piece = b"[" + b", ".join(events) + b"]"
+        pieces.append(maker.damage_piece(piece) if choose.random() < 0.6 else piece)
+    return pieces
+
+
+def check_pieces(pieces: Sequence[Piece]) -> tuple[int, int]:
+    """Read pieces both ways; how many of them the library took, and how many it left.
 
     Raises:
         AssertionError: they find different things.
     """
-    maker = PieceMaker(seed)
-    pieces = [maker.make_piece() for _ in range(random.Random(seed).choice((1, 1, 2, 4)))]
-    return check_pieces(pieces)
-
-
-def check_pieces(pieces: Sequence[Piece]) -> tuple[int, int]:
-    """The same of given pieces."""
     if SANITIZED in os.environ:
         # bytes end with a byte that is not theirs
         pieces = [memoryview(np.frombuffer(piece, dtype=np.uint8).copy()) for piece in pieces if piece]
@@ -107,12 +129,11 @@ def main() -> int:
     seed, by_library, by_python, different = options.seed, 0, 0, 0
     while time.monotonic() < deadline and different < 10:
         try:
-            took, left = check_seed(seed)
+            took, left = check_pieces(make_pieces(seed))
             by_library, by_python = by_library + took, by_python + left
         except AssertionError as error:
             different += 1
-            maker = PieceMaker(seed)
-            pieces = shrink([maker.make_piece() for _ in range(random.Random(seed).choice((1, 1, 2, 4)))])
+            pieces = shrink(make_pieces(seed))
             options.folder.mkdir(parents=True, exist_ok=True)
             for number, piece in enumerate(pieces):
                 (options.folder / f"{seed}_{number}.json").write_bytes(piece)

@@ -186,6 +186,11 @@ def test_python_reads_what_the_library_leaves(event: bytes) -> None:
     assert_same_columns(found, read_pieces(pieces, native=False))
 
 
+def test_pieces_that_are_none() -> None:
+    for piece in (b"", b"[", b"]", b"{}", b"null", b" ", b"[\0]"):
+        assert_same_columns(read_pieces([piece], native=True), read_pieces([piece], native=False))
+
+
 def test_damage_anywhere_is_what_python_finds() -> None:
     piece = b"[" + CALL + b", " + KERNEL + b"]"
     for at in range(len(piece)):

@@ -226,7 +226,8 @@ class EventColumns:
             if not native.decode_piece(piece, text_times=True):
                 return False
         try:
-            metadata = [self._layout.one.decode(text) for text in native.metadata_texts(piece)]
+            text = native.metadata_text(piece)
+            metadata = self._layout.many.decode(text) if text else []
         except ValueError:
             return False
         counts = native.counts

@@ -97,10 +97,13 @@ class NativeDecoder:
             decoded = self._call_decoder(piece, text_times)
         return bool(decoded == layout.DECODED)
 
-    def metadata_texts(self, piece: Piece) -> list[bytes]:
-        """JSON text of the metadata events of the piece that was decoded."""
+    def metadata_text(self, piece: Piece) -> bytes:
+        """JSON array text of the metadata events of the piece that was decoded; empty where it has none."""
+        if not self.counts.metadata:
+            return b""
         spans = self._library.steplens_decoder_metadata(self._handle)
-        return [bytes(piece[span.begin : span.begin + span.size]) for span in spans[: self.counts.metadata]]
+        texts = [bytes(piece[span.begin : span.begin + span.size]) for span in spans[: self.counts.metadata]]
+        return b"[" + b",".join(texts) + b"]"
 
     def commit_piece(self, piece: Piece) -> bool:
         """Add the rows of the piece that was decoded; False where there is no memory for them."""
@@ -156,6 +159,8 @@ class NativeDecoder:
         return pl.DataFrame(made)
 
     def _call_decoder(self, piece: Piece, text_times: bool) -> int:
+        if not len(piece):
+            return layout.FOR_PYTHON
         text = np.frombuffer(piece, dtype=np.uint8)
         outcome: int = self._library.steplens_decoder_decode(
             self._handle, text.ctypes.data, len(text), text_times, ctypes.byref(self.counts)
