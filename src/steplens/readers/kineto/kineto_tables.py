@@ -13,6 +13,7 @@ from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
 from steplens.trace.building.checks import unmatched_flows
+from steplens.trace.building.distinct import convert_distinct
 from steplens.trace.building.lookup import first_rows
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
@@ -67,16 +68,8 @@ def _operator_calls(frame: pl.DataFrame) -> pl.DataFrame:
         ("stack", _nonempty_text),
     ):
         if column in frame.columns:
-            frame = frame.with_columns(convert_unique(frame[column], convert))
+            frame = frame.with_columns(convert_distinct(frame[column], convert))
     return frame
-
-
-def convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
-    """Apply ``convert`` to each distinct text once; a trace has few distinct shapes and many calls."""
-    unique = column.unique()
-    texts = [None if text is None else convert(text) for text in unique.cast(pl.String).to_list()]
-    converted: pl.Series = column.replace_strict(unique, pl.Series(texts, dtype=pl.String).cast(NAME), return_dtype=NAME)
-    return converted
 
 
 def shapes_text(raw: str) -> str | None:

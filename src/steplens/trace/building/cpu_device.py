@@ -18,6 +18,7 @@ import polars as pl
 
 from steplens.common import json_text
 from steplens.trace.building.communication_marks import CALLS_TO_PEERS, PEER_ARGUMENT, communication_kind
+from steplens.trace.building.distinct import convert_distinct
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, NAME, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION
 
@@ -61,12 +62,10 @@ def cpu_tasks(ops: pl.DataFrame, task: Int64Array) -> pl.DataFrame:
     columns = [column for column in ("input_shapes", "input_types") if column in ops.columns]
     tasks = ops.select("id", "name", "tid", "start_ns", "end_ns", "step", *columns, self_ns=pl.Series(self_ns))
     tasks = tasks.filter(pl.Series(task == np.arange(ops.height)))
-    names = tasks["name"].unique()
-    types = pl.DataFrame([names, names.cast(pl.String).str.split("::").list.last().cast(NAME).alias("type")])
-    return tasks.join(types, on="name", how="left", nulls_equal=True, maintain_order="left").select(
+    return tasks.select(
         id=pl.int_range(pl.len(), dtype=pl.Int32),
         name="name",
-        type="type",
+        type=convert_distinct(tasks["name"], lambda name: name.split("::")[-1]),
         kind=pl.lit(KIND_COMPUTE, dtype=NAME),
         core=pl.lit(CORE_CPU, dtype=NAME),
         device=pl.lit(0, dtype=pl.Int32),
@@ -128,7 +127,7 @@ def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
 
 def has_communication(ops: pl.DataFrame) -> bool:
     """Whether the CPU itself ran communication; few traces have any, and looking for its rows takes longer."""
-    return any(re.match(_COMMUNICATION, name) for name in ops["name"].cast(pl.String).unique().to_list() if name is not None)
+    return any(re.match(_COMMUNICATION, name) for name in ops["name"].unique().cast(pl.String).to_list() if name is not None)
 
 
 def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl.DataFrame:
