@@ -16,7 +16,7 @@ import polars as pl
 from steplens.common import json_text
 from steplens.trace.building import checks, cpu_device, device_work, stacks
 from steplens.trace.building.classify import TYPE_IN_GRAPH, classify_tasks, is_in_graph
-from steplens.trace.building.lookup import enclosing_rows
+from steplens.trace.building.lookup import enclosing_rows, sort_rows
 from steplens.trace.building.nesting import (
     Int64Array,
     Nesting,
@@ -137,7 +137,7 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     # of calls with the same times the outer one was numbered first; without numbers the order of the source decides
     number = ["external_id"] if "external_id" in ops.columns else []
     order = ["pid", "tid", "start_ns", "end_ns", *number]
-    ops = ops.sort(order, descending=[column == "end_ns" for column in order], maintain_order=True)
+    ops = sort_rows(ops, order, descending=[column == "end_ns" for column in order])
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     lane = lane_numbers(ops["pid"].to_numpy(), ops["tid"].to_numpy())
     nesting = nest_calls(lane, start, end)
@@ -178,7 +178,7 @@ def _link_device(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, ca
         # tasks that a source has numbered keep their numbers: kernel_metrics refers to them
         if "id" not in kernels.columns:
             order = [column for column in ("device", "stream", "start_ns", "end_ns", "correlation") if column in kernels.columns]
-            kernels = kernels.sort(order, maintain_order=True).with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
+            kernels = sort_rows(kernels, order).with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
         tables["kernels"] = kernels
     present = [name for name in ("kernels", "communication") if name in tables]
     ops = tables.get("ops")
@@ -323,7 +323,7 @@ def _module_paths(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
 
 def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.DataFrame:
     """Add the innermost call around each allocator event, on the thread of the event."""
-    memory = memory.sort("time_ns", maintain_order=True)
+    memory = sort_rows(memory, ["time_ns"])
     # an event on a launching thread belongs to the call whose thread enqueued the task
     where = ("launch_ns", "launch_pid", "launch_tid") if "launch_tid" in memory.columns else ("time_ns", "pid", "tid")
     op = enclosing_rows(memory.select(where), ops, lane, nesting.parent)
