@@ -110,7 +110,7 @@ def test_what_the_program_turns_off_inside_of_a_window(look, capfd):
     pytest.importorskip("torch")
     toggle = kineto_arguments.KinetoArguments.toggle
     toggle(session, False, ["CPU"])
-    assert "toggle_collection_dynamic has no effect, no window is recording." in said(capfd)
+    assert "toggle_collection_dynamic has no effect, no window records with Kineto." in said(capfd)
     session.window = SimpleNamespace(recording=True, kineto=kineto)
     toggle(session, False, ["CPU"])
     (finding,) = health.take()

@@ -4,6 +4,7 @@ A run directory is what one recorded window of one process leaves on disk. Its l
 
     <worker>_<timestamp>_ascend_pt/
         KINETO/trace.json           raw result, saved by Kineto's C++ writer
+        KINETO/operators.rec        the same of the host, written by steplens' own recorder in its place
         KINETO/host_events.json     what Kineto does not see: garbage collections, collection health
         KINETO/marks.bin, .json     marks and ranges of the user: rows of numbers, and their texts
         KINETO/loaders.bin, .json   batches of data loaders: rows of numbers, and what loaders and workers there were
@@ -51,6 +52,7 @@ RUN_SUFFIX = "_ascend_pt"
 MINDSPORE_RUN_SUFFIX = "_ascend_ms"
 RAW_DIRECTORY = "KINETO"
 RAW_TRACE = "trace.json"
+RAW_OPERATORS = "operators.rec"
 HOST_EVENTS = "host_events.json"
 MARKS = "marks.bin"
 MARK_TEXTS = "marks.json"
@@ -75,6 +77,12 @@ STATE_COLLECTED = "collected"
 
 #: Bytes of a worker's name: a folder's has 255, and process id, time, suffix and the underscores between need the rest.
 WORKER_BYTES = 255 - len("_4194304_20260101000000000") - len(RUN_SUFFIX)
+
+
+def raw_recording(run_directory: Path) -> Path | None:
+    """The file with what a window recorded, of whichever recorder; None where there is none."""
+    raw = run_directory / RAW_DIRECTORY
+    return next((path for name in (RAW_TRACE, RAW_OPERATORS) if (path := raw / name).is_file()), None)
 
 
 def worker_part(worker_name: str) -> str:

@@ -148,6 +148,10 @@ class KinetoSession(KinetoArguments):
             probe, self._probe = self._probe, None
             probe.end(self.step)
 
+    def _is_prepared(self, window: Window) -> bool:
+        """Whether recording may begin in a window."""
+        return window.kineto is not None
+
     def _prepare_window(self, window: Window) -> None:
         window.state = WindowState.FAILED
         child_threads.end_abandoned_windows()
@@ -164,7 +168,7 @@ class KinetoSession(KinetoArguments):
         if window is None or window.failed:
             return
         self.end_probe()
-        if window.kineto is None:
+        if not self._is_prepared(window):
             self._prepare_window(window)
         if self.step != window.span.first_step:
             window.span.first_step = self.step
@@ -180,16 +184,20 @@ class KinetoSession(KinetoArguments):
         window.span.thread_times = processor_times.thread_times()
         window.span.start_ns, window.span.start_monotonic_ns = clock.both_ns()
         try:
-            window.kineto._start_trace()
+            self._begin_recording(window)
         except Exception:  # the window says so, and the caller reports it
             window.state = WindowState.FAILED
             raise
-        self.size.window_opens()
         child_threads.open_window(window.threads)
         window.state = WindowState.RECORDING
         window.counters["enable_ns"] = clock.monotonic_ns() - window.span.start_monotonic_ns
         self._describe_in_trace()
         window.recorders.start()
+
+    def _begin_recording(self, window: Window) -> None:
+        """Let Kineto record from now on."""
+        window.kineto._start_trace()
+        self.size.window_opens()
 
     def may_open_range(self) -> bool:
         """Whether a range may stay open until the next step.
@@ -275,7 +283,7 @@ class KinetoSession(KinetoArguments):
         name = window.run_directory.name
         if not window.saving.outcome:
             try:
-                if window.kineto is None:
+                if not self._has_result(window):
                     raise RuntimeError(f"it was given up when the window ended{window.reason}")
                 self._save_trace(window)
                 window.saving.outcome = rundir.STATE_COLLECTED
@@ -295,6 +303,10 @@ class KinetoSession(KinetoArguments):
         # Kineto's result is as large as the trace itself.
         window.kineto = None
 
+    def _has_result(self, window: Window) -> bool:
+        """Whether what a window recorded is there to be saved."""
+        return window.kineto is not None
+
     def _close_window(self, window: Window, state: str) -> None:
         """Say what became of a window, with everything that was found in it."""
         if window.saving.findings is None:
@@ -307,20 +319,28 @@ class KinetoSession(KinetoArguments):
         if window is None:
             return
         self.closed = window
-        saved = (window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+        saved = self._is_saved(window)
         what = "is on disk, but perhaps not all of what belongs to it" if saved else "is given up"
         message = f"The window that began at step {window.span.first_step} {what}: the program was interrupted twice meanwhile."
         log.error(message)
         self._health.add("save_failed", WARNING if saved else ERROR, message, unsafe="" if saved else "everything")
         if window.recording:
             window.state = WindowState.STOPPED
-            if window.kineto is not None:
-                with contextlib.suppress(Exception):
-                    child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
+            with contextlib.suppress(Exception):
+                self._abandon_recording(window)
         other_profilers.give_back_recording(window.kineto)
         window.kineto = None
         window.recorders.cancel()
         self._close_window(window, rundir.STATE_COLLECTED if saved else STATE_FAILED)
+
+    def _is_saved(self, window: Window) -> bool:
+        """Whether all that a window recorded is on disk."""
+        return (window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+
+    def _abandon_recording(self, window: Window) -> None:
+        """End a recording whose result nobody will see."""
+        if window.kineto is not None:
+            child_threads.close_window(window.threads, functools.partial(window.kineto.__exit__, None, None, None))
 
     def delete_prof_dir(self) -> None:
         """Remove the run directory of a window in which nothing was recorded."""
@@ -341,9 +361,7 @@ class KinetoSession(KinetoArguments):
 
     def collected_run(self) -> Path | None:
         """The run directory of the last window, if its raw data is safe."""
-        if self.closed is None or not (self.closed.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file():
-            return None
-        return self.closed.run_directory
+        return None if self.closed is None or not self._is_saved(self.closed) else self.closed.run_directory
 
     def relocate(self, parent: Path) -> None:
         """Move the last run directory below ``parent``; for a handler that is only known once the window is closed."""

@@ -73,14 +73,14 @@ class KinetoArguments:
     def _describe_in_trace(self) -> None:
         """Add what ``torch.profiler`` adds to a trace, for tools that read Kineto's file directly."""
         autograd: Any = importlib.import_module("torch.autograd")
-        for name, is_on in self.settings.switches.items():
-            if is_on:
-                autograd._add_metadata_json(name, "1")
-        for key, value in self.preset.items():
-            autograd._add_metadata_json(key, json.dumps(value))
+        for key, value in self._recorded_metadata().items():
+            autograd._add_metadata_json(key, json.dumps(value, default=str))
+
+    def _recorded_metadata(self) -> dict[str, Any]:
+        """What is said of a window in its raw data itself, as ``torch.profiler`` does."""
         info = metadata.distributed_info()
-        if info:
-            autograd._add_metadata_json("distributedInfo", json.dumps(info, default=str))
+        switches = {name: 1 for name, is_on in self.settings.switches.items() if is_on}
+        return {**switches, **self.preset, **({"distributedInfo": info} if info else {})}
 
     def torch_options(self) -> dict[str, Any]:
         """Arguments of ``torch.autograd.profiler.profile`` for reading a saved trace, as far as this release takes them."""
@@ -97,7 +97,7 @@ class KinetoArguments:
         """
         window = self.window
         if window is None or not window.recording or window.kineto is None:
-            log.warning("toggle_collection_dynamic has no effect, no window is recording.")
+            log.warning("toggle_collection_dynamic has no effect, no window records with Kineto.")
             return
         activity_type: Any = importlib.import_module("torch.profiler").ProfilerActivity
         window.kineto.toggle_collection_dynamic(enable, [getattr(activity_type, name) for name in names])

@@ -38,8 +38,8 @@ class BuildError(SteplensError):
 
 def find_compiler() -> str | None:
     """The path of a C++ compiler; None where there is none."""
-    chosen = os.environ.get(COMPILER_VARIABLE, "").split()
-    for name in (*chosen[:1], *COMPILERS):
+    user_choice = os.environ.get(COMPILER_VARIABLE, "").split()
+    for name in (*user_choice[:1], *COMPILERS):
         if (path := shutil.which(name)) is not None:
             return path
     return None

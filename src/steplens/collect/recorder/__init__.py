@@ -1,0 +1,1 @@
+"""steplens' own recorder of operators and allocations: a library of C++ (``native/recorder``) that PyTorch calls."""

@@ -1,0 +1,173 @@
+"""The recorder's library: built for the installed PyTorch, loaded, and called.
+
+Its plain C interface is ``native/recorder/interface.cpp``. It is compiled against the headers that the installed PyTorch brings,
+and kept under that version: another one has it built anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steplens.collect.common import exception_text
+from steplens.common.native.build import BuildError, build_library
+from steplens.common.native.libraries import NativeLibrary, is_wanted, load_built
+from steplens.common.storage.private_folder import RefusedError
+
+#: how a program says that it wants the recorder (on), does not (off), or leaves it to steplens (auto)
+VARIABLE = "STEPLENS_RECORDER"
+OFF, AUTO, ON = "off", "auto", "on"
+
+#: what is recorded of a call beside its name, thread and times; bits of ``Options`` in ``native/recorder/recorder.h``
+WITH_SHAPES, WITH_MEMORY, WITH_FLOPS = 1, 2, 4
+
+#: records of all threads that wait for the disk take no more than this
+MOST_WAITING_BYTES = 32 << 20
+_ERROR_BYTES = 1024
+
+
+class RecorderError(RuntimeError):
+    """The recorder cannot record; its text says why."""
+
+
+class _Totals(ctypes.Structure):
+    _fields_ = (
+        ("calls", ctypes.c_uint64),
+        ("memory_events", ctypes.c_uint64),
+        ("dropped_calls", ctypes.c_uint64),
+        ("dropped_memory_events", ctypes.c_uint64),
+        ("file_bytes", ctypes.c_uint64),
+        ("error_number", ctypes.c_int64),
+    )
+
+
+@dataclass(frozen=True)
+class RecordingTotals:
+    """What became of a recording.
+
+    Attributes:
+        calls: records of calls in the file.
+        memory_events: allocations and their ends in the file.
+        dropped_calls: calls that found no room on their way to the disk.
+        dropped_memory_events: likewise.
+        file_bytes: size of the file.
+        error_number: errno of what ended writing early; 0 where nothing did.
+    """
+
+    calls: int
+    memory_events: int
+    dropped_calls: int
+    dropped_memory_events: int
+    file_bytes: int
+    error_number: int
+
+
+def wanted_recorder() -> str:
+    """What the environment says: ``ON``, ``OFF`` or ``AUTO``, which is also what anything else counts as."""
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    return {"on": ON, "1": ON, "off": OFF, "0": OFF}.get(value, AUTO)
+
+
+def recorder_library() -> NativeLibrary:
+    """The library for the PyTorch of this process.
+
+    Raises:
+        RecorderError: PyTorch brings no headers to build it against.
+    """
+    torch: Any = importlib.import_module("torch")
+    home = Path(torch.__file__).parent
+    if not (home / "include" / "ATen" / "record_function.h").is_file():
+        raise RecorderError(f"this PyTorch has no C++ headers (in {home / 'include'}), which the recorder is built with")
+    abi = int(bool(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
+    flags = (
+        f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+        "-isystem",
+        str(home / "include"),
+        f"-L{home / 'lib'}",
+        "-ltorch_cpu",
+        "-lc10",
+        "-lpthread",
+    )
+    version = f"torch {torch.__version__} {getattr(torch.version, 'git_version', '')} abi {abi}"
+    return NativeLibrary("recorder", flags, (version,))
+
+
+@functools.lru_cache(maxsize=1)
+def load_recorder() -> ctypes.CDLL:
+    """The library, built where it is not yet: once for a PyTorch, in some ten seconds.
+
+    Raises:
+        RecorderError: it cannot be built or loaded.
+    """
+    if not is_wanted():
+        raise RecorderError("STEPLENS_NATIVE=off forbids native libraries")
+    library = recorder_library()
+    try:
+        build_library(library)
+    except (BuildError, RefusedError) as error:
+        raise RecorderError(f"the recorder cannot be built: {error}") from error
+    loaded = load_built(library)
+    if loaded is None:
+        raise RecorderError("the recorder was built, and cannot be loaded")
+    loaded.steplens_recorder_start.argtypes = (
+        ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t,
+    )  # fmt: skip
+    loaded.steplens_recorder_finish.argtypes = (ctypes.c_char_p, ctypes.POINTER(_Totals))
+    return loaded
+
+
+def is_built() -> bool:
+    """Whether the library need not be built first."""
+    try:
+        return is_wanted() and load_built(recorder_library()) is not None
+    except RecorderError:
+        return False
+
+
+def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
+    """Record every thread of this process from now on.
+
+    Args:
+        path: the file, which must not exist.
+        options: ``WITH_SHAPES`` and so on, added up.
+        metadata: kept at the beginning of the file, for a process that is killed.
+
+    Raises:
+        RecorderError: it records already, or the file cannot be made.
+    """
+    error = ctypes.create_string_buffer(_ERROR_BYTES)
+    text = json.dumps(metadata, default=str).encode()
+    if load_recorder().steplens_recorder_start(os.fsencode(path), options, MOST_WAITING_BYTES, text, error, _ERROR_BYTES):
+        raise RecorderError(f"{path}: {error.value.decode(errors='replace')}")
+
+
+def stop_recorder() -> None:
+    """End recording, at once: the file is complete after ``finish_recorder``."""
+    load_recorder().steplens_recorder_stop()
+
+
+def finish_recorder(metadata: dict[str, Any]) -> RecordingTotals:
+    """Wait until everything is on its way to the disk, and close the file.
+
+    Args:
+        metadata: kept at the end of the file; its members count before those of the beginning.
+    """
+    totals = _Totals()
+    load_recorder().steplens_recorder_finish(json.dumps(metadata, default=str).encode(), ctypes.byref(totals))
+    return RecordingTotals(**{name: getattr(totals, name) for name, _ in _Totals._fields_})
+
+
+def is_recorder_recording() -> bool:
+    """Whether it records in this process."""
+    return bool(load_recorder().steplens_recorder_is_recording())
+
+
+def describe_failure(error: Exception) -> str:
+    """Why there is no recorder, in words for a finding."""
+    return exception_text.text_of(error)

@@ -1,0 +1,87 @@
+// The recorder's file: a header, then blocks until its end. Little-endian; every part begins at a multiple of 8 bytes.
+// docs/formats.md describes it; readers/steplens_run/recorder_file.py reads it. What changes here raises FORMAT_VERSION.
+#pragma once
+
+#include <cstdint>
+
+namespace steplens {
+
+constexpr char FILE_MAGIC[8] = {'S', 'T', 'P', 'L', 'R', 'E', 'C', '\n'};
+constexpr uint32_t FORMAT_VERSION = 1;
+constexpr uint32_t BLOCK_MAGIC = 0x4b4c4253;  // "SBLK"
+
+struct FileHeader {
+  char magic[8];
+  uint32_t version;
+  uint32_t options;
+  uint32_t pid;
+  uint32_t call_bytes;    // of one record of a call
+  uint32_t memory_bytes;  // of one record of an allocator event
+  uint32_t clock_source;  // 0: nanoseconds of CLOCK_MONOTONIC, 1: the processor's own counter
+  int64_t unix_minus_monotonic_ns;  // at the start of the recording: how Unix times are made of monotonic ones
+};
+static_assert(sizeof(FileHeader) == 40);
+
+enum class BlockKind : uint32_t {
+  CLOCKS = 1,      // ClockPair[count]
+  SIGNATURES = 2,  // count texts of JSON, each behind its length as u32; numbered on from the last block
+  THREADS = 3,     // ThreadRecord[count]
+  CALLS = 4,       // CallRecord[count], of one thread, in the order of their ends
+  MEMORY = 5,      // MemoryRecord[count], of one thread and the processor's memory, in the order of their times
+  OPEN_CALLS = 6,  // CallRecord[count] without ends, of one thread: what it was in when this was written; the last one counts
+  METADATA = 7,    // one JSON object
+  END = 8,         // Totals: the recording was ended, and all of it is in the file
+};
+
+struct BlockHeader {
+  uint32_t magic;
+  BlockKind kind;
+  uint32_t count;
+  uint32_t thread;  // number of the thread in THREADS; 0 where none is meant
+  uint64_t bytes;   // of what follows, without the padding to 8
+};
+static_assert(sizeof(BlockHeader) == 24);
+
+struct ClockPair {
+  uint64_t ticks;
+  int64_t monotonic_ns;
+};
+
+struct ThreadRecord {
+  uint32_t number;
+  uint32_t native_id;    // as the system has it
+  uint64_t torch_id;     // as PyTorch has it: the "forward thread" of backward calls
+  char name[16];
+};
+static_assert(sizeof(ThreadRecord) == 32);
+
+struct CallRecord {
+  uint64_t start_ticks;
+  uint64_t end_ticks;
+  int64_t sequence;         // -1: none
+  uint32_t signature;       // number of its text in SIGNATURES, from 0; UINT32_MAX: it could not be made
+  uint32_t forward_thread;  // torch_id of the thread of the forward call; 0: this is none of a backward pass
+  uint32_t start_thread;    // number of the thread that began it
+  uint16_t scope;           // at::RecordScope
+  uint16_t reserved;
+};
+static_assert(sizeof(CallRecord) == 40);
+
+struct MemoryRecord {
+  uint64_t ticks;
+  uint64_t address;
+  int64_t bytes;  // -1: what was allocated at this address last is freed
+};
+static_assert(sizeof(MemoryRecord) == 24);
+
+struct Totals {
+  uint64_t calls;
+  uint64_t memory_events;
+  uint64_t dropped_calls;
+  uint64_t dropped_memory_events;
+  uint64_t file_bytes;
+  int64_t error_number;  // errno of what ended writing early; 0: nothing did
+};
+static_assert(sizeof(Totals) == 48);
+
+}  // namespace steplens

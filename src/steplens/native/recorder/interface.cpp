@@ -1,0 +1,57 @@
+// The plain C interface, which collect/recorder/recorder_library.py calls.
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "recorder.h"
+
+#define STEPLENS_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+void copy_text(const std::string& text, char* place, size_t bytes) {
+  if (bytes == 0) return;
+  const size_t length = text.size() < bytes - 1 ? text.size() : bytes - 1;
+  std::memcpy(place, text.data(), length);
+  place[length] = 0;
+}
+
+}  // namespace
+
+// Begins to record into a new file. 0, or a number of errno with a text in `error`.
+STEPLENS_EXPORT int steplens_recorder_start(
+    const char* path, uint32_t options, int64_t most_bytes, const char* metadata, char* error, size_t error_bytes) {
+  std::string text;
+  int number = 0;
+  try {
+    number = steplens::Recorder::instance().start(path, options, most_bytes, metadata, text);
+  } catch (const std::exception& exception) {
+    number = ENOMEM;
+    text = exception.what();
+  }
+  copy_text(text, error, error_bytes);
+  return number;
+}
+
+// Ends recording, in no time; the file is complete after `finish`.
+STEPLENS_EXPORT int steplens_recorder_stop() {
+  try {
+    steplens::Recorder::instance().stop();
+    return 0;
+  } catch (const std::exception&) {
+    return ENOMEM;
+  }
+}
+
+// Waits until all is written, with `metadata` behind it, and closes the file.
+STEPLENS_EXPORT int steplens_recorder_finish(const char* metadata, steplens::Totals* totals) {
+  try {
+    *totals = steplens::Recorder::instance().finish(metadata);
+    return 0;
+  } catch (const std::exception&) {
+    return ENOMEM;
+  }
+}
+
+STEPLENS_EXPORT int steplens_recorder_is_recording() { return steplens::Recorder::instance().is_recording(); }

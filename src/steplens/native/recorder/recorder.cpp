@@ -1,0 +1,374 @@
+#include "recorder.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "file_writer.h"
+#include "memory_watch.h"
+
+namespace steplens {
+
+namespace {
+
+// A killed process loses no more than this; a third of what is promised, since the writer may come late.
+constexpr auto FLUSH_INTERVAL = std::chrono::milliseconds(30);
+// Open calls are looked at this much more seldom: there are few, and the last look counts.
+constexpr int64_t CLOCK_INTERVAL_NS = 1000000000;
+
+// The state of this thread. What other objects of a thread call while it ends is not recorded.
+thread_local ThreadState* current_state = nullptr;
+thread_local bool is_ending = false;
+
+// Tells the writer that its thread ends.
+struct EndNotice {
+  ThreadState* state = nullptr;
+  ~EndNotice() {
+    if (state != nullptr) state->ended.store(true, std::memory_order_release);
+    current_state = nullptr;
+    is_ending = true;
+  }
+};
+thread_local EndNotice end_notice;
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
+  return std::unique_ptr<at::ObserverContext>(Recorder::instance().begin_call(function));
+}
+
+void on_end(const at::RecordFunction&, at::ObserverContext* context) {
+  if (context != nullptr) Recorder::instance().end_call(static_cast<OpenCall*>(context));
+}
+
+void on_fork_in_child() { Recorder::instance().after_fork_in_child(); }
+
+}  // namespace
+
+Recorder& Recorder::instance() {
+  // never destroyed: threads may outlive the end of the program's objects
+  static Recorder* const recorder = new Recorder;
+  return *recorder;
+}
+
+Recorder::Recorder() : counter_(uses_counter()) { pthread_atfork(nullptr, nullptr, on_fork_in_child); }
+
+// --- in the threads of the program
+
+ThreadState* Recorder::thread_state() {
+  ThreadState* state = current_state;
+  if (state == nullptr) {
+    if (is_ending) return nullptr;
+    state = new_thread_state();
+  }
+  if (state->session != session_.load(std::memory_order_relaxed)) enter_session(state);
+  return state;
+}
+
+ThreadState* Recorder::new_thread_state() {
+  auto* state = new ThreadState;
+  state->native_id = static_cast<uint32_t>(syscall(SYS_gettid));
+  state->torch_id = at::RecordFunction::currentThreadId();
+  prctl(PR_GET_NAME, state->name);
+  const std::lock_guard<std::mutex> lock(threads_mutex_);
+  state->number = next_thread_++;
+  threads_.push_back(state);
+  current_state = end_notice.state = state;
+  return state;
+}
+
+void Recorder::enter_session(ThreadState* state) {
+  state->session = session_.load(std::memory_order_acquire);
+  state->signatures.clear();
+}
+
+uint32_t Recorder::signature_of(ThreadState* state, const at::RecordFunction& function) {
+  const uint32_t options = options_.load(std::memory_order_relaxed);
+  const char* name = function.name();
+  SignatureHasher hasher;
+  hasher.add_text(name, std::strlen(name));
+  const bool with_inputs = (options & WITH_SHAPES) != 0;
+  const bool with_arguments = with_inputs && keeps_arguments(name);
+  if (with_inputs) add_inputs(hasher, function, with_arguments);
+  std::string made;
+  if (function.isNcclMeta()) {
+    // differs from call to call by more than its inputs
+    made = signature_text(function, with_inputs, with_arguments, false);
+    hasher.add_text(made.data(), made.size());
+  }
+  const SignatureKey key = hasher.key();
+  uint32_t number = state->signatures.find(key);
+  if (number == UINT32_MAX) {
+    number = signatures_.number_of(key, [&] {
+      return made.empty() ? signature_text(function, with_inputs, with_arguments, (options & WITH_FLOPS) != 0) : made;
+    });
+    state->signatures.insert(key, number);
+  }
+  return number;
+}
+
+OpenCall* Recorder::begin_call(const at::RecordFunction& function) {
+  if (!is_recording()) return nullptr;
+  ThreadState* state = thread_state();
+  if (state == nullptr) return nullptr;
+  const uint32_t depth = state->depth.load(std::memory_order_relaxed);
+  if (depth >= MOST_OPEN_CALLS) {
+    state->calls.count_dropped();
+    return nullptr;
+  }
+  OpenCall* call = new (state->open_call(depth)) OpenCall;
+  call->owner = state;
+  call->session = state->session;
+  CallRecord& record = call->record;
+  record.sequence = function.seqNr();
+  record.forward_thread = static_cast<uint32_t>(function.forwardThreadId());
+  record.start_thread = state->number;
+  record.scope = static_cast<uint16_t>(function.scope());
+  try {
+    record.signature = signature_of(state, function);
+  } catch (...) {
+    // an input that cannot be looked at, or no memory: the program goes on
+    record.signature = UINT32_MAX;
+  }
+  record.start_ticks = read_ticks(counter_);
+  state->depth.store(depth + 1, std::memory_order_release);
+  return call;
+}
+
+void Recorder::end_call(OpenCall* call) {
+  const uint64_t now = read_ticks(counter_);
+  const CallRecord record = call->record;
+  const uint64_t session = call->session;
+  ThreadState* state = current_state;
+  uint32_t depth = state == nullptr ? 0 : state->depth.load(std::memory_order_relaxed);
+  if (call->owner == state && depth != 0 && state->open_call(depth - 1) == call) {
+    depth--;
+    while (depth != 0 && state->open_call(depth - 1)->is_done.load(std::memory_order_acquire)) depth--;
+    state->depth.store(depth, std::memory_order_release);
+  } else {
+    // its thread takes it off the stack when it comes by
+    call->is_done.store(true, std::memory_order_release);
+  }
+  if (!is_recording() || session != session_.load(std::memory_order_relaxed)) return;
+  if (state == nullptr || state->session != session) state = thread_state();
+  CallRecord* place = state == nullptr ? nullptr : state->calls.next_place(session);
+  if (place == nullptr) return;
+  *place = record;
+  place->end_ticks = now;
+  state->calls.commit();
+}
+
+void Recorder::memory_event(const void* address, int64_t bytes) {
+  if (!is_recording()) return;
+  ThreadState* state = thread_state();
+  MemoryRecord* place = state == nullptr ? nullptr : state->memory.next_place(state->session);
+  if (place == nullptr) return;
+  place->ticks = read_ticks(counter_);
+  place->address = reinterpret_cast<uint64_t>(address);
+  place->bytes = bytes;
+  state->memory.commit();
+}
+
+// --- start and end
+
+int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, const char* metadata, std::string& error) {
+  const std::lock_guard<std::mutex> lock(control_mutex_);
+  if (is_recording() || writer_.joinable()) {
+    error = "the recorder records already in this process";
+    return EBUSY;
+  }
+  auto file = std::make_unique<FileWriter>();
+  if (const int number = file->open(path)) {
+    error = std::strerror(number);
+    return number;
+  }
+  chunk_budget().most.store(most_bytes / static_cast<int64_t>(CHUNK_BYTES), std::memory_order_relaxed);
+  signatures_.begin_session();
+  totals_ = Totals{};
+  FileHeader header{};
+  std::memcpy(header.magic, FILE_MAGIC, sizeof(header.magic));
+  header.version = FORMAT_VERSION;
+  header.options = options;
+  header.pid = static_cast<uint32_t>(getpid());
+  header.call_bytes = sizeof(CallRecord);
+  header.memory_bytes = sizeof(MemoryRecord);
+  header.clock_source = counter_ ? 1 : 0;
+  const int64_t before = read_clock(CLOCK_MONOTONIC), unix_ns = read_clock(CLOCK_REALTIME), after = read_clock(CLOCK_MONOTONIC);
+  header.unix_minus_monotonic_ns = unix_ns - (before + (after - before) / 2);
+  file->write_header(header);
+  file->write_block(BlockKind::METADATA, 0, 1, metadata, std::strlen(metadata));
+  const ClockPair pair = read_clock_pair(counter_, 25);
+  file->write_block(BlockKind::CLOCKS, 0, 1, &pair, sizeof(pair));
+  file_ = std::move(file);
+  options_.store(options, std::memory_order_relaxed);
+  ends_ = false;
+  last_metadata_.clear();
+  try {
+    writer_ = std::thread([this] { write_loop(); });
+  } catch (const std::exception& exception) {
+    file_.reset();
+    error = exception.what();
+    return EAGAIN;
+  }
+  session_.fetch_add(1, std::memory_order_release);
+  recording_.store(true, std::memory_order_release);
+  at::RecordFunctionCallback callback(on_start, on_end);
+  // the inputs are copied for whoever asks for them
+  callback.needsInputs((options & (WITH_SHAPES | WITH_FLOPS)) != 0);
+  callback_ = at::addGlobalCallback(callback);
+  if ((options & WITH_MEMORY) != 0) watch_processor_memory();
+  return 0;
+}
+
+void Recorder::stop() {
+  const std::lock_guard<std::mutex> lock(control_mutex_);
+  stop_locked();
+}
+
+void Recorder::stop_locked() {
+  recording_.store(false, std::memory_order_release);
+  // PyTorch swaps its list under a lock, and what runs has its own copy: the code that it points to stays loaded
+  if (callback_ != 0) at::removeCallback(callback_);
+  callback_ = 0;
+  leave_processor_memory();
+}
+
+Totals Recorder::finish(const char* metadata) {
+  const std::lock_guard<std::mutex> lock(control_mutex_);
+  stop_locked();
+  if (!writer_.joinable()) return totals_;
+  {
+    const std::lock_guard<std::mutex> wake_lock(wake_mutex_);
+    ends_ = true;
+    last_metadata_ = metadata;
+  }
+  wake_.notify_all();
+  writer_.join();
+  file_.reset();
+  return totals_;
+}
+
+void Recorder::after_fork_in_child() {
+  recording_.store(false, std::memory_order_relaxed);
+  session_.fetch_add(1, std::memory_order_relaxed);
+  // Threads are gone, whatever they held is held for ever: everything that they shared is begun anew, and what was there left.
+  new (&threads_mutex_) std::mutex;
+  new (&control_mutex_) std::mutex;
+  new (&wake_mutex_) std::mutex;
+  new (&wake_) std::condition_variable;
+  new (&writer_) std::thread;
+  signatures_.after_fork();
+  // to take the callback away could wait for ever; without a recording it returns at once
+  callback_ = 0;
+  if (file_) file_->abandon();
+  (void)file_.release();
+  for (ThreadState* state : threads_) {
+    if (state == current_state) {
+      state->calls.forget();
+      state->memory.forget();
+      state->native_id = static_cast<uint32_t>(syscall(SYS_gettid));
+    }
+  }
+  // the list may have been changed by another thread at the instant of the fork
+  new (&threads_) std::vector<ThreadState*>;
+  if (current_state != nullptr) threads_.push_back(current_state);
+  chunk_budget().used.store(0, std::memory_order_relaxed);
+}
+
+// --- in the writer
+
+void Recorder::write_loop() {
+  pthread_setname_np(pthread_self(), "steplens-record");
+  int64_t last_clock = 0;
+  for (;;) {
+    bool ends;
+    {
+      std::unique_lock<std::mutex> lock(wake_mutex_);
+      wake_.wait_for(lock, FLUSH_INTERVAL, [this] { return ends_; });
+      ends = ends_;
+    }
+    const ClockPair pair = read_clock_pair(counter_);
+    if (ends || pair.monotonic_ns - last_clock >= CLOCK_INTERVAL_NS) {
+      last_clock = pair.monotonic_ns;
+      file_->write_block(BlockKind::CLOCKS, 0, 1, &pair, sizeof(pair));
+    }
+    write_all(ends);
+    if (ends) return;
+  }
+}
+
+void Recorder::write_all(bool is_end) {
+  const uint64_t session = session_.load(std::memory_order_acquire);
+  std::vector<ThreadState*> threads;
+  {
+    const std::lock_guard<std::mutex> lock(threads_mutex_);
+    threads = threads_;
+  }
+  std::string texts;
+  for (ThreadState* state : threads) {
+    // before the streams are emptied: nothing comes after what is found then
+    const bool has_ended = state->ended.load(std::memory_order_acquire);
+    const auto name_thread = [&] {
+      if (state->named_in == session) return;
+      state->named_in = session;
+      ThreadRecord record{};
+      record.number = state->number;
+      record.native_id = state->native_id;
+      record.torch_id = state->torch_id;
+      std::memcpy(record.name, state->name, sizeof(record.name));
+      file_->write_block(BlockKind::THREADS, state->number, 1, &record, sizeof(record));
+    };
+    state->calls.drain(session, [&](const CallRecord* records, uint32_t count) {
+      name_thread();
+      // a call is complete after its signature was added: what is taken now holds those of all calls that are taken
+      if (const uint32_t added = signatures_.take_texts(texts)) {
+        file_->write_block(BlockKind::SIGNATURES, 0, added, texts.data(), texts.size());
+      }
+      file_->write_block(BlockKind::CALLS, state->number, count, records, count * sizeof(CallRecord));
+      totals_.calls += count;
+    });
+    state->memory.drain(session, [&](const MemoryRecord* records, uint32_t count) {
+      name_thread();
+      file_->write_block(BlockKind::MEMORY, state->number, count, records, count * sizeof(MemoryRecord));
+      totals_.memory_events += count;
+    });
+    totals_.dropped_calls += state->calls.take_dropped();
+    totals_.dropped_memory_events += state->memory.take_dropped();
+    const uint32_t depth = std::min(state->depth.load(std::memory_order_acquire), MOST_OPEN_CALLS);
+    if (depth != 0 && state->named_in == session) {
+      // Its thread may be changing them: the last look before a process was killed is what counts, and the reader checks it.
+      std::vector<CallRecord> open(depth);
+      for (uint32_t place = 0; place < depth; place++) std::memcpy(&open[place], &state->open_call(place)->record, sizeof(CallRecord));
+      if (const uint32_t added = signatures_.take_texts(texts)) {
+        file_->write_block(BlockKind::SIGNATURES, 0, added, texts.data(), texts.size());
+      }
+      file_->write_block(BlockKind::OPEN_CALLS, state->number, depth, open.data(), depth * sizeof(CallRecord));
+    }
+    if (has_ended) remove_thread(state);
+  }
+  if (is_end) {
+    if (!last_metadata_.empty()) file_->write_block(BlockKind::METADATA, 0, 1, last_metadata_.data(), last_metadata_.size());
+    totals_.file_bytes = file_->bytes() + sizeof(BlockHeader) + sizeof(Totals);
+    totals_.error_number = file_->error_number();
+    file_->write_block(BlockKind::END, 0, 1, &totals_, sizeof(totals_));
+    file_->close();
+    totals_.error_number = file_->error_number();
+  }
+}
+
+void Recorder::remove_thread(ThreadState* state) {
+  {
+    const std::lock_guard<std::mutex> lock(threads_mutex_);
+    threads_.erase(std::find(threads_.begin(), threads_.end(), state));
+  }
+  state->calls.free_all();
+  state->memory.free_all();
+  // a call that ends on another thread still comes back to its place here
+  if (state->depth.load(std::memory_order_acquire) == 0) delete state;
+}
+
+}  // namespace steplens

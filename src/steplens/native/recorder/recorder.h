@@ -1,0 +1,114 @@
+// The recorder: one per process. Callbacks of PyTorch leave records in the stream of their thread; a thread of our own writes them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "file_format.h"
+#include "record_stream.h"
+#include "signatures.h"
+#include "ticks.h"
+
+namespace steplens {
+
+enum Options : uint32_t {
+  WITH_SHAPES = 1,
+  WITH_MEMORY = 2,
+  WITH_FLOPS = 4,
+};
+
+struct ThreadState;
+
+// A call that has begun. PyTorch hands it back at the end of the call and deletes it then, which does nothing: its place is one of its
+// thread's stack.
+struct OpenCall : at::ObserverContext {
+  ThreadState* owner = nullptr;
+  uint64_t session = 0;
+  CallRecord record{};
+  // it has ended on another thread, or before one that it contains
+  std::atomic<bool> is_done{false};
+  static void operator delete(void*) {}
+};
+
+// Deeper calls are counted and lost.
+constexpr uint32_t MOST_OPEN_CALLS = 512;
+
+// What one thread has; it outlives its thread until the writer has taken all of it.
+struct ThreadState {
+  uint32_t number = 0;
+  uint32_t native_id = 0;
+  uint64_t torch_id = 0;
+  char name[16] = {};
+  // of the thread alone
+  uint64_t session = 0;
+  KnownSignatures signatures;
+  // open calls, outermost first; the writer reads their records too, for the calls that a killed process was in
+  std::unique_ptr<unsigned char[]> open_bytes{new unsigned char[MOST_OPEN_CALLS * sizeof(OpenCall)]};
+  std::atomic<uint32_t> depth{0};
+  RecordStream<CallRecord> calls;
+  RecordStream<MemoryRecord> memory;
+  std::atomic<bool> ended{false};
+  // of the writer: the recording in whose file it is named
+  uint64_t named_in = 0;
+
+  OpenCall* open_call(uint32_t place) { return reinterpret_cast<OpenCall*>(open_bytes.get()) + place; }
+};
+
+class FileWriter;
+
+class Recorder {
+ public:
+  static Recorder& instance();
+
+  int start(const char* path, uint32_t options, int64_t most_bytes, const char* metadata, std::string& error);
+  // Ends recording; what is recorded is on its way to the disk until `finish`.
+  void stop();
+  Totals finish(const char* metadata);
+
+  OpenCall* begin_call(const at::RecordFunction& function);
+  void end_call(OpenCall* call);
+  void memory_event(const void* address, int64_t bytes);
+
+  bool is_recording() const { return recording_.load(std::memory_order_relaxed); }
+  void after_fork_in_child();
+
+ private:
+  Recorder();
+  void stop_locked();
+  ThreadState* thread_state();
+  ThreadState* new_thread_state();
+  void enter_session(ThreadState* state);
+  uint32_t signature_of(ThreadState* state, const at::RecordFunction& function);
+  void write_loop();
+  void write_all(bool is_end);
+  void remove_thread(ThreadState* state);
+
+  std::atomic<bool> recording_{false};
+  std::atomic<uint64_t> session_{0};
+  std::atomic<uint32_t> options_{0};
+  bool counter_ = false;
+  at::CallbackHandle callback_ = 0;
+
+  std::mutex threads_mutex_;
+  std::vector<ThreadState*> threads_;
+  uint32_t next_thread_ = 1;
+  SignatureTable signatures_;
+
+  // start, stop and finish, each of which may come from any thread
+  std::mutex control_mutex_;
+  std::unique_ptr<FileWriter> file_;
+  std::thread writer_;
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;
+  bool ends_ = false;
+  std::string last_metadata_;
+  Totals totals_{};
+};
+
+}  // namespace steplens
