@@ -1,7 +1,7 @@
 """Call nesting from start and end times alone: parent, depth, self time and subtree, per thread.
 
 Input is always sorted by (lane, start, -end): one lane is one (pid, tid). Everything is numpy over whole
-columns; no Python object per event exists.
+columns, or a pass of a native library where that is built (``native_nesting``); no Python object per event exists.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from steplens.trace.building import native_nesting
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -56,6 +58,10 @@ def nest_calls(lane: npt.NDArray[np.signedinteger[Any]], start: Int64Array, end:
     if count == 0:
         empty = np.empty(0, dtype=np.int64)
         return Nesting(empty, empty.copy(), empty.copy())
+    if (library := native_nesting.load_library(count)) is not None:
+        return Nesting(
+            *native_nesting.nest_sorted(library, *(column.astype(np.int64, copy=False) for column in (lane, start, end)))
+        )
     encloses_next = (end[:-1] >= end[1:]) & (end[:-1] > start[1:]) & (lane[:-1] == lane[1:])
     lane_start = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1]])
     first = np.repeat(lane_start, np.diff(np.r_[lane_start, count]))
@@ -131,6 +137,8 @@ def innermost_calls(start: Int64Array, end: Int64Array, parent: Int64Array, time
         parent: index of the enclosing call within the lane, -1 for a root, shape (n,).
         time: any times, shape (m,). A call runs from its start to its end, both included.
     """
+    if (library := native_nesting.load_library(len(time))) is not None and (time[1:] >= time[:-1]).all():
+        return native_nesting.innermost_of_sorted(library, start, end, parent, time)
     candidate = np.searchsorted(start, time, side="right").astype(np.int64) - 1
     active = np.flatnonzero(candidate >= 0)
     for _ in range(_DEEP):
