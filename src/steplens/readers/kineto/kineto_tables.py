@@ -109,7 +109,12 @@ def _nonempty_text(raw: str) -> str | None:
 
 
 def _memory_events(frame: pl.DataFrame) -> pl.DataFrame:
-    device_type = pl.col("device_type").replace_strict(DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
+    device_type = pl.col("device_type").replace_strict(
+        [*DEVICE_TYPES],
+        pl.Series([*DEVICE_TYPES.values()], dtype=NAME),
+        default=pl.lit("unknown", dtype=NAME),
+        return_dtype=NAME,
+    )
     labelled = frame.with_columns(
         device_type.alias("device_type"),
         pl.col("device").cast(pl.Int32, strict=False),

@@ -274,11 +274,14 @@ def _with_device_time(ops: pl.DataFrame, calls: _Calls, device_self: Int64Array)
 
 def _counted_as(name: npt.NDArray[np.uint32], nesting: Nesting) -> Int64Array:
     """For each call the call whose statistics it joins: an only child with its parent's name joins the parent."""
-    parent = nesting.parent
-    children = np.bincount(parent[parent >= 0], minlength=len(parent))
-    parent_row = np.maximum(parent, 0)
-    repeats = (parent >= 0) & (name == name[parent_row]) & (children[parent_row] == 1)
-    return inherit_values(parent, np.where(repeats, -1, np.arange(len(parent))))
+    parent, subtree_end = nesting.parent, nesting.subtree_end
+    row = np.arange(len(parent), dtype=np.int64)
+    # an only child comes behind its parent, and both end with the same descendant
+    repeats = (parent[1:] == row[:-1]) & (subtree_end[1:] == subtree_end[:-1]) & (name[1:] == name[:-1])
+    row[1:][repeats] = 0
+    # the parent of each that repeats it is the row above: what both join is the last row before that does not repeat
+    counted_as: Int64Array = np.maximum.accumulate(row)
+    return counted_as
 
 
 def _nullable_indices(values: Int64Array, dtype: type[pl.DataType]) -> pl.Series:

@@ -117,10 +117,11 @@ def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end
         start: start times, ns.
         end: end times, ns.
     """
-    call = np.flatnonzero(nesting.subtree_end < len(start))
-    following = nesting.subtree_end[call]
-    beside = (lane[call] == lane[following]) & (nesting.parent[call] == nesting.parent[following])
-    overlap = beside & (start[following] < end[call])
+    following = np.minimum(nesting.subtree_end, len(start) - 1)
+    # few calls begin before the end of one that they are not inside of, and those are looked at
+    call = np.flatnonzero((nesting.subtree_end < len(start)) & (start[following] < end))
+    following = following[call]
+    overlap = (lane[call] == lane[following]) & (nesting.parent[call] == nesting.parent[following])
     if not overlap.any():
         return
     out = int((end[following] - end[call])[overlap].max())
