@@ -365,7 +365,7 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
     kernel, metric = np.nonzero(present)
     return pl.DataFrame(
         {
-            "kernel": pl.Series(kernel, dtype=pl.Int32),
+            "kernel": pl.Series(kernel.astype(np.int32)),
             "name": pl.Series(names, dtype=NAME).gather(metric),
             "value": values[present],
         }
