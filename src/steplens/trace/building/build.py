@@ -238,7 +238,8 @@ def _cpu_computes(tables: Mapping[str, pl.DataFrame], cpu_is_device: bool) -> bo
 def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     """The CPU's own tasks and communication, where it is the only device, and the device time of every call."""
     ops = tables["ops"]
-    task = cpu_device.tasks_of_calls(ops)
+    communication = cpu_device.communication_names(ops)
+    task = cpu_device.tasks_of_calls(ops, communication)
     tables["ops"] = _with_device_time(ops, calls, np.where(task >= 0, calls.self_ns, 0))
     tasks = cpu_device.cpu_tasks(ops, task)
     if "kernels" in tables:
@@ -246,7 +247,7 @@ def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     if not tasks.height:
         return
     tables["kernels"] = tasks
-    if "communication" not in tables and cpu_device.has_communication(ops):
+    if "communication" not in tables and len(communication):
         tables["communication"] = cpu_device.cpu_communication(ops, tables.get("meta"))
 
 

@@ -11,7 +11,6 @@ tasks as all others: without them device times would not add up to the time in w
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import polars as pl
@@ -31,18 +30,23 @@ _TOLD = (
 )  # fmt: skip
 
 
-def tasks_of_calls(ops: pl.DataFrame) -> Int64Array:
+def communication_names(ops: pl.DataFrame) -> pl.Series:
+    """The names of communication that the CPU itself ran; few traces have any."""
+    names = ops["name"].unique()
+    communicating: pl.Series = names.filter(names.cast(pl.String).str.contains(_COMMUNICATION).fill_null(False))
+    return communicating
+
+
+def tasks_of_calls(ops: pl.DataFrame, communication: pl.Series) -> Int64Array:
     """For each call the id of the call whose task it is part of (mostly its own); -1 for what does not compute.
 
     Args:
         ops: linked calls; id = row number.
+        communication: of ``communication_names``.
     """
-    names = ops["name"].unique()
-    communicates = names.cast(pl.String).str.contains(_COMMUNICATION)
-    excluded = names.filter(communicates.fill_null(False))
     computes = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
-    if len(excluded):
-        computes &= ~ops["name"].is_in(excluded.implode()).fill_null(False)
+    if len(communication):
+        computes &= ~ops["name"].is_in(communication.implode()).fill_null(False)
     computing = computes.fill_null(False).to_numpy()
     joined = ops["counted_as"].to_numpy().astype(np.int64)
     # a call below a range of its own name is no part of a task: the range is none
@@ -123,11 +127,6 @@ def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
         return None, None
     size = groups[0].get("pg_size") if isinstance(groups[0], dict) else None
     return DEFAULT_GROUP, size if type(size) is int and 0 < size < 1 << 31 else None
-
-
-def has_communication(ops: pl.DataFrame) -> bool:
-    """Whether the CPU itself ran communication; few traces have any, and looking for its rows takes longer."""
-    return any(re.match(_COMMUNICATION, name) for name in ops["name"].unique().cast(pl.String).to_list() if name is not None)
 
 
 def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl.DataFrame:
