@@ -70,13 +70,11 @@ def test_calls_in_calls_to_any_depth_take_one_pass() -> None:
     assert innermost.tolist() == [count - 1, 0, -1]
 
 
-def test_what_is_no_column_of_the_library_is_refused() -> None:
-    library = native_nesting.load_library(4)
-    assert library is not None
-    column = np.arange(8, dtype=np.int64)
-    for wrong in (column[::2], column[:4].astype(np.int32)):
-        with pytest.raises(TypeError, match="contiguous numbers of 64 bits"):
-            native_nesting.nest_sorted(library, wrong, column[:4], column[:4])
+def test_columns_of_another_layout_are_read_all_the_same() -> None:
+    lane, start = np.zeros(4, dtype=np.int32), np.arange(8, dtype=np.int64)[::2]
+    end = np.array([9, 3, 9, 8], dtype=np.int64)
+    assert nest_calls(lane, start, end).parent.tolist() == [-1, 0, 0, 2]
+    assert innermost_calls(start, end, np.array([-1, 0, 0, 2]), np.arange(10)[::3].astype(np.int32)).tolist() == [0, 1, 3, 2]
 
 
 def test_many_calls_have_the_library_built_for_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:

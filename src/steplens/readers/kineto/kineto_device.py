@@ -362,11 +362,12 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
     if "bandwidth" in tasks.columns:
         values[:, -1] = tasks["bandwidth"].fill_null(np.nan).to_numpy()
     present = ~np.isnan(values)
-    kernel, metric = np.nonzero(present)
+    # as ``np.nonzero`` has them, of half the size
+    kernel, metric = np.divmod(np.flatnonzero(present).astype(np.uint32), np.uint32(len(names)))
     return pl.DataFrame(
         {
             "kernel": pl.Series(kernel.astype(np.int32)),
-            "name": pl.Series(names, dtype=NAME).gather(metric),
+            "name": pl.Series(names, dtype=NAME).gather(pl.Series(metric)),
             "value": values[present],
         }
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from steplens.common.native.build import build_in_background
 from steplens.common.native.libraries import NativeLibrary, load_built
 
 Int64Array = npt.NDArray[np.int64]
+IntegerArray = npt.NDArray[np.signedinteger[Any]]
 
 LIBRARY = NativeLibrary("nesting")
 #: with fewer calls nothing is gained by looking for the library
@@ -39,32 +41,33 @@ def _build_once() -> None:
     build_in_background(LIBRARY.name)
 
 
-def nest_sorted(library: ctypes.CDLL, *columns: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Parent, depth and end of the subtree of each call.
-
-    Args:
-        library: of ``load_library``.
-        columns: lane, start and end of ``nesting.nest_calls``, each of shape (n,).
-    """
-    count = len(columns[0])
+def nest_sorted(
+    library: ctypes.CDLL, lane: IntegerArray, start: IntegerArray, end: IntegerArray
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Parent, depth and end of the subtree of each call: ``nesting.nest_calls``."""
+    count = len(start)
+    columns = [_as_column(values) for values in (lane, start, end)]
     parent, depth, subtree_end = (np.empty(count, dtype=np.int64) for _ in range(3))
     library.steplens_nest_calls(ctypes.c_int64(count), *map(_address_of, (*columns, parent, depth, subtree_end)))
     return parent, depth, subtree_end
 
 
 def innermost_of_sorted(
-    library: ctypes.CDLL, start: Int64Array, end: Int64Array, parent: Int64Array, time: Int64Array
+    library: ctypes.CDLL, start: IntegerArray, end: IntegerArray, parent: IntegerArray, time: IntegerArray
 ) -> Int64Array:
     """What ``nesting.innermost_calls`` gives, for times that do not fall."""
+    columns, times = [_as_column(values) for values in (start, end, parent)], _as_column(time)
     innermost = np.empty(len(time), dtype=np.int64)
     library.steplens_innermost_calls(
-        ctypes.c_int64(len(start)), *map(_address_of, (start, end, parent)),
-        ctypes.c_int64(len(time)), *map(_address_of, (time, innermost)),
-    )  # fmt: skip
+        ctypes.c_int64(len(start)), *map(_address_of, columns), ctypes.c_int64(len(time)), *map(_address_of, (times, innermost))
+    )
     return innermost
 
 
+def _as_column(values: IntegerArray) -> Int64Array:
+    """The same values as the library reads them; no copy is made of those of a table."""
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
 def _address_of(column: Int64Array) -> ctypes.c_void_p:
-    if column.dtype != np.int64 or not column.flags.c_contiguous:
-        raise TypeError(f"columns of the library are contiguous numbers of 64 bits, not {column.dtype}")
     return ctypes.c_void_p(column.ctypes.data)

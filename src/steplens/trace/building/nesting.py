@@ -59,9 +59,7 @@ def nest_calls(lane: npt.NDArray[np.signedinteger[Any]], start: Int64Array, end:
         empty = np.empty(0, dtype=np.int64)
         return Nesting(empty, empty.copy(), empty.copy())
     if (library := native_nesting.load_library(count)) is not None:
-        return Nesting(
-            *native_nesting.nest_sorted(library, *(column.astype(np.int64, copy=False) for column in (lane, start, end)))
-        )
+        return Nesting(*native_nesting.nest_sorted(library, lane, start, end))
     encloses_next = (end[:-1] >= end[1:]) & (end[:-1] > start[1:]) & (lane[:-1] == lane[1:])
     lane_start = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1]])
     first = np.repeat(lane_start, np.diff(np.r_[lane_start, count]))
