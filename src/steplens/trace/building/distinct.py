@@ -28,15 +28,11 @@ def number_distinct(names: Sequence[pl.Series]) -> tuple[Int64Array, Int64Array]
     Returns:
         a row of each combination, by its number, and the number of the combination of each row, shape (n,).
     """
-    numbers: Int64Array = np.zeros(len(names[0]), dtype=np.int64)
-    count = min(len(names[0]), 1)
-    for column in names:
+    numbers, rows = _close_gaps(*_category_codes(names[0]))
+    for column in names[1:]:
         codes, code_count = _category_codes(column)
         if code_count > 1:
-            combined = codes if count == 1 else numbers * code_count + codes
-            numbers, count = _close_gaps(combined, count * code_count)
-    rows = np.zeros(count, dtype=np.int64)
-    rows[numbers] = np.arange(len(numbers))
+            numbers, rows = _close_gaps(numbers * code_count + codes, len(rows) * code_count)
     return rows, numbers
 
 
@@ -60,12 +56,13 @@ def _category_codes(names: pl.Series) -> tuple[Int64Array, int]:
     return codes.to_numpy().astype(np.int64), int(highest) + 2
 
 
-def _close_gaps(numbers: Int64Array, limit: int) -> tuple[Int64Array, int]:
-    """Numbers from 0 to ``limit`` as numbers without gaps in the same order, and how many there are."""
+def _close_gaps(numbers: Int64Array, limit: int) -> tuple[Int64Array, Int64Array]:
+    """Numbers from 0 to ``limit`` as numbers without gaps in the same order, and a row of each."""
     if limit > _ENTRIES_PER_ROW * len(numbers) + _LEAST_ENTRIES:
-        distinct, closed = np.unique(numbers, return_inverse=True)
-        return closed, len(distinct)
-    occurs = np.zeros(limit, dtype=bool)
-    occurs[numbers] = True
+        _, rows, closed = np.unique(numbers, return_index=True, return_inverse=True)
+        return closed, rows
+    row_of_number = np.full(limit, -1, dtype=np.int64)
+    row_of_number[numbers] = np.arange(len(numbers))
+    occurs = row_of_number >= 0
     place = np.cumsum(occurs, dtype=np.int64) - 1
-    return place[numbers], int(place[-1]) + 1
+    return place[numbers], row_of_number[occurs]
