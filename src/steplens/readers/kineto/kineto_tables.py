@@ -151,6 +151,8 @@ def flow_arrows(columns: EventColumns, base_ns: int, launched: pl.Series, log: H
         return pl.DataFrame()
     log.extend(unmatched_flows(pl.concat(lone_starts), pl.concat(lone_ends), launched))
     both = pl.concat(pairs)
+    # each category is nearly in order, which a stable sort makes use of
+    both = both[np.lexsort((both["flow_id"].to_numpy(), both["time_ns"].to_numpy()))]
     return both.select(
         "kind",
         "flow_id",
@@ -160,7 +162,7 @@ def flow_arrows(columns: EventColumns, base_ns: int, launched: pl.Series, log: H
         to_ns=both["time_ns_to"] + base_ns,
         to_pid="pid_to",
         to_tid="tid_to",
-    ).sort("from_ns", "flow_id")
+    )
 
 
 def _arrow_ends(frame: pl.DataFrame, category: str) -> pl.DataFrame:
