@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_SETUP := $(VENV)/.pip-done
 SETUP := $(VENV)/.setup-done
+NATIVE := $(VENV)/.native-done
 
 HTA := .bench/hta
 HTA_SETUP := $(HTA)/.setup-done
@@ -39,7 +40,7 @@ help:
 	@echo "make bench      speed and overhead, measured beside the peers"
 	@echo "make setup      only the set-up: $(VENV) with steplens, PyTorch and the development tools, and the pages"
 
-setup: $(SETUP) pages
+setup: $(SETUP) $(NATIVE) pages
 
 # One pip for all environments: each of the others would take seconds to get one of its own.
 $(PIP_SETUP):
@@ -55,7 +56,12 @@ $(SETUP): pyproject.toml | $(PIP_SETUP)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c "import torch, torch._dynamo, polars, fastapi, uvicorn, pytest"
 	touch $@
 
-demo: $(SETUP) pages
+# Libraries of C++; where there is no compiler this says so, and everything works without them.
+$(NATIVE): tools/build_native.py $(wildcard src/steplens/native/*/*.cpp src/steplens/native/*/*.h) | $(SETUP)
+	$(BIN)/python tools/build_native.py
+	touch $@
+
+demo: $(SETUP) $(NATIVE) pages
 	$(BIN)/python examples/demo.py
 
 # set, it would have each of the processes that tests start compile all modules anew
@@ -63,7 +69,7 @@ test test-long test-fast bench: export PYTHONDONTWRITEBYTECODE :=
 
 # The environments are made side by side: a pip has no use for a second processor.
 test-setup:
-	@$(MAKE) --no-print-directory -j4 pages $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
+	@$(MAKE) --no-print-directory -j4 pages $(NATIVE) $(HTA_SETUP) $(MSPROF_SETUP) $(MINDSPORE_SETUP)
 
 test: test-setup
 	@if test -f $(WEB_SETUP); then $(MAKE) --no-print-directory web-test; else echo "vitest is left out: there is no Node.js"; fi
@@ -73,10 +79,10 @@ test-long: test-setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or hypothesis) and not alone" --hypothesis-profile=free
 	$(BIN)/python -m pytest -m alone
 
-test-fast: $(SETUP)
+test-fast: $(SETUP) $(NATIVE)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not long"
 
-test-without-captures: $(SETUP) pages
+test-without-captures: $(SETUP) $(NATIVE) pages
 	STEPLENS_SHARED_DATA= $(BIN)/python -m pytest -n 2 --dist worksteal -m "captures and not long"
 
 # Recording, the server and the commands work in processes that a measurement does not see, so they are not among these.

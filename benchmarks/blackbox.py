@@ -31,7 +31,7 @@ STEP_MS = 10.0
 
 def training() -> tuple[Callable[[], None], int]:
     """A step of about 10 ms and how many operators it calls: the small network several times over."""
-    once = network()
+    once = network("cpu")
     for _ in range(20):
         once()
     begin = time.thread_time()

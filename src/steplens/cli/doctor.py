@@ -18,7 +18,10 @@ from steplens.cli.line.arguments import Json
 from steplens.cli.text.text import console, plain, print_json, size
 from steplens.collect.ascend import installation, library
 from steplens.collect.common import profiler_environment
+from steplens.collect.recorder import recorder_library
 from steplens.common import json_text, rundir
+from steplens.common.native import build
+from steplens.common.native.libraries import is_wanted
 
 LOW_SPACE_BYTES = 1 << 30
 PROBE_SECONDS = 60
@@ -94,9 +97,30 @@ def check_torch() -> Iterator[Check]:
     kineto = bool(torch.autograd.kineto_available())
     why = "Kineto is part of this PyTorch" if kineto else "this PyTorch was built without Kineto"
     yield Check("CPU operators", kineto, why, "" if kineto else "install a PyTorch built with USE_KINETO=1")
+    yield _check_recorder()
     yield _check_cuda(torch)
     yield Check("modules", True, "recorded by forward hooks, with_modules=True")
     yield Check("DataLoader wait", True, "time the step waits for the next batch")
+
+
+def _check_recorder() -> Check:
+    """The recorder of the host: built, or what it lacks."""
+    name = "recorder"
+    if not is_wanted():
+        return Check(name, False, "STEPLENS_NATIVE=off forbids native libraries; Kineto records", "unset STEPLENS_NATIVE")
+    how = "STEPLENS_RECORDER=on has it record in place of Kineto"
+    try:
+        library = recorder_library.recorder_library()
+    except recorder_library.RecorderError as error:
+        return Check(name, False, f"{error}; Kineto records", "install a PyTorch with its headers, such as the one of PyPI")
+    if recorder_library.is_built():
+        return Check(name, True, f"built for this PyTorch; {how}")
+    compiler = build.find_compiler()
+    if compiler is None:
+        return Check(name, False, "there is no C++ compiler to build it with; Kineto records", "install g++ or clang++")
+    if reason := build.known_failure(library, compiler):
+        return Check(name, False, f"{reason}; Kineto records")
+    return Check(name, True, f"is built with {compiler} when it is first used; {how}")
 
 
 def _check_cuda(torch: Any) -> Check:

@@ -52,6 +52,7 @@ RUN_SUFFIX = "_ascend_pt"
 MINDSPORE_RUN_SUFFIX = "_ascend_ms"
 RAW_DIRECTORY = "KINETO"
 RAW_TRACE = "trace.json"
+#: of the recorder of operators (``formats.recorder``), which takes Kineto's place
 RAW_OPERATORS = "operators.rec"
 HOST_EVENTS = "host_events.json"
 MARKS = "marks.bin"
@@ -77,12 +78,6 @@ STATE_COLLECTED = "collected"
 
 #: Bytes of a worker's name: a folder's has 255, and process id, time, suffix and the underscores between need the rest.
 WORKER_BYTES = 255 - len("_4194304_20260101000000000") - len(RUN_SUFFIX)
-
-
-def raw_recording(run_directory: Path) -> Path | None:
-    """The file with what a window recorded, of whichever recorder; None where there is none."""
-    raw = run_directory / RAW_DIRECTORY
-    return next((path for name in (RAW_TRACE, RAW_OPERATORS) if (path := raw / name).is_file()), None)
 
 
 def worker_part(worker_name: str) -> str:
@@ -267,6 +262,12 @@ def free_bytes(path: Path) -> int:
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
+
+
+def raw_recording(directory: Path) -> Path | None:
+    """The file of a run directory with what the framework did: Kineto's, else the recorder's; None where there is neither."""
+    raw = directory / RAW_DIRECTORY
+    return next((path for name in (RAW_TRACE, RAW_OPERATORS) if (path := raw / name).is_file()), None)
 
 
 def is_run_directory(path: Path) -> bool:

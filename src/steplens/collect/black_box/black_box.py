@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from steplens.collect.black_box import black_box_event
-from steplens.collect.black_box.ring_session import RingSession
+from steplens.collect.black_box.ring_session import KinetoRingSession, RecorderRingSession, RingSession
 from steplens.collect.black_box.step_history import StepHistory
 from steplens.collect.black_box.step_ring import StepRing
 from steplens.collect.common import clock, exception_text, interrupts, log, metadata, profiler_environment
@@ -27,6 +27,7 @@ from steplens.collect.handoff import handler
 from steplens.collect.loaders import loader
 from steplens.collect.pytorch.activities import choose_activities
 from steplens.collect.pytorch.kineto_profile import STEP_PREFIX
+from steplens.collect.pytorch.recorder_session import uses_recorder
 from steplens.common import options, rundir
 from steplens.common.options import ProfilerActivity
 
@@ -140,7 +141,8 @@ class BlackBox:
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
             **{name: profile[name] for name in options.SWITCHES},
         )
-        return RingSession(
+        session_type = RecorderRingSession if uses_recorder(settings, self._health) else KinetoRingSession
+        return session_type(
             settings,
             parent=lambda: self._event_directory,
             worker_name=None,
@@ -212,7 +214,7 @@ class BlackBox:
         elsewhere = True
         if event is not None and self._capture_event(*event):
             self._open_window(self.step_num + 1)
-        elif self._in_window >= self._keep_steps:
+        elif self._in_window >= self._keep_steps and (self._session is None or self._session.may_rotate()):
             self._rotate_window()
         else:
             elsewhere = False

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,12 @@ class ExportMethods:
         if not problem:
             return
         # What is there is better than nothing, unless there is no room for anything.
+        raw = run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+        if not raw.is_file():
+            log.error(f"export_chrome_trace: {problem}")
+            return
         log.warning(f"export_chrome_trace: the trace could not be converted, Kineto's own is written: {problem}")
         rundir.make_directory(target.parent)
-        raw = run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
         with rundir.atomic_path(target) as temporary:
             if target.suffix == ".gz":
                 with raw.open("rb") as source, gzip.open(temporary, "wb") as sink:
@@ -166,13 +170,23 @@ class ExportMethods:
             return torch_events.no_events()
         if window.events is None:
             try:
-                window.events = torch_events.function_events(
-                    run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, self._session.torch_options()
-                )
+                window.events = self._make_events(run_directory)
             except Exception as exception:  # the boundary to PyTorch, which makes the events
                 log.report_failure("events", exception)
                 return torch_events.no_events()
         return window.events
+
+    def _make_events(self, run_directory: Path) -> Any:
+        """The events of a window, from Kineto's file, or from one like it that is made of the recorder's."""
+        raw = run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+        if raw.is_file():
+            return torch_events.function_events(raw, self._session.torch_options())
+        with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
+            made = Path(folder) / rundir.RAW_TRACE
+            problem = _export_run("kineto", run_directory, made)
+            if problem:
+                raise OSError(problem)
+            return torch_events.function_events(made, self._session.torch_options())
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False

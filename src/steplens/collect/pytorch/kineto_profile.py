@@ -27,7 +27,7 @@ from steplens.collect.pytorch.activities import choose_activities, not_collected
 from steplens.collect.pytorch.budgets import Budget, Limits
 from steplens.collect.pytorch.export_methods import ExportMethods
 from steplens.collect.pytorch.kineto import KinetoSession
-from steplens.collect.pytorch.recorder_session import choose_session
+from steplens.collect.pytorch.recorder_session import RecorderSession, uses_recorder
 from steplens.collect.pytorch.schedule_text import describe_schedule, size_text
 from steplens.collect.torch_internals import backward, child_threads
 from steplens.common import options, rundir
@@ -121,7 +121,7 @@ class _KinetoProfile(ExportMethods):
         )
         limits = Limits(**{name: values[name] for name in options.LIMITS})
         self._show_plan: bool = values["show_plan"]
-        session_type = choose_session(settings, self._health)
+        session_type = RecorderSession if uses_recorder(settings, self._health) else KinetoSession
         session = session_type(
             settings,
             parent=self._run_parent_directory,

@@ -16,7 +16,7 @@ from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window, WindowState
 from steplens.collect.recorder import recorder_library
-from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecorderError
+from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecorderError, RecordingTotals
 from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.common import rundir
 from steplens.common.options import ProfilerActivity
@@ -25,28 +25,28 @@ from steplens.common.options import ProfilerActivity
 _OF_CALLS = "operator calls"
 
 
-def choose_session(settings: RecordingSettings, health: Health) -> type[KinetoSession]:
-    """Which session records, by what is wanted and what the environment says of the recorder.
+def uses_recorder(settings: RecordingSettings, health: Health) -> bool:
+    """Whether the recorder records, by what is wanted and what the environment says of it; it is built where it is not yet.
 
     Args:
         settings: what is to be recorded.
         health: gets why Kineto records where the recorder was asked for.
     """
     if recorder_library.wanted_recorder() != ON:
-        return KinetoSession
+        return False
     reason = why_not_recorder(settings)
     if not reason:
         if not recorder_library.is_built():
             log.info("The recorder is built for this PyTorch, once; that takes some ten seconds.")
         try:
             recorder_library.load_recorder()
-            return RecorderSession
+            return True
         except RecorderError as error:
             reason = str(error)
     message = f"Kineto records in place of the recorder that {recorder_library.VARIABLE}=on asks for: {reason}."
     log.warning(message)
     health.add("not_collected", INFO, message)
-    return KinetoSession
+    return False
 
 
 def why_not_recorder(settings: RecordingSettings) -> str:
@@ -111,11 +111,18 @@ class RecorderSession(KinetoSession):
     def _is_saved(self, window: Window) -> bool:
         return window.saving.outcome == rundir.STATE_COLLECTED and rundir.raw_recording(window.run_directory) is not None
 
+    def _finish_recording(self, window: Window) -> RecordingTotals:
+        """Wait for what is on its way to the disk, once; another window can record from then on."""
+        if window.totals is None:
+            begin = clock.monotonic_ns()
+            window.totals = recorder_library.finish_recorder(self._recorded_metadata())
+            window.counters["save_ns"] = clock.monotonic_ns() - begin
+            window.counters["trace_bytes"] = window.totals.file_bytes
+        totals: RecordingTotals = window.totals
+        return totals
+
     def _save_trace(self, window: Window) -> None:
-        begin = clock.monotonic_ns()
-        totals = recorder_library.finish_recorder(self._recorded_metadata())
-        window.counters["save_ns"] = clock.monotonic_ns() - begin
-        window.counters["trace_bytes"] = totals.file_bytes
+        totals = self._finish_recording(window)
         if totals.error_number:
             raise OSError(totals.error_number, f"the recorder could not write all of it ({os.strerror(totals.error_number)})")
         lost = totals.dropped_calls + totals.dropped_memory_events
@@ -130,7 +137,7 @@ class RecorderSession(KinetoSession):
 
     def _abandon_recording(self, window: Window) -> None:
         child_threads.close_window(window.threads, recorder_library.stop_recorder)
-        recorder_library.finish_recorder({})
+        self._finish_recording(window)
 
     def _cancel_warmup(self, window: Window) -> None:
         window.threads = None

@@ -97,6 +97,8 @@ class Window:
     saving: Saving = field(default_factory=Saving)
     #: PyTorch's object that records; None before its warmup, and when its result is saved or given up
     kineto: Any = None
+    #: what steplens' own recorder says of the file that it has completed
+    totals: Any = None
     #: what threads of the program that asked to be recorded join
     threads: Any = None
     #: made when the window has its run directory

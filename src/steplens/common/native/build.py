@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from steplens.common.errors import SteplensError
-from steplens.common.native.libraries import COMMON_FLAGS, NativeLibrary, find_built, is_wanted, open_build_folder
+from steplens.common.native.libraries import COMMON_FLAGS, NativeLibrary, build_folder, find_built, is_wanted, open_build_folder
 from steplens.common.storage.private_folder import RefusedError
 
 #: the compiler, before those that are looked for
@@ -45,29 +45,40 @@ def find_compiler() -> str | None:
     return None
 
 
-def build_library(library: NativeLibrary) -> Path:
+def build_library(library: NativeLibrary, folder: Path | None = None) -> Path:
     """Build a library, unless it is built; a second process that asks meanwhile waits for the first.
+
+    Args:
+        library: what to build.
+        folder: where, an existing one; by default the user's cache folder.
 
     Raises:
         BuildError: there is no compiler, it failed, or there is no place for what it makes.
     """
     if not is_wanted():
         raise BuildError("STEPLENS_NATIVE=off forbids native libraries. Unset it to have them built")
-    if (built := find_built(library)) is not None:
+    if (built := _find_in(library, folder)) is not None:
         return built
     compiler = find_compiler()
     if compiler is None:
         raise BuildError("there is no C++ compiler (g++, clang++, or the one that CXX names). Install one, such as g++")
     try:
-        folder = open_build_folder()
-        target = folder / library.file_name()
+        target = (open_build_folder() if folder is None else folder) / library.file_name()
         with _hold_lock(target.with_suffix(".lock")):
-            if (built := find_built(library)) is not None:
+            if (built := _find_in(library, folder)) is not None:
                 return built
             _raise_known_failure(target.with_suffix(".failed"), compiler)
             return _compile_library(library, compiler, target)
     except (OSError, RefusedError) as error:
         raise BuildError(f"the library {library.name} cannot be kept: {error}. Make the folder writable for you alone") from error
+
+
+def _find_in(library: NativeLibrary, folder: Path | None) -> Path | None:
+    """A library that is built, anywhere or in one folder."""
+    if folder is None:
+        return find_built(library)
+    path = folder / library.file_name()
+    return path if path.is_file() else None
 
 
 def build_in_background(name: str) -> None:
@@ -87,7 +98,7 @@ def _compile_library(library: NativeLibrary, compiler: str, target: Path) -> Pat
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
         if done.returncode != 0:
             raise BuildError(_keep_failure(target, compiler, _first_error(done.stderr, compiler)))
-        unfinished.chmod(0o500)
+        unfinished.chmod(0o555)
         os.replace(unfinished, target)
     except subprocess.TimeoutExpired:
         raise BuildError(_keep_failure(target, compiler, f"{compiler} took more than {LIMIT_S:g} s")) from None
@@ -115,6 +126,15 @@ def _keep_failure(target: Path, compiler: str, reason: str) -> str:
     with contextlib.suppress(OSError):
         target.with_suffix(".failed").write_text(f"{_compiler_stamp(compiler)}\n{reason}", encoding="utf-8")
     return reason
+
+
+def known_failure(library: NativeLibrary, compiler: str) -> str:
+    """Why a library could not be built lately with this compiler; empty where that is not known."""
+    try:
+        _raise_known_failure((build_folder() / library.file_name()).with_suffix(".failed"), compiler)
+    except BuildError as error:
+        return str(error)
+    return ""
 
 
 def _raise_known_failure(path: Path, compiler: str) -> None:

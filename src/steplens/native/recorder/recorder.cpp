@@ -216,6 +216,8 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
   }
   session_.fetch_add(1, std::memory_order_release);
   recording_.store(true, std::memory_order_release);
+  if (inherited_callback_ != 0) at::removeCallback(inherited_callback_);
+  inherited_callback_ = 0;
   at::RecordFunctionCallback callback(on_start, on_end);
   // the inputs are copied for whoever asks for them
   callback.needsInputs((options & (WITH_SHAPES | WITH_FLOPS)) != 0);
@@ -262,7 +264,8 @@ void Recorder::after_fork_in_child() {
   new (&wake_) std::condition_variable;
   new (&writer_) std::thread;
   signatures_.after_fork();
-  // to take the callback away could wait for ever; without a recording it returns at once
+  // PyTorch's list may be locked for ever; without a recording the callback returns at once, and who records here takes it away
+  if (callback_ != 0) inherited_callback_ = callback_;
   callback_ = 0;
   if (file_) file_->abandon();
   (void)file_.release();

@@ -94,6 +94,8 @@ class Recorder {
   std::atomic<uint32_t> options_{0};
   bool counter_ = false;
   at::CallbackHandle callback_ = 0;
+  // of the process that this one was forked from
+  at::CallbackHandle inherited_callback_ = 0;
 
   std::mutex threads_mutex_;
   std::vector<ThreadState*> threads_;
