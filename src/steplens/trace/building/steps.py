@@ -42,6 +42,7 @@ def step_of(time_ns: Int64Array, steps: pl.DataFrame | None) -> pl.Series:
         return no_steps
     start, end, ids = (steps[column].to_numpy() for column in ("start_ns", "end_ns", "id"))
     index = np.searchsorted(start, time_ns, side="right") - 1
-    is_inside = (index >= 0) & (time_ns < end[np.maximum(index, 0)])
-    found: pl.Series = pl.Series("step", ids[np.maximum(index, 0)]).set(pl.Series(~is_inside), None)
+    row = np.maximum(index, 0)
+    is_outside = (index < 0) | (time_ns >= end[row])
+    found: pl.Series = pl.Series("step", ids[row]).set(pl.Series(is_outside), None)
     return found
