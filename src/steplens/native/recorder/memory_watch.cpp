@@ -49,8 +49,8 @@ class WatchedAllocator final : public c10::Allocator {
 
  private:
   static void free_block(void* address) {
-    // before: as soon as it is free, another thread may get it
-    Recorder::instance().memory_event(address, -1);
+    // before: as soon as it is free, another thread may get it; libraries free null, too, which was never allocated
+    if (address != nullptr) Recorder::instance().memory_event(address, -1);
     instance().deleter_(address);
   }
 
