@@ -11,6 +11,9 @@ import polars as pl
 #: process and thread of events of allocators whose source does not tell them
 NO_THREAD = dict.fromkeys(("pid", "tid"), pl.lit(None, dtype=pl.Int64))
 
+#: tables that a host and a device recorded apart may both have rows of
+_SHARED = ("memory", "marks", "threads", "api", "counters")
+
 
 def concat_rows(*frames: pl.DataFrame | None) -> pl.DataFrame:
     """The rows of some frames below each other; a column that one of them lacks is null there. Without rows no columns."""
@@ -23,6 +26,23 @@ def add_rows(tables: dict[str, pl.DataFrame], name: str, *frames: pl.DataFrame) 
     rows = concat_rows(tables.get(name), *frames)
     if rows.height:
         tables[name] = rows
+
+
+def add_recorded_beside(tables: dict[str, pl.DataFrame], extra: Mapping[str, pl.DataFrame]) -> None:
+    """Add what was recorded beside a trace to its raw tables.
+
+    Args:
+        tables: of the trace.
+        extra: further raw tables of the same run: rows of ``meta`` win over the trace's, rows of ``_SHARED`` tables are added to
+            its own, any other table takes the place of the trace's.
+    """
+    for name, frame in extra.items():
+        if name == "meta":
+            tables[name] = merged_meta(tables[name], frame)
+        elif name in _SHARED and name in tables:
+            tables[name] = pl.concat([tables[name], frame], how="diagonal_relaxed")
+        else:
+            tables[name] = frame
 
 
 def optional_column(frame: pl.DataFrame, column: str, dtype: pl.DataType | type[pl.DataType] = pl.Int64) -> pl.Expr:

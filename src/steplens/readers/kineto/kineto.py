@@ -10,7 +10,7 @@ import polars as pl
 from steplens.common.errors import InputError
 from steplens.readers.common.json_events import JsonEventFile
 from steplens.readers.common.json_start import without_events
-from steplens.readers.common.trace_rows import merged_meta
+from steplens.readers.common.trace_rows import add_recorded_beside
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_is_missing, device_tables
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_meta import meta_table, report_losses
@@ -38,8 +38,6 @@ from steplens.trace.trace import Trace
 _MOST_BEYOND = 0.9
 #: what calls that are left out would change
 _OF_CALLS = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES, KERNEL_CALLS, KERNEL_TIMES)
-#: tables that a host and a device recorded apart may both have rows of
-_SHARED = ("memory", "marks", "threads", "api", "counters")
 
 
 def read(
@@ -53,8 +51,7 @@ def read(
 
     Args:
         path: .json or .json.gz.
-        extra: further raw tables of the same run that the file does not hold; rows of ``meta`` win over the file's, rows of
-            ``_SHARED`` tables are added to them.
+        extra: further raw tables of the same run that the file does not hold, see ``add_recorded_beside``.
         health: findings so far; a new log when absent.
         cpu_is_device: see ``build_trace``.
 
@@ -80,13 +77,7 @@ def read(
     raw.update(device_tables(columns, raw, members, base_ns, log))
     raw["flows"] = flow_arrows(columns, base_ns, _linked_correlations(raw), log)
     raw["meta"] = meta_table({**members, **accelerator_meta(raw, members)}, base_ns, path)
-    for name, frame in (extra or {}).items():
-        if name == "meta":
-            raw[name] = merged_meta(raw[name], frame)
-        elif name in _SHARED and name in raw:
-            raw[name] = pl.concat([raw[name], frame], how="diagonal_relaxed")
-        else:
-            raw[name] = frame
+    add_recorded_beside(raw, extra or {})
     cpu_is_device = cpu_is_device and not device_is_missing(raw, members, log)
     return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
 

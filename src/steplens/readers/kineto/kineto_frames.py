@@ -35,7 +35,7 @@ _OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"', b'"core"')
 _BETWEEN = b"\0"
 
 #: in the names of calls whose arguments are kept
-_WITH_ARGUMENTS = ("conv", *CALLS_TO_PEERS)
+WITH_ARGUMENTS = ("conv", *CALLS_TO_PEERS)
 
 _OPERATOR_ARGS = ArgsDecoder(OperatorArgs)
 _COLLECTIVE_ARGS = ArgsDecoder(CollectiveArgs)
@@ -65,7 +65,7 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
         if raws.count(NO_TEXT) != count:
             columns.append(_json_texts(name, raws))
     # of all other calls the shapes say enough
-    are_wanted = [any(name in event.name for name in _WITH_ARGUMENTS) for event in events]
+    are_wanted = [any(name in event.name for name in WITH_ARGUMENTS) for event in events]
     if any(are_wanted):
         raws = [item.arguments if is_wanted else NO_TEXT for item, is_wanted in zip(args, are_wanted, strict=True)]
         if raws.count(NO_TEXT) != count:

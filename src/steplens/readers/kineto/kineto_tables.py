@@ -17,7 +17,8 @@ from steplens.trace.building.lookup import first_rows
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 
-_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+#: of the ranges that autograd's engine leaves around each call of the backward pass
+BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 _OTHER_END = {"time_ns": "time_ns_to", "pid": "pid_to", "tid": "tid_to"}
 
 
@@ -55,7 +56,7 @@ def to_absolute_times(frame: pl.DataFrame, base_ns: int) -> pl.DataFrame:
 
 
 def _operator_calls(frame: pl.DataFrame) -> pl.DataFrame:
-    backward = pl.col("name").cat.starts_with(_BACKWARD_PREFIX)
+    backward = pl.col("name").cat.starts_with(BACKWARD_PREFIX)
     if "forward_tid" in frame.columns:
         backward |= pl.col("forward_tid").fill_null(0) > 0
     scope = pl.when("annotation").then(SCOPE_USER).when(backward).then(SCOPE_BACKWARD).otherwise(SCOPE_FUNCTION)
