@@ -16,6 +16,7 @@ import pytest
 
 import steplens
 from steplens.common import rundir
+from steplens.formats import recorder as layout
 from steplens.readers.ascend.capture import raw_captures
 from steplens.readers.ascend.database import database_captures
 from steplens.readers.ascend.text import text_captures
@@ -23,11 +24,11 @@ from steplens.readers.detect import READERS, find_one
 from steplens.readers.kineto import kineto_captures
 from steplens.readers.mindspore import mindspore_captures
 from steplens.readers.reader import AnyReader
-from steplens.readers.steplens_run import run_captures
+from steplens.readers.steplens_run import recorder_captures, run_captures
 from steplens.writers.result import TEXT, Settings, write_result
 
 from ..writers.builder import training_step
-from . import ascend_database, test_legacy_device, test_mindspore_cpu
+from . import ascend_database, recorder_files, test_legacy_device, test_mindspore_cpu
 from .ascend_fixture import RUN_NAME, write_golden
 
 #: of 4 ms: a call of 40 us on the host, inside of a step
@@ -89,6 +90,15 @@ def mindspore_logs(folder: Path) -> Path:
     return test_legacy_device.job(path)
 
 
+def recording(folder: Path) -> Path:
+    calls = recorder_files.calls(
+        recorder_files.call(10_000, 50_000, 0), recorder_files.call(0, 90_000, 1, scope=layout.USER_SCOPE)
+    )
+    texts = recorder_files.signatures({"name": "aten::mm"}, {"name": "ProfilerStep#3"})
+    clocks, thread = recorder_files.clocks(0, 100_000), recorder_files.thread(1, 7, 1)
+    return recorder_files.Recording().add(clocks, thread, texts, calls, recorder_files.end(2)).write(folder / "host.rec")
+
+
 @dataclass(frozen=True)
 class Made:
     """A capture, who reads it, and what is in it.
@@ -111,6 +121,7 @@ CAPTURES = {
     "Kineto": Made(kineto_captures.READER, kineto_file, [3], {"aten::mm": [40_000], "gemm": [70_000]}),
     "Kineto, compressed": Made(kineto_captures.READER, compressed_kineto_file, [3], {"aten::mm": [40_000], "gemm": [70_000]}),
     "run of steplens": Made(run_captures.READER, run_of_steplens, [3], {"aten::mm": [40_000]}),
+    "recorder of operators": Made(recorder_captures.READER, recording, [3], {"aten::mm": [40_000]}),
     "Ascend, raw, exported as text": Made(raw_captures.READER, write_golden, [], ON_DEVICE),
     "Ascend, raw, exported as databases": Made(
         raw_captures.READER, lambda folder: write_golden(folder, export="db"), [], ON_DEVICE

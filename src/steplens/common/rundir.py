@@ -4,6 +4,7 @@ A run directory is what one recorded window of one process leaves on disk. Its l
 
     <worker>_<timestamp>_ascend_pt/
         KINETO/trace.json           raw result, saved by Kineto's C++ writer
+        KINETO/operators.rec        what the recorder of operators left, in place of Kineto's
         KINETO/host_events.json     what Kineto does not see: garbage collections, collection health
         KINETO/marks.bin, .json     marks and ranges of the user: rows of numbers, and their texts
         KINETO/loaders.bin, .json   batches of data loaders: rows of numbers, and what loaders and workers there were
@@ -51,6 +52,8 @@ RUN_SUFFIX = "_ascend_pt"
 MINDSPORE_RUN_SUFFIX = "_ascend_ms"
 RAW_DIRECTORY = "KINETO"
 RAW_TRACE = "trace.json"
+#: of the recorder of operators (``formats.recorder``), which takes Kineto's place
+RAW_OPERATORS = "operators.rec"
 HOST_EVENTS = "host_events.json"
 MARKS = "marks.bin"
 MARK_TEXTS = "marks.json"
@@ -259,6 +262,12 @@ def free_bytes(path: Path) -> int:
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
+
+
+def raw_recording(directory: Path) -> Path | None:
+    """The file of a run directory with what the framework did: Kineto's, else the recorder's; None where there is neither."""
+    raw = directory / RAW_DIRECTORY
+    return next((path for name in (RAW_TRACE, RAW_OPERATORS) if (path := raw / name).is_file()), None)
 
 
 def is_run_directory(path: Path) -> bool:

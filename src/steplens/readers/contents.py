@@ -11,7 +11,7 @@ from pathlib import Path
 from steplens.common import expansion, rundir
 from steplens.common.listings import entry_names
 from steplens.common.storage.files import open_file
-from steplens.formats import trace_view
+from steplens.formats import recorder, trace_view
 from steplens.formats.ascend_capture import CANN_DATABASE, EXPORT_DIRECTORY, FRAMEWORK_DIRECTORY, PROF_NAME
 from steplens.formats.ascend_database import ANALYSIS_DATABASE, SQLITE_START, is_result_database
 from steplens.formats.ascend_results import RESULT_FILES, RESULT_MARKS, TIME_BASE_KEY
@@ -190,6 +190,8 @@ def is_trace_file(path: Path) -> bool:
     name = path.name
     if is_result_database(name) or CANN_DATABASE.match(name):
         return True
+    if name.endswith(recorder.SUFFIX):
+        return is_recording(read_head(path))
     if not name.endswith((".json", ".json.gz")):
         return False
     start = read_head(path)
@@ -200,6 +202,11 @@ def is_trace_file(path: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return expansion.head_holds(path, _EVENTS, _KINETO_HEAD)
     return False
+
+
+def is_recording(start: bytes) -> bool:
+    """Whether a file, which begins with ``start``, is one of the recorder of operators."""
+    return start.startswith(recorder.MAGIC)
 
 
 def read_head(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from steplens.readers.kineto import kineto_captures
 from steplens.readers.mindspore import mindspore_captures
 from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guard_reader
 from steplens.readers.search import Search
-from steplens.readers.steplens_run import run_captures
+from steplens.readers.steplens_run import recorder_captures, run_captures
 from steplens.readers.unread import Unread
 from steplens.trace.cache import manifest
 from steplens.trace.kept_tables import KeptTables
@@ -39,6 +39,7 @@ READERS: tuple[AnyReader, ...] = (
     database_captures.READER,
     text_captures.READER,
     kineto_captures.READER,
+    recorder_captures.READER,
 )
 
 

@@ -12,7 +12,7 @@ from steplens.common.listings import list_folder
 from steplens.common.storage.files import list_remote
 from steplens.formats.kineto import SUFFIXES
 from steplens.readers.common.json_start import empty_file, refuse_without_events
-from steplens.readers.contents import Contents, is_database, read_head
+from steplens.readers.contents import Contents, is_database, is_recording, read_head
 from steplens.readers.mindspore.folders import is_promising
 from steplens.readers.reader import Capture, Reader
 from steplens.readers.search import Search
@@ -47,7 +47,8 @@ def refuse_hopeless(path: Path) -> None:
         return
     if path.stat().st_size == 0 and path.name.endswith(SUFFIXES):
         raise empty_file(path)
-    if is_database(path, read_head(path)) or _has_foreign_readers():
+    start = read_head(path)
+    if is_database(path, start) or is_recording(start) or _has_foreign_readers():
         return
     if not path.name.endswith(SUFFIXES):
         raise unknown_file(path)

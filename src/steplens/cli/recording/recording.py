@@ -71,7 +71,7 @@ class Recorded:
         for path in self._find_run_directories():
             # Other jobs may write to the same folder at the same time.
             if path not in self._before and any(part in path.name for part in ours):
-                is_raw = (path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+                is_raw = rundir.raw_recording(path) is not None
                 (self.directories if is_raw else self.lost).append(path)
         pids = {answer["pid"] for answer in self.processes}
         for path in self._event_files():

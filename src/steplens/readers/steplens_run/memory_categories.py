@@ -41,10 +41,10 @@ def of_trace(trace: Trace) -> pl.DataFrame | None:
     """The events of the run directory that a trace lies in; as ``read``."""
     source = trace.source
     # the source of a recorded trace is the raw file, that of others a folder
-    return read(source.parent.parent if source.parent.name == rundir.RAW_DIRECTORY else source)
+    return read_categories(source.parent.parent if source.parent.name == rundir.RAW_DIRECTORY else source)
 
 
-def read(run_directory: Path) -> pl.DataFrame | None:
+def read_categories(run_directory: Path) -> pl.DataFrame | None:
     """The events of a run, columns as in ``analysis.memory.memory_categories.EVENTS``; None where none were recorded.
 
     Raises:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class RunDirectoryReader(Reader[Contents]):
-    """Run directories that steplens recorded with Kineto; beside it CANN may have recorded an NPU."""
+    """Run directories that steplens recorded, with Kineto or its own recorder; beside it CANN may have recorded an NPU."""
 
     name = "steplens run"
     in_place = True
 
     def find_run(self, contents: Contents) -> Capture[Contents] | None:
-        """Kineto's raw data, unless the device's part of it is left in complete results alone."""
+        """Raw data of the framework, unless the device's part of it is left in complete results alone."""
         if not contents.kineto or contents.simplified:
             return None
         return Capture(contents.path, self, contents, "its raw data is there", contents.result_names)
@@ -36,15 +36,16 @@ class RunDirectoryReader(Reader[Contents]):
 
     def sources(self, where: Contents) -> list[Path]:
         """See ``run_files``."""
-        return [*run_files.sources(where.path), *(run_files.device_sources(where.path) if where.prof else [])]
+        return [*run_files.source_files(where.path), *(run_files.device_sources(where.path) if where.prof else [])]
 
     def exports(self, where: Contents) -> bool:
         """Whether there is device data, and none of it was exported."""
         return bool(where.prof) and not where.exported
 
-    def timeline(self, where: Contents) -> tuple[Path, Callable[[Path], Trace]]:
-        """Kineto's raw trace."""
-        return where.path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE, kineto_captures.READER.read
+    def timeline(self, where: Contents) -> tuple[Path, Callable[[Path], Trace]] | None:
+        """Kineto's raw trace; the recorder's file is read as soon as a part of that would be."""
+        path = rundir.raw_recording(where.path)
+        return None if path is None or path.name != rundir.RAW_TRACE else (path, kineto_captures.READER.read)
 
 
 READER = RunDirectoryReader()

@@ -1,4 +1,4 @@
-"""Reads a run directory that steplens wrote: Kineto's raw trace plus what steplens recorded beside it."""
+"""Reads a run directory that steplens wrote: the raw trace of Kineto, or of the recorder, plus what was recorded beside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steplens.readers.common.run_info import info_files, read_info, read_metadat
 from steplens.readers.common.side_files import add_findings, as_list, read_json, report_left_out
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.kineto import kineto
-from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events
+from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events, recorder_file
 from steplens.trace.health import ERROR, GARBAGE_COLLECTION, WARNING, HealthLog
 from steplens.trace.recorded_options import options_in_meta
 from steplens.trace.schema import PROCESS_IDENTITY, WHOLE_STEPS
@@ -35,7 +35,7 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
 
     Args:
         path: the run directory.
-        with_npu: whether CANN recorded an NPU beside Kineto.
+        with_npu: whether CANN recorded an NPU beside that.
         allow_msprof: whether CANN's ``msprof`` may be run on device data that was not exported.
 
     Raises:
@@ -45,8 +45,8 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     extra = ascend_device.read_device(path, health, allow_msprof=allow_msprof) if with_npu else {}
     state = read_json(path / rundir.RAW_DIRECTORY / rundir.STATE_FILE, health)
     add_findings(state, health)
-    raw_trace = path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
-    if not raw_trace.is_file():
+    raw_trace = rundir.raw_recording(path)
+    if raw_trace is None:
         raise InputError(path, *lost_window(path, state))
     meta = _meta_table(path, state, health)
     extra["meta"] = merged_meta(extra["meta"], meta) if "meta" in extra else meta
@@ -61,7 +61,8 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     for name, frame in host_events.tables(raw_trace.parent, host, pid, health).items():
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
     # where an NPU was recorded, the CPU's work must not pass for that of a device whose data is missing
-    trace = kineto.read(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
+    read_raw = kineto.read if raw_trace.name == rundir.RAW_TRACE else recorder_file.read_recording
+    trace = read_raw(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
     return flight_recorder.with_sizes(trace, raw_trace.parent)
 
 
@@ -134,7 +135,7 @@ def _complete_windows(folder: Path, pid: int) -> int:
     except OSError:
         return 0
     of_process = [path for path in beside if f"_{pid}_" in path.name and path.name.endswith(rundir.RUN_SUFFIX)]
-    return sum((path / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file() for path in of_process)
+    return sum(rundir.raw_recording(path) is not None for path in of_process)
 
 
 def _meta_table(path: Path, state: dict[str, Any], health: HealthLog) -> pl.DataFrame:

@@ -9,16 +9,17 @@ from steplens.readers.ascend.prof_directory import find_prof
 from steplens.readers.common.run_info import info_files
 
 
-def sources(path: Path) -> list[Path]:
+def source_files(path: Path) -> list[Path]:
     """Those of the host.
 
     Args:
         path: the run directory.
     """
     raw = path / rundir.RAW_DIRECTORY
-    candidates = [raw / rundir.RAW_TRACE, raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
-    beside = [*host_files(raw), *collectives_files(raw)]
-    return [*(file for file in candidates if file.is_file()), *beside, *info_files(path)]
+    recorded = rundir.raw_recording(path)
+    candidates = [raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
+    beside = [*(file for file in candidates if file.is_file()), *host_files(raw), *collectives_files(raw)]
+    return [*([] if recorded is None else [recorded]), *beside, *info_files(path)]
 
 
 def device_sources(path: Path) -> list[Path]:

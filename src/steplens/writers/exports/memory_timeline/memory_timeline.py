@@ -67,7 +67,7 @@ def memory_of(subject: Subject, device: str | None = None) -> DeviceMemory:
         InputError: the device is written in no known way, or the trace has no memory events of it.
     """
     trace = subject.trace
-    recorded = memory_categories.read(subject.path) if subject.path.is_dir() else None
+    recorded = memory_categories.read_categories(subject.path) if subject.path.is_dir() else None
     events = uncategorised_events(trace) if recorded is None else recorded
     if events.is_empty():
         raise InputError(subject.path, "holds no memory events", "Record it with profile_memory=True")

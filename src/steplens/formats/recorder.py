@@ -1,0 +1,52 @@
+"""The file of the recorder (``operators.rec``): its parts, as ``native/recorder/file_format.h`` has them.
+
+Little-endian; a header, then blocks, each of which begins at a multiple of 8 bytes. docs/formats.md describes all of it.
+"""
+
+from __future__ import annotations
+
+SUFFIX = ".rec"
+MAGIC = b"STPLREC\n"
+VERSION = 1
+#: magic, version, options, process id, bytes of a call, bytes of an allocator event, source of the clock, Unix minus monotonic ns
+HEADER = "<8s6Iq"
+HEADER_BYTES = 40
+
+#: what was recorded of a call beside its name, thread and times: bits of the options in the header
+WITH_SHAPES, WITH_MEMORY, WITH_FLOPS = 1, 2, 4
+#: sources of the clock: what is counted are nanoseconds of CLOCK_MONOTONIC, or ticks of the processor's own counter
+MONOTONIC_CLOCK, PROCESSOR_COUNTER = 0, 1
+
+BLOCK_MAGIC = b"SBLK"
+#: magic, kind, count, number of the thread, bytes of what follows without the padding to ``ALIGNMENT``
+BLOCK_HEADER = "<4s3IQ"
+BLOCK_HEADER_BYTES = 24
+ALIGNMENT = 8
+
+#: kinds of blocks
+CLOCKS, SIGNATURES, THREADS, CALLS, MEMORY, OPEN_CALLS, METADATA, END = range(1, 9)
+
+#: fields of records in their order, as numpy names their types
+CLOCK_FIELDS = (("ticks", "<u8"), ("monotonic_ns", "<i8"))
+THREAD_FIELDS = (("number", "<u4"), ("native_id", "<u4"), ("torch_id", "<u8"), ("name", "S16"))
+CALL_FIELDS = (
+    ("start_ticks", "<u8"), ("end_ticks", "<u8"), ("sequence", "<i8"), ("signature", "<u4"), ("forward_thread", "<u4"),
+    ("start_thread", "<u4"), ("scope", "<u2"), ("reserved", "<u2"),
+)  # fmt: skip
+MEMORY_FIELDS = (("ticks", "<u8"), ("address", "<u8"), ("bytes", "<i8"))
+TOTAL_FIELDS = (
+    ("calls", "<u8"), ("memory_events", "<u8"), ("dropped_calls", "<u8"), ("dropped_memory_events", "<u8"), ("file_bytes", "<u8"),
+    ("error_number", "<i8"),
+)  # fmt: skip
+
+#: the signature of a call whose text could not be made
+NO_SIGNATURE = (1 << 32) - 1
+#: the sequence number of a call that has none
+NO_SEQUENCE = -1
+#: the bytes of an event that frees what was allocated last at its address
+FREED = -1
+#: of PyTorch's scopes those of operators, of nodes of the backward pass, and of ``record_function``
+FUNCTION_SCOPE, BACKWARD_SCOPE, USER_SCOPE = 0, 1, 7
+
+#: members of the text of a signature, the first of which each has; ``collective`` has those of Kineto's arguments
+SIGNATURE_MEMBERS = ("name", "shapes", "types", "arguments", "flops", "collective")
