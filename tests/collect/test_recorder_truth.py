@@ -40,6 +40,8 @@ def library() -> Iterator[None]:
     yield
     recorder.stop_recorder()
     recorder.finish_recorder({})
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def record_both(folder: Path, work: Callable[[], Any]) -> tuple[Trace, Trace]:
@@ -197,11 +199,32 @@ def scripts() -> Callable[[], None]:
     return work
 
 
-@pytest.mark.parametrize("make", [network, lists, kinds_of_tensors, exceptions, ranges, autograd, scripts])
+def collectives() -> Callable[[], None]:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    layers = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+
+    def work() -> None:
+        torch.distributed.all_reduce(torch.ones(5))
+        torch.distributed.broadcast(torch.ones(2, 3), src=0)
+        handle = torch.distributed.all_gather([torch.ones(2)], torch.ones(2), async_op=True)
+        layers(torch.ones(4, 3)).sum().backward()
+        handle.wait()
+        torch.distributed.barrier()
+        # its threads end their calls a moment after they let go of those who wait
+        time.sleep(0.05)
+
+    return work
+
+
+COMMUNICATION = ("name", "kind", "operation", "elements", "bytes", "dtype", "op", "peer", "stream")
+
+
+@pytest.mark.parametrize("make", [network, lists, kinds_of_tensors, exceptions, ranges, autograd, scripts, collectives])
 def test_calls_are_those_of_kineto(make: Callable[[], Callable[[], None]], tmp_path: Path) -> None:
     ours, theirs = record_both(tmp_path, make())
     assert rows(ours, "ops", *SAME) == rows(theirs, "ops", *SAME)
     assert rows(ours, "steps", "id") == rows(theirs, "steps", "id")
+    assert rows(ours, "communication", *COMMUNICATION) == rows(theirs, "communication", *COMMUNICATION)
     # arrows by what they join: the ids of the calls that begin there
     assert arrows(ours) == arrows(theirs)
     lengths = [

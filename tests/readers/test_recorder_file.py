@@ -85,6 +85,13 @@ def test_a_file_becomes_the_tables_of_a_trace(path: Path) -> None:
     assert not findings(trace)
 
 
+def test_what_python_writes_as_json_is_read(path: Path) -> None:
+    recording = recorded().add(files.metadata(b'{"rate": NaN, "text": "\\ud800", "empty": {}}'), files.end(4, 4))
+    trace = read_recording(recording.write(path))
+    assert trace.meta_value("text") == "?" and trace.meta_value("empty") == {}
+    assert "damaged_records" not in findings(trace)
+
+
 def test_lists_of_tensors_and_their_arguments(path: Path) -> None:
     trace = read_recording(begin().add(calls(call(0, 1, 4)), files.end(1)).write(path))
     assert rows(trace, "ops", "input_shapes", "input_types", "arguments") == [("[2;3,1];", "TensorList;Scalar", None)]
@@ -171,7 +178,8 @@ def test_a_killed_process_leaves_what_it_was_in(path: Path) -> None:
         ("ProfilerStep#3", BEGIN_NS, last), ("aten::conv2d", BEGIN_NS + 10 * MS, last),
     ]  # fmt: skip
     found = findings(trace)
-    assert "the recording has no end: its process was killed, still records, or could not write any more" in found["unended_recording"]
+    reasons = "the recording has no end: its process was killed, still records, or could not write any more"
+    assert reasons in found["unended_recording"]
     assert found["open_calls"].endswith("end with it here: ProfilerStep#3 (thread 77), aten::conv2d (thread 77)")
     assert "calls had not ended when the recording did" in found["open_calls"]
 
