@@ -161,7 +161,7 @@ def test_what_found_no_room_is_counted(path: Path) -> None:
     assert [(check, count) for check, count, _ in rows_of_health] == [("dropped_records", 3), ("dropped_records", 2)]
     assert "operator self times" in rows_of_health[0][2] and rows_of_health[1][2] == "memory"
     messages = [message for (message,) in rows(trace, "health", "message")]
-    assert all("were not recorded, since records came faster than they could be written" in message for message in messages)
+    assert all("found no room on their way to the disk and were not recorded" in message for message in messages)
     # a lost record of the end of a call is no call without one
     assert trace.required("ops").collect().height == 4
 
