@@ -244,12 +244,15 @@ def test_a_block_that_is_no_block_is_passed_over(path: Path) -> None:
     broken = files.block(layout.CALLS, call(3, 4, 0).tobytes(), count=1, magic=b"KLBS")
     huge = bytearray(calls(call(5, 6, 0)))
     huge[16:24] = (1 << 60).to_bytes(8, "little")
-    recording = begin().add(calls(call(1, 2, 0)), broken, bytes(huge), signatures({"name": "late"}), calls(call(7, 8, 5)))
-    trace = read_recording(recording.add(files.end(4)).write(path))
-    # which number a text has that comes behind a lost block, which may have held texts, nobody knows
-    assert rows(trace, "ops", "name", "start_ns") == [("aten::mm", BEGIN_NS + 1), ("(unnamed)", BEGIN_NS + 7)]
+    recording = begin().add(calls(call(1, 2, 0)), broken, bytes(huge), signatures({"name": "late"}, first=6))
+    recording.add(calls(call(7, 8, 5), call(9, 10, 6)), signatures({"name": "again"}, first=0))
+    trace = read_recording(recording.add(files.end(5)).write(path))
+    # a block says which numbers its texts have: what was lost in between stays without a name, and nothing gets another's
+    assert rows(trace, "ops", "name", "start_ns") == [
+        ("aten::mm", BEGIN_NS + 1), ("(unnamed)", BEGIN_NS + 7), ("late", BEGIN_NS + 9),
+    ]  # fmt: skip
     counts = rows(trace, "health", "check", "count")
-    assert ("damaged_records", 2) in counts
+    assert ("damaged_records", 4) in counts
     assert "operator calls that the recording counts at its end are not in it" in [
         row[0] for row in rows(trace, "health", "message")
     ]

@@ -8,6 +8,7 @@ calls of Python) is left to Kineto: see ``why_not_recorder``.
 from __future__ import annotations
 
 import os
+import socket
 from typing import Any
 
 from steplens.collect.common import clock, log
@@ -79,7 +80,9 @@ class RecorderSession(KinetoSession):
         switches = {"record_shapes": WITH_SHAPES, "profile_memory": WITH_MEMORY, "with_flops": WITH_FLOPS}
         options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
         path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
-        recorder_library.start_recorder(path, options, self._recorded_metadata())
+        # for a process that is killed: else it is written beside the file when the window closes
+        about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
+        recorder_library.start_recorder(path, options, {**about_window, **self._recorded_metadata()})
 
     def _describe_in_trace(self) -> None:
         # its file begins with that

@@ -186,8 +186,9 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
     error = std::strerror(number);
     return number;
   }
-  chunk_budget().most.store(most_bytes / static_cast<int64_t>(CHUNK_BYTES), std::memory_order_relaxed);
+  chunk_budget().most.store(most_bytes, std::memory_order_relaxed);
   signatures_.begin_session();
+  named_signatures_ = 0;
   totals_ = Totals{};
   FileHeader header{};
   std::memcpy(header.magic, FILE_MAGIC, sizeof(header.magic));
@@ -330,16 +331,14 @@ void Recorder::write_all(bool is_end) {
     state->calls.drain(session, [&](const CallRecord* records, uint32_t count) {
       name_thread();
       // a call is complete after its signature was added: what is taken now holds those of all calls that are taken
-      if (const uint32_t added = signatures_.take_texts(texts)) {
-        file_->write_block(BlockKind::SIGNATURES, 0, added, texts.data(), texts.size());
-      }
+      write_signatures(texts);
       file_->write_block(BlockKind::CALLS, state->number, count, records, count * sizeof(CallRecord));
-      totals_.calls += count;
+      if (file_->error_number() == 0) totals_.calls += count;
     });
     state->memory.drain(session, [&](const MemoryRecord* records, uint32_t count) {
       name_thread();
       file_->write_block(BlockKind::MEMORY, state->number, count, records, count * sizeof(MemoryRecord));
-      totals_.memory_events += count;
+      if (file_->error_number() == 0) totals_.memory_events += count;
     });
     totals_.dropped_calls += state->calls.take_dropped();
     totals_.dropped_memory_events += state->memory.take_dropped();
@@ -359,9 +358,7 @@ void Recorder::write_all(bool is_end) {
     if (!open.empty()) {
       // its first call may be the one that never ends
       name_thread();
-      if (const uint32_t added = signatures_.take_texts(texts)) {
-        file_->write_block(BlockKind::SIGNATURES, 0, added, texts.data(), texts.size());
-      }
+      write_signatures(texts);
       const uint32_t count = static_cast<uint32_t>(open.size());
       file_->write_block(BlockKind::OPEN_CALLS, state->number, count, open.data(), count * sizeof(CallRecord));
     }
@@ -374,6 +371,13 @@ void Recorder::write_all(bool is_end) {
     file_->write_block(BlockKind::END, 0, 1, &totals_, sizeof(totals_));
     file_->close();
     totals_.error_number = file_->error_number();
+  }
+}
+
+void Recorder::write_signatures(std::string& texts) {
+  if (const uint32_t added = signatures_.take_texts(texts)) {
+    file_->write_block(BlockKind::SIGNATURES, named_signatures_, added, texts.data(), texts.size());
+    named_signatures_ += added;
   }
 }
 

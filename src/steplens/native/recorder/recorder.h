@@ -87,6 +87,7 @@ class Recorder {
   uint32_t signature_of(ThreadState* state, const at::RecordFunction& function);
   void write_loop();
   void write_all(bool is_end);
+  void write_signatures(std::string& texts);
   void remove_thread(ThreadState* state);
 
   std::atomic<bool> recording_{false};
@@ -103,6 +104,8 @@ class Recorder {
   std::vector<ThreadState*> threads_;
   uint32_t next_thread_ = 1;
   SignatureTable signatures_;
+  // of the writer: how many of them are in the file
+  uint32_t named_signatures_ = 0;
 
   // start, stop and finish, each of which may come from any thread
   std::mutex control_mutex_;

@@ -145,7 +145,7 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
                 parts[kind].append((view[begin:end], thread))
             else:
                 blocks.damaged_blocks += 1
-        elif not _add_other(blocks, kind, count, thread, content[begin:end]):
+        elif not _add_other(blocks, kind, count, thread, content[begin:end], most_texts=size // _LENGTH.size):
             blocks.damaged_blocks += 1
         place = end + -end % layout.ALIGNMENT
     blocks.clocks, _ = _join_parts(parts[layout.CLOCKS], CLOCK)
@@ -172,14 +172,15 @@ def _join_parts(parts: Sequence[tuple[memoryview, int]], kind: np.dtype[np.void]
     return records, np.repeat(threads, [len(part) // kind.itemsize for part, _ in parts])
 
 
-def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: bytes) -> bool:
+def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: bytes, *, most_texts: int) -> bool:
     """Add a block of another kind than records that are joined; False where it is damaged. Unknown kinds are passed over."""
     if kind == layout.SIGNATURES:
-        if blocks.damaged_blocks:
-            # they are numbered on from block to block: which numbers these have nobody knows when one before them is lost
-            return True
+        # texts of a damaged block before this one are missing: their numbers stay theirs
+        missing = thread - len(blocks.signatures)
+        if missing < 0 or thread > most_texts:
+            return False
         texts = _split_texts(content, count)
-        blocks.signatures += texts
+        blocks.signatures += [b""] * missing + texts
         return len(texts) == count
     if kind == layout.OPEN_CALLS:
         if count * blocks.header.call.itemsize != len(content):
