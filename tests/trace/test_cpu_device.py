@@ -19,7 +19,7 @@ from steplens.analysis.tools.overlap import merged
 from steplens.timeline.layout import build_timeline
 from steplens.trace.building.build import build_trace
 from steplens.trace.building.checks.order import duplicated_events
-from steplens.trace.building.cpu_device import cpu_tasks, tasks_of_calls
+from steplens.trace.building.cpu_device import communication_names, cpu_tasks, tasks_of_calls
 from steplens.trace.building.devices import cpu_is_device
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
@@ -228,7 +228,7 @@ def test_a_call_that_is_there_twice_is_reported_once() -> None:
 
 def test_without_calls_there_are_no_tasks() -> None:
     ops = run([call("aten::mm", 0, 1)]).required("ops").collect().clear()
-    tasks = cpu_tasks(ops, tasks_of_calls(ops))
+    tasks = cpu_tasks(ops, tasks_of_calls(ops, communication_names(ops)))
     assert tasks.is_empty() and one_after_the_other(tasks).is_empty()
 
 

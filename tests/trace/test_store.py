@@ -48,6 +48,22 @@ def test_second_opening_reads_no_json(trace_file: Path, monkeypatch: pytest.Monk
     assert stat.S_IMODE(cache_of(trace_file).stat().st_mode) == rundir.DIRECTORY_MODE
 
 
+def test_a_column_that_no_row_fills_is_not_written_and_is_there_all_the_same(
+    trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_SMALL_BYTES", 0)
+    built = open_run(trace_file).trace().ops
+    assert "flops" not in pl.read_parquet_schema(cache_of(trace_file) / "ops.parquet")
+    trace = open_run(trace_file).trace()
+    assert trace.in_memory("ops") is None
+    ops = trace.lazy("ops")
+    assert ops is not None and built is not None
+    assert ops.select("flops", "name").collect().equals(built.select("flops", "name"))
+    assert ops.filter(pl.col("flops").is_null()).select(pl.len()).collect().item() == 1
+    assert trace.ops is not None and trace.ops.equals(built)
+    assert trace.ops.schema == built.schema
+
+
 def test_a_moved_run_has_its_cache_and_its_new_place(trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = open_run(trace_file).trace().source
     assert before == trace_file

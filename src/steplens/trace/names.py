@@ -3,12 +3,12 @@
 For whoever only has to know what there is: without polars, which takes a moment to load.
 
 All times are Unix nanoseconds in columns ending in ``_ns``; sizes are bytes. A table that a source
-cannot fill is absent. ``SCHEMA_VERSION`` changes with every change here, which makes every cache stale.
+cannot fill is absent. ``SCHEMA_VERSION`` changes with every change here, and of how tables are kept: it makes every cache stale.
 """
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 
 #: the unit of a column of Unix times in ns; lengths of time have "ns"
 MOMENT = "moment"

@@ -16,7 +16,7 @@ import polars as pl
 from steplens.readers.common import json_decoder
 from steplens.readers.common.side_files import as_list, as_object
 from steplens.readers.kineto.kineto_structs import CollectiveArgs
-from steplens.readers.kineto.kineto_tables import convert_unique
+from steplens.trace.building.distinct import convert_distinct
 from steplens.trace.building.lookup import enclosing_rows, first_rows
 from steplens.trace.building.nesting import lane_numbers, nest_calls
 from steplens.trace.schema import COLLECTIVE, KIND_COMMUNICATION, NAME, RECEIVE, SEND
@@ -105,7 +105,7 @@ def communication_table(
         elements=columns["elements"],
         bytes=columns["elements"] * element_bytes,
         dtype=columns["dtype"].cast(NAME),
-        algorithm=convert_unique(tasks["name"], _collective_algorithm),
+        algorithm=convert_distinct(tasks["name"], _collective_algorithm),
         start_ns="start_ns",
         end_ns="end_ns",
         device="device",
@@ -200,7 +200,7 @@ def _of_annotations(point: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFra
         range_rows[name].cast(pl.String) if name in range_rows.columns else no_text for name in ("input_types", "input_shapes")
     )
     described_ranges = _empty_metadata(point.height).with_columns(
-        operation=convert_unique(range_rows["name"], operation_of).cast(pl.String),
+        operation=convert_distinct(range_rows["name"], operation_of).cast(pl.String),
         elements=shapes.map_elements(_count_elements, return_dtype=pl.Int64),
         dtype=types.str.extract(r"([^;\[\]]+)"),
     )
@@ -222,7 +222,7 @@ def _count_elements(shapes: str) -> int | None:
 
 
 def _of_names(tasks: pl.DataFrame) -> pl.DataFrame:
-    return _empty_metadata(tasks.height).with_columns(operation=convert_unique(tasks["name"], operation_of).cast(pl.String))
+    return _empty_metadata(tasks.height).with_columns(operation=convert_distinct(tasks["name"], operation_of).cast(pl.String))
 
 
 def _collective_algorithm(name: str) -> str | None:

@@ -28,6 +28,7 @@ from steplens.readers.kineto.kineto_tables import to_absolute_times
 from steplens.trace.building.checks import launches_device_work
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
 from steplens.trace.building.devices import ACCELERATOR
+from steplens.trace.building.lookup import sort_rows
 from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER, NAME
 
@@ -249,7 +250,7 @@ def _kernel_rows(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> 
         tasks = tasks.join(described, on="correlation", how="left", maintain_order="left")
         tasks = tasks.with_columns(launch=pl.coalesce(launch_name, "_described"))
     # of tasks with the same times the one launched first comes first, whatever their order in the file
-    tasks = tasks.sort("device", "stream", "start_ns", "correlation", maintain_order=True, nulls_last=True)
+    tasks = sort_rows(tasks, ["device", "stream", "start_ns", "correlation"], nulls_last=True)
     distinct = tasks.select("name", "category").unique()
     kinds, types = zip(*(_kind_and_type(name, category) for name, category in distinct.cast(pl.String).iter_rows()), strict=True)
     distinct = distinct.with_columns(kind=pl.Series(kinds, dtype=NAME), type=pl.Series(types, dtype=NAME))
@@ -361,11 +362,12 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
     if "bandwidth" in tasks.columns:
         values[:, -1] = tasks["bandwidth"].fill_null(np.nan).to_numpy()
     present = ~np.isnan(values)
-    kernel, metric = np.nonzero(present)
+    # as ``np.nonzero`` has them, of half the size
+    kernel, metric = np.divmod(np.flatnonzero(present).astype(np.uint32), np.uint32(len(names)))
     return pl.DataFrame(
         {
-            "kernel": pl.Series(kernel, dtype=pl.Int32),
-            "name": pl.Series(names, dtype=NAME).gather(metric),
+            "kernel": pl.Series(kernel.astype(np.int32)),
+            "name": pl.Series(names, dtype=NAME).gather(pl.Series(metric)),
             "value": values[present],
         }
     )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from steplens.trace.building.lookup import sort_rows
 from steplens.trace.building.nesting import Int64Array
 
 
@@ -31,7 +32,7 @@ def with_mapped_memory(frame: pl.DataFrame) -> pl.DataFrame:
     cpu = frame.with_row_index("row").filter(
         (pl.col("device_type") == "CPU") & pl.all_horizontal(pl.col("allocated", "bytes").is_not_null())
     )
-    cpu = cpu.sort("time_ns", maintain_order=True)
+    cpu = sort_rows(cpu, ["time_ns"])
     size, total = cpu["bytes"].to_numpy(), cpu["allocated"].to_numpy()
     if not np.any((total == 0) & (size > 0)) or not np.any(total):
         return frame

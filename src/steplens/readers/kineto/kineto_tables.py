@@ -13,6 +13,7 @@ from steplens.readers.common import json_decoder
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.kineto_mapped_memory import with_mapped_memory
 from steplens.trace.building.checks import unmatched_flows
+from steplens.trace.building.distinct import convert_distinct
 from steplens.trace.building.lookup import first_rows
 from steplens.trace.health import HealthLog
 from steplens.trace.schema import NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
@@ -68,16 +69,8 @@ def _operator_calls(frame: pl.DataFrame) -> pl.DataFrame:
         ("stack", _nonempty_text),
     ):
         if column in frame.columns:
-            frame = frame.with_columns(convert_unique(frame[column], convert))
+            frame = frame.with_columns(convert_distinct(frame[column], convert))
     return frame
-
-
-def convert_unique(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
-    """Apply ``convert`` to each distinct text once; a trace has few distinct shapes and many calls."""
-    unique = column.unique()
-    texts = [None if text is None else convert(text) for text in unique.cast(pl.String).to_list()]
-    converted: pl.Series = column.replace_strict(unique, pl.Series(texts, dtype=pl.String).cast(NAME), return_dtype=NAME)
-    return converted
 
 
 def shapes_text(raw: str) -> str | None:
@@ -117,7 +110,12 @@ def _nonempty_text(raw: str) -> str | None:
 
 
 def _memory_events(frame: pl.DataFrame) -> pl.DataFrame:
-    device_type = pl.col("device_type").replace_strict(DEVICE_TYPES, default="unknown", return_dtype=pl.String).cast(NAME)
+    device_type = pl.col("device_type").replace_strict(
+        [*DEVICE_TYPES],
+        pl.Series([*DEVICE_TYPES.values()], dtype=NAME),
+        default=pl.lit("unknown", dtype=NAME),
+        return_dtype=NAME,
+    )
     labelled = frame.with_columns(
         device_type.alias("device_type"),
         pl.col("device").cast(pl.Int32, strict=False),
@@ -154,6 +152,8 @@ def flow_arrows(columns: EventColumns, base_ns: int, launched: pl.Series, log: H
         return pl.DataFrame()
     log.extend(unmatched_flows(pl.concat(lone_starts), pl.concat(lone_ends), launched))
     both = pl.concat(pairs)
+    # each category is nearly in order, which a stable sort makes use of
+    both = both[np.lexsort((both["flow_id"].to_numpy(), both["time_ns"].to_numpy()))]
     return both.select(
         "kind",
         "flow_id",
@@ -163,7 +163,7 @@ def flow_arrows(columns: EventColumns, base_ns: int, launched: pl.Series, log: H
         to_ns=both["time_ns_to"] + base_ns,
         to_pid="pid_to",
         to_tid="tid_to",
-    ).sort("from_ns", "flow_id")
+    )
 
 
 def _arrow_ends(frame: pl.DataFrame, category: str) -> pl.DataFrame:

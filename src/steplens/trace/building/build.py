@@ -16,7 +16,7 @@ import polars as pl
 from steplens.common import json_text
 from steplens.trace.building import checks, cpu_device, device_work, stacks
 from steplens.trace.building.classify import TYPE_IN_GRAPH, classify_tasks, is_in_graph
-from steplens.trace.building.lookup import enclosing_rows
+from steplens.trace.building.lookup import enclosing_rows, sort_rows
 from steplens.trace.building.nesting import (
     Int64Array,
     Nesting,
@@ -137,7 +137,7 @@ def _link_ops(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, healt
     # of calls with the same times the outer one was numbered first; without numbers the order of the source decides
     number = ["external_id"] if "external_id" in ops.columns else []
     order = ["pid", "tid", "start_ns", "end_ns", *number]
-    ops = ops.sort(order, descending=[column == "end_ns" for column in order], maintain_order=True)
+    ops = sort_rows(ops, order, descending=[column == "end_ns" for column in order])
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     lane = lane_numbers(ops["pid"].to_numpy(), ops["tid"].to_numpy())
     nesting = nest_calls(lane, start, end)
@@ -178,7 +178,7 @@ def _link_device(tables: dict[str, pl.DataFrame], steps: pl.DataFrame | None, ca
         # tasks that a source has numbered keep their numbers: kernel_metrics refers to them
         if "id" not in kernels.columns:
             order = [column for column in ("device", "stream", "start_ns", "end_ns", "correlation") if column in kernels.columns]
-            kernels = kernels.sort(order, maintain_order=True).with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
+            kernels = sort_rows(kernels, order).with_columns(id=pl.int_range(pl.len(), dtype=pl.Int32))
         tables["kernels"] = kernels
     present = [name for name in ("kernels", "communication") if name in tables]
     ops = tables.get("ops")
@@ -238,7 +238,8 @@ def _cpu_computes(tables: Mapping[str, pl.DataFrame], cpu_is_device: bool) -> bo
 def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     """The CPU's own tasks and communication, where it is the only device, and the device time of every call."""
     ops = tables["ops"]
-    task = cpu_device.tasks_of_calls(ops)
+    communication = cpu_device.communication_names(ops)
+    task = cpu_device.tasks_of_calls(ops, communication)
     tables["ops"] = _with_device_time(ops, calls, np.where(task >= 0, calls.self_ns, 0))
     tasks = cpu_device.cpu_tasks(ops, task)
     if "kernels" in tables:
@@ -246,7 +247,7 @@ def _cpu_device(tables: dict[str, pl.DataFrame], calls: _Calls) -> None:
     if not tasks.height:
         return
     tables["kernels"] = tasks
-    if "communication" not in tables and cpu_device.has_communication(ops):
+    if "communication" not in tables and len(communication):
         tables["communication"] = cpu_device.cpu_communication(ops, tables.get("meta"))
 
 
@@ -274,11 +275,14 @@ def _with_device_time(ops: pl.DataFrame, calls: _Calls, device_self: Int64Array)
 
 def _counted_as(name: npt.NDArray[np.uint32], nesting: Nesting) -> Int64Array:
     """For each call the call whose statistics it joins: an only child with its parent's name joins the parent."""
-    parent = nesting.parent
-    children = np.bincount(parent[parent >= 0], minlength=len(parent))
-    parent_row = np.maximum(parent, 0)
-    repeats = (parent >= 0) & (name == name[parent_row]) & (children[parent_row] == 1)
-    return inherit_values(parent, np.where(repeats, -1, np.arange(len(parent))))
+    parent, subtree_end = nesting.parent, nesting.subtree_end
+    row = np.arange(len(parent), dtype=np.int64)
+    # an only child comes behind its parent, and both end with the same descendant
+    repeats = (parent[1:] == row[:-1]) & (subtree_end[1:] == subtree_end[:-1]) & (name[1:] == name[:-1])
+    row[1:][repeats] = 0
+    # the parent of each that repeats it is the row above: what both join is the last row before that does not repeat
+    counted_as: Int64Array = np.maximum.accumulate(row)
+    return counted_as
 
 
 def _nullable_indices(values: Int64Array, dtype: type[pl.DataType]) -> pl.Series:
@@ -323,7 +327,7 @@ def _module_paths(ops: pl.DataFrame, nesting: Nesting) -> pl.Series:
 
 def _memory_ops(memory: pl.DataFrame, lane: Int64Array, ops: pl.DataFrame, nesting: Nesting) -> pl.DataFrame:
     """Add the innermost call around each allocator event, on the thread of the event."""
-    memory = memory.sort("time_ns", maintain_order=True)
+    memory = sort_rows(memory, ["time_ns"])
     # an event on a launching thread belongs to the call whose thread enqueued the task
     where = ("launch_ns", "launch_pid", "launch_tid") if "launch_tid" in memory.columns else ("time_ns", "pid", "tid")
     op = enclosing_rows(memory.select(where), ops, lane, nesting.parent)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from steplens.trace.building.distinct import number_distinct
 from steplens.trace.schema import KIND_COMMUNICATION, KIND_COPY, KIND_OTHER, NAME
 
 COPY = "copy"
@@ -332,16 +333,18 @@ def classify_tasks(kernels: pl.DataFrame, ops: pl.DataFrame | None) -> pl.Series
         op_row = pl.when((pl.col("op") >= 0) & (pl.col("op") < ops.height)).then(pl.col("op"))
         operator = ops["name"].gather(kernels.select(op_row).to_series()).alias("operator")
     keys = keys.with_columns(operator)
-    distinct = keys.unique()
-    rows = [_normalize_task(name, type_, kind, launcher) for name, type_, kind, launcher in distinct.cast(pl.String).iter_rows()]
+    some_rows, combinations = number_distinct(keys.get_columns())
+    rows = [
+        _normalize_task(name, type_, kind, launcher)
+        for name, type_, kind, launcher in keys[some_rows].cast(pl.String).iter_rows()
+    ]
     kernel = _matcher_of({name for name, *_ in rows}, _KERNELS, _by_kernel)
     operators = {text for name, type_, _, launcher in rows for text in (_base_operator_name(name), type_, launcher)}
     owner = _matcher_of({row[3] for row in rows}, _OWNERS, _by_owner)
     matchers = kernel, _matcher_of(operators, _OPERATORS, _by_operator), owner
     categories = [_task_category(*row, *matchers) for row in rows]
-    distinct = distinct.with_columns(category=pl.Series(categories, dtype=NAME))
-    joined = keys.join(distinct, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")
-    return joined["category"]
+    category: pl.Series = pl.Series("category", categories, dtype=NAME).gather(combinations)
+    return category
 
 
 @lru_cache(maxsize=1 << 14)

@@ -11,13 +11,13 @@ tasks as all others: without them device times would not add up to the time in w
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import polars as pl
 
 from steplens.common import json_text
 from steplens.trace.building.communication_marks import CALLS_TO_PEERS, PEER_ARGUMENT, communication_kind
+from steplens.trace.building.distinct import convert_distinct
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU, KIND_COMPUTE, NAME, SCHEMA, SCOPE_BACKWARD, SCOPE_FUNCTION
 
@@ -30,18 +30,23 @@ _TOLD = (
 )  # fmt: skip
 
 
-def tasks_of_calls(ops: pl.DataFrame) -> Int64Array:
+def communication_names(ops: pl.DataFrame) -> pl.Series:
+    """The names of communication that the CPU itself ran; few traces have any."""
+    names = ops["name"].unique()
+    communicating: pl.Series = names.filter(names.cast(pl.String).str.contains(_COMMUNICATION).fill_null(False))
+    return communicating
+
+
+def tasks_of_calls(ops: pl.DataFrame, communication: pl.Series) -> Int64Array:
     """For each call the id of the call whose task it is part of (mostly its own); -1 for what does not compute.
 
     Args:
         ops: linked calls; id = row number.
+        communication: of ``communication_names``.
     """
-    names = ops["name"].unique()
-    communicates = names.cast(pl.String).str.contains(_COMMUNICATION)
-    excluded = names.filter(communicates.fill_null(False))
     computes = ops["scope"].is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
-    if len(excluded):
-        computes &= ~ops["name"].is_in(excluded.implode()).fill_null(False)
+    if len(communication):
+        computes &= ~ops["name"].is_in(communication.implode()).fill_null(False)
     computing = computes.fill_null(False).to_numpy()
     joined = ops["counted_as"].to_numpy().astype(np.int64)
     # a call below a range of its own name is no part of a task: the range is none
@@ -61,12 +66,10 @@ def cpu_tasks(ops: pl.DataFrame, task: Int64Array) -> pl.DataFrame:
     columns = [column for column in ("input_shapes", "input_types") if column in ops.columns]
     tasks = ops.select("id", "name", "tid", "start_ns", "end_ns", "step", *columns, self_ns=pl.Series(self_ns))
     tasks = tasks.filter(pl.Series(task == np.arange(ops.height)))
-    names = tasks["name"].unique()
-    types = pl.DataFrame([names, names.cast(pl.String).str.split("::").list.last().cast(NAME).alias("type")])
-    return tasks.join(types, on="name", how="left", nulls_equal=True, maintain_order="left").select(
+    return tasks.select(
         id=pl.int_range(pl.len(), dtype=pl.Int32),
         name="name",
-        type="type",
+        type=convert_distinct(tasks["name"], lambda name: name.split("::")[-1]),
         kind=pl.lit(KIND_COMPUTE, dtype=NAME),
         core=pl.lit(CORE_CPU, dtype=NAME),
         device=pl.lit(0, dtype=pl.Int32),
@@ -124,11 +127,6 @@ def only_group(meta: pl.DataFrame | None) -> tuple[str | None, int | None]:
         return None, None
     size = groups[0].get("pg_size") if isinstance(groups[0], dict) else None
     return DEFAULT_GROUP, size if type(size) is int and 0 < size < 1 << 31 else None
-
-
-def has_communication(ops: pl.DataFrame) -> bool:
-    """Whether the CPU itself ran communication; few traces have any, and looking for its rows takes longer."""
-    return any(re.match(_COMMUNICATION, name) for name in ops["name"].cast(pl.String).unique().to_list() if name is not None)
 
 
 def cpu_communication(ops: pl.DataFrame, meta: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -1,17 +1,18 @@
 """Call nesting from start and end times alone: parent, depth, self time and subtree, per thread.
 
 Input is always sorted by (lane, start, -end): one lane is one (pid, tid). Everything is numpy over whole
-columns; no Python object per event exists.
+columns, or a pass of a native library where that is built (``native_nesting``); no Python object per event exists.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from steplens.trace.building import native_nesting
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -41,9 +42,12 @@ def nest_calls(lane: npt.NDArray[np.signedinteger[Any]], start: Int64Array, end:
     (PyTorch's own rule). A call that only overlaps another is not its child; it hangs below the nearest call that
     encloses it entirely (health counts such calls).
 
-    Pointer jumping instead of a stack: every call first suspects its predecessor; a suspect that ends too early is
-    replaced by its own suspect. All calls between a call and its suspect end before the suspect does, which keeps
-    this correct while suspects move, and makes the number of rounds logarithmic in the longest run of siblings.
+    A call that does not enclose the next one encloses none: whatever it did not end before would be enclosed by that one, too. So
+    every call first suspects the last one before it that encloses its next, and most have their parent at once.
+
+    From there on pointer jumping instead of a stack: a suspect that ends too early is replaced by its own suspect. All calls
+    between a call and its suspect are not its parent, which keeps this correct while suspects move, and makes the number of
+    rounds logarithmic in the longest run of siblings that enclose others.
 
     Args:
         lane: dense lane number, non-decreasing, shape (n,).
@@ -54,51 +58,48 @@ def nest_calls(lane: npt.NDArray[np.signedinteger[Any]], start: Int64Array, end:
     if count == 0:
         empty = np.empty(0, dtype=np.int64)
         return Nesting(empty, empty.copy(), empty.copy())
+    if (library := native_nesting.load_library(count)) is not None:
+        return Nesting(*native_nesting.nest_sorted(library, lane, start, end))
+    encloses_next = (end[:-1] >= end[1:]) & (end[:-1] > start[1:]) & (lane[:-1] == lane[1:])
     lane_start = np.flatnonzero(np.r_[True, lane[1:] != lane[:-1]])
     first = np.repeat(lane_start, np.diff(np.r_[lane_start, count]))
-    suspect = np.arange(-1, count - 1, dtype=np.int64)
-    # nothing encloses a call that begins when all before it have ended: most calls of a flat trace need no jump at all
-    for low, high in itertools.pairwise([*lane_start.tolist(), count]):
-        ended = np.flatnonzero(np.maximum.accumulate(end[low : high - 1]) <= start[low + 1 : high]) + low + 1
-        suspect[ended] = low - 1
-    open_ = np.flatnonzero(suspect >= first)
+    suspect = np.full(count, -1, dtype=np.int64)
+    suspect[1:] = np.maximum.accumulate(np.where(encloses_next, np.arange(count - 1), -1))
+    open_ = np.flatnonzero(~encloses_next) + 1
+    open_ = open_[suspect[open_] >= first[open_]]
     while len(open_):
         candidate = suspect[open_]
         too_early = (end[candidate] < end[open_]) | (end[candidate] <= start[open_])
-        open_ = open_[too_early]
-        suspect[open_] = suspect[suspect[open_]]
+        open_, candidate = open_[too_early], candidate[too_early]
+        suspect[open_] = suspect[candidate]
         open_ = open_[suspect[open_] >= first[open_]]
     parent = np.where(suspect >= first, suspect, -1)
-    return Nesting(parent, _nesting_depth(parent), _subtree_end(parent))
-
-
-def _nesting_depth(parent: Int64Array) -> Int64Array:
-    """Depth by doubling: every call adds the depth its current ancestor has collected so far."""
-    depth = (parent >= 0).astype(np.int64)
-    ancestor = parent.copy()
-    active = np.flatnonzero(ancestor >= 0)
-    while len(active):
-        upper = ancestor[active]
-        step_depth, step_ancestor = depth[upper], ancestor[upper]
-        depth[active] += step_depth
-        ancestor[active] = step_ancestor
-        active = active[step_ancestor >= 0]
-    return depth
+    subtree_end = _subtree_end(parent)
+    return Nesting(parent, _nesting_depth(subtree_end), subtree_end)
 
 
 def _subtree_end(parent: Int64Array) -> Int64Array:
-    """Index behind the last descendant, by doubling; relies on descendants being contiguous in the input order."""
-    subtree_end = np.arange(1, len(parent) + 1, dtype=np.int64)
-    ancestor = parent.copy()
-    active = np.flatnonzero(ancestor >= 0)
+    """Index behind the last descendant: the last child's last child, and so on, by doubling."""
+    last = np.arange(len(parent), dtype=np.int64)
+    child = np.flatnonzero(parent >= 0)
+    # of several children of one call the last one counts
+    last[parent[child]] = child
+    # the first child of a call comes next
+    active = np.flatnonzero(parent[1:] == np.arange(len(parent) - 1))
     while len(active):
-        # every call knows of its descendants up to some distance, and tells the ancestor at that distance
-        upper = ancestor[active]
-        # of several for one ancestor the last one counts, and reaches farthest
-        subtree_end[upper] = np.maximum(subtree_end[upper], subtree_end[active])
-        ancestor[active] = ancestor[upper]
-        active = active[ancestor[active] >= 0]
-    return subtree_end
+        child_of_active = last[active]
+        farther = last[child_of_active]
+        moves = farther != child_of_active
+        active = active[moves]
+        last[active] = farther[moves]
+    return last + 1
+
+
+def _nesting_depth(subtree_end: Int64Array) -> Int64Array:
+    """How many calls are open where each begins: those before it, without those whose last descendant lies before it."""
+    count = len(subtree_end)
+    ended = np.cumsum(np.bincount(subtree_end, minlength=count + 1)[:count])
+    return np.arange(count, dtype=np.int64) - ended
 
 
 def child_sums(parent: Int64Array, value: Int64Array) -> Int64Array:
@@ -134,6 +135,8 @@ def innermost_calls(start: Int64Array, end: Int64Array, parent: Int64Array, time
         parent: index of the enclosing call within the lane, -1 for a root, shape (n,).
         time: any times, shape (m,). A call runs from its start to its end, both included.
     """
+    if (library := native_nesting.load_library(len(time))) is not None and (time[1:] >= time[:-1]).all():
+        return native_nesting.innermost_of_sorted(library, start, end, parent, time)
     candidate = np.searchsorted(start, time, side="right").astype(np.int64) - 1
     active = np.flatnonzero(candidate >= 0)
     for _ in range(_DEEP):

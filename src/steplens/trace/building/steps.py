@@ -9,7 +9,7 @@ import polars as pl
 
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.health import STEP_AVERAGES, STEP_TIMES, WARNING, HealthLog
-from steplens.trace.schema import STEP_PREFIX
+from steplens.trace.schema import NAME, STEP_PREFIX
 
 
 def find_steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.DataFrame | None:
@@ -19,7 +19,7 @@ def find_steps(tables: Mapping[str, pl.DataFrame], health: HealthLog) -> pl.Data
     if "ops" not in tables:
         return None
     ops = tables["ops"].select("name", "start_ns", "end_ns", "pid", "tid")
-    ranges = ops.filter(ops["name"].cast(pl.String).str.starts_with(STEP_PREFIX).fill_null(False)).sort("start_ns")
+    ranges = ops.filter(ops["name"].cast(NAME).cat.starts_with(STEP_PREFIX).fill_null(False)).sort("start_ns")
     number = ranges["name"].cast(pl.String).str.slice(len(STEP_PREFIX)).cast(pl.Int64, strict=False)
     step_ranges = ranges.select(number.alias("id"), "start_ns", "end_ns", "pid", "tid")
     if nameless := step_ranges["id"].null_count():
@@ -42,6 +42,7 @@ def step_of(time_ns: Int64Array, steps: pl.DataFrame | None) -> pl.Series:
         return no_steps
     start, end, ids = (steps[column].to_numpy() for column in ("start_ns", "end_ns", "id"))
     index = np.searchsorted(start, time_ns, side="right") - 1
-    is_inside = (index >= 0) & (time_ns < end[np.maximum(index, 0)])
-    found: pl.Series = pl.Series("step", ids[np.maximum(index, 0)]).set(pl.Series(~is_inside), None)
+    row = np.maximum(index, 0)
+    is_outside = (index < 0) | (time_ns >= end[row])
+    found: pl.Series = pl.Series("step", ids[row]).set(pl.Series(is_outside), None)
     return found

@@ -2,9 +2,9 @@
 
 It lies beside the data, in ``.steplens/``: the small tables together in one file of Arrow, which is read whole at once (to make a
 file takes longer than to write a small table), each large one in a Parquet file of its own, of which only the columns that
-somebody asks for are read, and a manifest with the schema version, what every raw file is known by, and a digest of every file.
-The manifest bears the seal of this user (``steplens.trace.cache.seal``). A cache that does not match all of them, or that
-somebody else made, is rebuilt, never trusted.
+somebody asks for are read and which lacks those that are null throughout, and a manifest with the schema version, what every raw
+file is known by, and a digest of every file. The manifest bears the seal of this user (``steplens.trace.cache.seal``). A cache
+that does not match all of them, or that somebody else made, is rebuilt, never trusted.
 """
 
 from __future__ import annotations
@@ -186,7 +186,9 @@ def _read_small_tables(inside: int, digest: list[str | int]) -> dict[str, pl.Dat
 def _scan_large_table(file: Path, inside: int, digest: list[str | int]) -> dict[str, pl.LazyFrame] | None:
     """A large table, of which nothing is read yet; None where its file is not the one that was written."""
     name, _, kind = file.name.partition(".")
-    return {name: pl.scan_parquet(file)} if kind == _PARQUET and seal.file_digest(file.name, inside) == digest else None
+    if kind != _PARQUET or seal.file_digest(file.name, inside) != digest:
+        return None
+    return {name: pl.scan_parquet(file, schema=SCHEMA[name], missing_columns="insert")}
 
 
 def _source_of(recorded: str, folder: Path) -> Path:
@@ -280,7 +282,9 @@ def _write_tables(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
             small[name] = stream
             continue
         file = place / f"{name}.{_PARQUET}"
-        frame.write_parquet(file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False)
+        _without_empty_columns(frame).write_parquet(
+            file, compression="zstd", compression_level=_COMPRESSION_LEVEL, statistics=False
+        )
         file.chmod(rundir.FILE_MODE)
         digests[file.name] = seal.file_digest(file.name, inside)
     if small:
@@ -292,6 +296,13 @@ def _write_tables(trace: Trace, inside: int, made_of: dict[str, Any]) -> bytes:
     # not waiting until it is on the disk: of a manifest that a crash tore the seal is wrong, and all is made anew
     _write_file(place / manifests.NAME, manifest)
     return manifest
+
+
+def _without_empty_columns(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table without the columns that its source does not fill: of tasks they are half, and take as long to write as others."""
+    columns = [column for column in frame.get_columns() if column.null_count() < frame.height]
+    # without a column a file has no rows
+    return pl.DataFrame(columns) if columns else frame
 
 
 def _write_file(file: Path, content: bytes) -> None:

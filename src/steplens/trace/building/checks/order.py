@@ -117,10 +117,11 @@ def overlapping_calls(lane: Int64Array, nesting: Nesting, start: Int64Array, end
         start: start times, ns.
         end: end times, ns.
     """
-    call = np.flatnonzero(nesting.subtree_end < len(start))
-    following = nesting.subtree_end[call]
-    beside = (lane[call] == lane[following]) & (nesting.parent[call] == nesting.parent[following])
-    overlap = beside & (start[following] < end[call])
+    following = np.minimum(nesting.subtree_end, len(start) - 1)
+    # few calls begin before the end of one that they are not inside of, and those are looked at
+    call = np.flatnonzero((nesting.subtree_end < len(start)) & (start[following] < end))
+    following = following[call]
+    overlap = (lane[call] == lane[following]) & (nesting.parent[call] == nesting.parent[following])
     if not overlap.any():
         return
     out = int((end[following] - end[call])[overlap].max())
@@ -185,8 +186,13 @@ def _rows_with_repeated_times(frame: pl.DataFrame, times: tuple[str, ...]) -> np
     start, end = (to_int64_array(column.fill_null(-1) if column.null_count() else column) for column in columns)
     if (start[1:] > start[:-1]).all():
         return np.empty(0, dtype=np.int64)
+    # few events start with another one, and a table of a few threads takes little sorting
+    order = np.argsort(start, kind="stable")
+    starts_with_next = start[order[1:]] == start[order[:-1]]
+    rows = np.sort(order[np.r_[starts_with_next, False] | np.r_[False, starts_with_next]])
+    start, end = start[rows], end[rows]
     # odd constants spread the bits; nothing depends on which
     key = (start * np.int64(-7046029254386353131)) ^ (end * np.int64(-4417276706812531889))
-    order = np.sort(key)
-    repeated = order[1:][order[1:] == order[:-1]]
-    return np.flatnonzero(np.isin(key, repeated)) if len(repeated) else np.empty(0, dtype=np.int64)
+    ordered = np.sort(key)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    return rows[np.isin(key, repeated)]
