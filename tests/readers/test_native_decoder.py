@@ -54,9 +54,13 @@ def read_without_library(path: Path) -> Trace:
 
 
 def arrow_bytes(frame: pl.DataFrame) -> bytes:
-    """A table as Arrow, with names as text: the numbers of categories depend on what the process read before."""
+    """A table as Arrow, with names as text: the numbers of categories depend on what the process read before.
+
+    Built anew from its values, since bits behind the last row may be anything, and are others where pieces are put together.
+    """
     buffer = io.BytesIO()
-    frame.with_columns(pl.col(pl.Categorical).cast(pl.String)).write_ipc(buffer)
+    named = frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    pl.DataFrame([pl.Series(column.name, column.to_list(), dtype=column.dtype) for column in named]).write_ipc(buffer)
     return buffer.getvalue()
 
 
