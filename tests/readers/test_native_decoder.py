@@ -54,9 +54,13 @@ def read_without_library(path: Path) -> Trace:
 
 
 def arrow_bytes(frame: pl.DataFrame) -> bytes:
-    """A table as Arrow, with names as text: the numbers of categories depend on what the process read before."""
+    """A table as Arrow, with names as text: the numbers of categories depend on what the process read before.
+
+    Built anew from its values, since bits behind the last row may be anything, and are others where pieces are put together.
+    """
     buffer = io.BytesIO()
-    frame.with_columns(pl.col(pl.Categorical).cast(pl.String)).write_ipc(buffer)
+    named = frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    pl.DataFrame([pl.Series(column.name, column.to_list(), dtype=column.dtype) for column in named]).write_ipc(buffer)
     return buffer.getvalue()
 
 
@@ -189,6 +193,58 @@ def test_python_reads_what_the_library_leaves(event: bytes) -> None:
 def test_pieces_that_are_none() -> None:
     for piece in (b"", b"[", b"]", b"{}", b"null", b" ", b"[\0]"):
         assert_same_columns(read_pieces([piece], native=True), read_pieces([piece], native=False))
+
+
+def test_texts_that_are_all_different() -> None:
+    """More names, shapes, categories and unused arguments than any table of the library has places for at its beginning."""
+    pieces = []
+    for first in range(0, 9000, 3000):
+        events = [
+            CALL.replace(b"mm", b"mm%d" % number)
+            .replace(b"4}", b'4, "Input Dims": [[%d]], "more": ["%s%d"]}' % (number, b"x" * 1000, number))
+            .replace(b"cpu_op", b"cpu_op" if number % 60 else b"category %d" % number)
+            for number in range(first, first + 3000)
+        ]
+        pieces.append(b"[" + b",".join(events) + b"]")
+    found = read_pieces(pieces, native=True)
+    assert found.by_library == 3
+    assert_same_columns(found, read_pieces(pieces, native=False))
+
+
+#: sets the limit of memory a few MB above what the process has; a piece whose rows need more is one for Python
+SHORT_OF_MEMORY = """
+import resource
+from steplens.readers.kineto.kineto_events import EventColumns
+
+columns = EventColumns()
+native = columns._native
+piece = b"[" + b",".join([b'{"ph":"X","cat":"cpu_op"}'] * 300_000) + b"]"
+assert native.decode_piece(b"[]", text_times=False)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit, most = resource.getrlimit(resource.RLIMIT_AS)
+
+
+def within(megabytes, call):
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (megabytes << 20), most))
+    try:
+        return call()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+
+
+assert not within(16, lambda: native.decode_piece(piece, text_times=False))
+assert native.decode_piece(piece, text_times=False)
+assert not within(0, lambda: native.commit_piece(piece))
+assert columns.as_read("operators").height == 0
+assert native.decode_piece(piece, text_times=False) and native.commit_piece(piece)
+assert columns.as_read("operators").height == 300_000
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is that of Linux")
+def test_where_memory_is_short_a_piece_is_one_for_python() -> None:
+    done = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_damage_anywhere_is_what_python_finds() -> None:

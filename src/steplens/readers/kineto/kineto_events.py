@@ -15,28 +15,25 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from steplens.formats.kineto import (
-    ANNOTATION,
-    COPY_CATEGORIES,
-    DEVICE_ANNOTATION,
-    KERNEL_CATEGORIES,
-    OPERATOR,
-    PYTHON,
-    RUNTIME,
-    SYNCHRONIZATION,
-)
+from steplens.formats.kineto import COPY_CATEGORIES, KERNEL_CATEGORIES
 from steplens.readers.common.event_decoder import DAMAGED
 from steplens.readers.common.json_events import JsonEventFile, Piece
 from steplens.readers.kineto import kineto_frames as frames
+from steplens.readers.kineto.kineto_categories import (
+    CALLS,
+    DEVICE_RANGES,
+    KNOWN_CATEGORIES,
+    OPERATOR_CATEGORIES,
+    PYTHON_FRAMES,
+    UNPLACED,
+    kind_of_category,
+    native_kind,
+)
 from steplens.readers.kineto.kineto_halves import calls_of, halves_frame, pair_halves
 from steplens.readers.kineto.kineto_lanes import has_text_lanes, lane_names, lane_number, lane_texts
 from steplens.readers.kineto.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, decode_tolerantly
 from steplens.readers.kineto.kineto_times import needs_text, with_ns
 from steplens.readers.kineto.native_decoder import NativeDecoder, load_library
-from steplens.readers.kineto.native_layout import CategoryKind
-
-#: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
-OPERATOR_CATEGORIES = (OPERATOR, ANNOTATION, "Operator")
 
 #: how many calls of a piece are looked at to find how its times are written, and which events are calls
 _FIRST_CALLS = 256
@@ -49,44 +46,6 @@ _HALVES = "halves"
 _TASKS = "tasks"
 _DEVICE_LANES = frozenset(("pid", "tid", "device", "stream"))
 _REPEATED = "collectives"
-_CALLS = "calls"
-_DEVICE_RANGES = "device_ranges"
-_PYTHON = "python"
-#: of categories that nothing is known of
-_UNPLACED = "unplaced"
-_IGNORED = "ignored"
-_KIND_OF_CATEGORY = {
-    **dict.fromkeys(("Runtime", "runtime", "driver", "overhead"), _CALLS),
-    **dict.fromkeys((DEVICE_ANNOTATION, SYNCHRONIZATION), _DEVICE_RANGES),
-    PYTHON: _PYTHON,
-    # the span of the whole recording
-    "Trace": _IGNORED,
-    "trace": _IGNORED,
-}
-_NATIVE_KINDS = {
-    _CALLS: CategoryKind.CALL,
-    _DEVICE_RANGES: CategoryKind.DEVICE_RANGE,
-    _PYTHON: CategoryKind.PYTHON,
-    _IGNORED: CategoryKind.IGNORED,
-    None: CategoryKind.UNPLACED,
-}
-_KNOWN_CATEGORIES = (*OPERATOR_CATEGORIES, *KERNEL_CATEGORIES, *COPY_CATEGORIES, RUNTIME, *_KIND_OF_CATEGORY)
-
-
-def kind_of_category(category: str) -> str | None:
-    """Which frame of ``EventColumns`` takes the events of a category; None where nothing is known of it."""
-    kind = _KIND_OF_CATEGORY.get(category)
-    # cuda_runtime, hip_runtime, xpu_driver, mtia_runtime, privateuse1_runtime ...
-    return _CALLS if kind is None and category.endswith(("_runtime", "_driver")) else kind
-
-
-def _native_kind(category: str) -> CategoryKind:
-    """Of which kind a category is for the library."""
-    if category in OPERATOR_CATEGORIES:
-        return CategoryKind.ANNOTATION if category == ANNOTATION else CategoryKind.OPERATOR
-    if category in KERNEL_CATEGORIES:
-        return CategoryKind.KERNEL
-    return CategoryKind.COPY if category in COPY_CATEGORIES else _NATIVE_KINDS[kind_of_category(category)]
 
 
 class EventColumns:
@@ -110,10 +69,10 @@ class EventColumns:
         "operators",
         _REPEATED,
         _TASKS,
-        _CALLS,
-        _DEVICE_RANGES,
-        _PYTHON,
-        _UNPLACED,
+        CALLS,
+        DEVICE_RANGES,
+        PYTHON_FRAMES,
+        UNPLACED,
         "memory",
         "flow_starts",
         "flow_ends",
@@ -135,7 +94,7 @@ class EventColumns:
         self.process_labels: dict[int, str] = {}
         self._layout = FLOAT_TIMES
         library = load_library()
-        self._native = None if library is None else NativeDecoder(library, _native_kind, _KNOWN_CATEGORIES)
+        self._native = None if library is None else NativeDecoder(library, native_kind, KNOWN_CATEGORIES)
 
     @property
     def is_native(self) -> bool:
@@ -324,12 +283,12 @@ class EventColumns:
     def _add_category(self, category: str, events: list[Any], layout: Layout) -> None:
         kind = kind_of_category(category)
         if kind is None:
-            self._device(_UNPLACED, frames.kernel_frame(events, layout), events)
-        elif kind == _PYTHON:
+            self._device(UNPLACED, frames.kernel_frame(events, layout), events)
+        elif kind == PYTHON_FRAMES:
             self._host(kind, frames.python_frame(events, layout), events)
-        elif kind == _CALLS:
+        elif kind == CALLS:
             self._host(kind, frames.call_frame(category, events, layout), events)
-        elif kind == _DEVICE_RANGES:
+        elif kind == DEVICE_RANGES:
             self._device(kind, frames.device_range_frame(category, events, layout), events)
 
     def _device(self, kind: str, frame: pl.DataFrame, events: list[Any]) -> None:

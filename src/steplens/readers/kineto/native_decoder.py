@@ -196,7 +196,8 @@ class NativeDecoder:
         numbers = _copy_numbers(view.numbers, rows, np.int64 if view.type == layout.INTEGERS else np.float64)
         column = pl.Series(name, numbers)
         if view.null_count:
-            column = column.set(pl.Series(_copy_numbers(view.bytes, rows, np.bool_)), None)
+            are_known = pl.Series(~_copy_numbers(view.bytes, rows, np.bool_))
+            column = column.zip_with(are_known, pl.Series([None], dtype=column.dtype))
         return column
 
 
