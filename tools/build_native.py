@@ -9,12 +9,12 @@ import importlib.util
 import sys
 
 from steplens.common.native.build import BuildError, build_library
-from steplens.common.native.libraries import PREBUILT, SOURCES, NativeLibrary
+from steplens.common.native.libraries import PREBUILT, WITHOUT_PYTORCH, NativeLibrary
 
 
 def build_all() -> None:
     """Build what can be built; files of sources that have changed since are removed."""
-    libraries = [NativeLibrary("decoder")] if (SOURCES / "decoder").is_dir() else []
+    libraries = [NativeLibrary(name) for name in WITHOUT_PYTORCH]
     if importlib.util.find_spec("torch") is not None:
         from steplens.collect.recorder.recorder_library import RecorderError, recorder_library
 

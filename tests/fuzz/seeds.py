@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..readers import ascend_database, ascend_fixture
+from steplens.formats import recorder as layout
+
+from ..readers import ascend_database, ascend_fixture, recorder_files
 from ..shared_data import find_shared
 from ..trace import gpu_run
 from . import mindspore_seeds
@@ -204,6 +206,33 @@ def text(folder: Path) -> list[Seed]:
     return [_seed(folder / "made", lambda name: name.endswith(".csv") or "communication" in name)]
 
 
+def recorder(folder: Path) -> list[Seed]:
+    """Files of the recorder of operators: one that was ended, and one of a process that was killed."""
+    texts = recorder_files.signatures(
+        {"name": "aten::mm", "shapes": [[2, 3], [3, 4]], "types": ["float", "float"], "flops": 48},
+        {"name": "aten::conv2d", "arguments": ["", "[1, 1]"]},
+        {"name": "ProfilerStep#1"},
+    )
+    rows = [
+        recorder_files.call(20, 30, 0, sequence=4),
+        recorder_files.call(10, 40, 1, sequence=4),
+        recorder_files.call(50, 60, 0, sequence=4, forward_thread=1),
+        recorder_files.call(0, 90, 2, scope=7),
+    ]
+    memory = recorder_files.memory((1, 64, 100), (2, 128, 50), (3, 64, -1), (4, 64, 7))
+    begun = [
+        recorder_files.metadata({"rank": 0, "world_size": 2}),
+        recorder_files.clocks(0, 1000, 2000),
+        recorder_files.thread(1, 7, 1),
+        texts,
+    ]
+    ended = [*begun, recorder_files.calls(*rows), memory, recorder_files.end(4, 4)]
+    open_calls = recorder_files.calls(*rows[:1:-1], kind=layout.OPEN_CALLS)
+    killed = [*begun, recorder_files.calls(*rows[:2]), memory, open_calls]
+    made = {"ended.rec": ended, "killed.rec": killed}
+    return [Seed({name: b"".join([recorder_files.header(), *blocks])}, (name,)) for name, blocks in made.items()]
+
+
 def timeline(folder: Path) -> list[Seed]:
     """trace_view.json, and the timeline that CANN exports."""
     run = _results(folder / "made")
@@ -291,6 +320,7 @@ def shared_samples(reader: str) -> list[Seed]:
 SEEDS: dict[str, Callable[[Path], list[Seed]]] = {
     "kineto": kineto,
     "run_directory": run_directory,
+    "recorder": recorder,
     "timeline": timeline,
     "text": text,
     "database": database,

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from steplens.common.errors import InputError
+from steplens.common.native.libraries import VARIABLE
 from steplens.readers.common.json_events import JsonEventFile, event_ends
 from steplens.readers.kineto import kineto, two_processes
 from steplens.readers.kineto.kineto_events import EventColumns
@@ -177,6 +178,7 @@ def test_every_piece_size_gives_the_same_events(plain: Path) -> None:
 
 
 def test_two_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "off")
     once = [{**item, "tid": "Thread 1"} if item["tid"] == 12 else item for item in events()]
     once.append({**call("gemm", 60, 5, "kernel"), "pid": "gpu:0"})
     items = [item for _ in range(3000) for item in once]
@@ -200,6 +202,7 @@ def test_two_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("executable", ["", "/nowhere/python"])
 def test_without_a_second_process_one_reads_all(tmp_path: Path, executable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "off")
     path = tmp_path / "large.json"
     path.write_text(kineto_text([item for _ in range(300) for item in events()]))
     alone, _ = two_processes.read_columns(path)

@@ -45,8 +45,8 @@ NO_SIGNATURE = (1 << 32) - 1
 NO_SEQUENCE = -1
 #: the bytes of an event that frees what was allocated last at its address
 FREED = -1
-#: of PyTorch's scopes that of ``record_function``
-USER_SCOPE = 7
+#: of PyTorch's scopes those of operators, of nodes of the backward pass, and of ``record_function``
+FUNCTION_SCOPE, BACKWARD_SCOPE, USER_SCOPE = 0, 1, 7
 
 #: members of the text of a signature, the first of which each has; ``collective`` has those of Kineto's arguments
 SIGNATURE_MEMBERS = ("name", "shapes", "types", "arguments", "flops", "collective")

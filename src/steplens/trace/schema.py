@@ -36,6 +36,10 @@ OPTIMIZER_CLOSURE = "Optimizer.closure"
 WHOLE_STEPS = "whole_steps"
 #: key of ``meta``: what the recorded process is known by; its number others have had
 PROCESS_IDENTITY = "process_identity"
+#: key of ``meta``: what recorded the operators, where it is not the framework's own profiler
+OPERATOR_RECORDER = "operator_recorder"
+#: its value of recordings by steplens' recorder
+OWN_RECORDER = "steplens"
 #: key of ``meta``: numbers of the steps that recording holds a part of, where the recorder knows which
 PARTIAL_STEPS = "partial_steps"
 #: key of ``meta``: the source holds sums and times of another analysis alone, and none of the work that they are of

@@ -186,7 +186,7 @@ class ExportMethods:
             problem = _export_run("kineto", run_directory, made)
             if problem:
                 raise OSError(problem)
-            return torch_events.function_events(made, self._session.torch_options())
+            return torch_events.function_events(made, self._session.torch_options(), host_only=True)
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from steplens.collect.common import clock, log
-from steplens.collect.common.health import INFO, WARNING, Health
+from steplens.collect.common.health import INFO, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window, WindowState
@@ -20,9 +20,6 @@ from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMO
 from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.common import rundir
 from steplens.common.options import ProfilerActivity
-
-#: findings of records that were lost
-_OF_CALLS = "operator calls"
 
 
 def uses_recorder(settings: RecordingSettings, health: Health) -> bool:
@@ -127,10 +124,9 @@ class RecorderSession(KinetoSession):
             raise OSError(totals.error_number, f"the recorder could not write all of it ({os.strerror(totals.error_number)})")
         lost = totals.dropped_calls + totals.dropped_memory_events
         if lost:
-            message = (
-                f"{lost} of {lost + totals.calls + totals.memory_events} records were lost, as the disk was too slow for them."
-            )
-            self._health.report("records_lost", WARNING, message, unsafe=_OF_CALLS)
+            # what that makes doubtful is said by whoever reads the file, which knows of it
+            records = lost + totals.calls + totals.memory_events
+            log.warning(f"{lost} of {records} records were lost, as the disk was too slow for them.")
         has_steps = self.settings.schedule is not None and window.span.last_step is not None
         self.size.window_saved(totals.file_bytes, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = totals.file_bytes

@@ -153,12 +153,13 @@ class _Result:
         return min((event.start_ns() for event in self._events), default=0)
 
 
-def function_events(trace: Path, options: dict[str, Any]) -> Any:
+def function_events(trace: Path, options: dict[str, Any], *, host_only: bool = False) -> Any:
     """The events of a saved trace as PyTorch's ``EventList``.
 
     Args:
         trace: Kineto's file. All of it is read into memory, some ten times as much as it has bytes.
         options: arguments of ``torch.autograd.profiler.profile``, those with which the trace was recorded.
+        host_only: of a trace that was made of results, in which the processor's work stands for that of a device as well.
 
     Raises:
         OSError, ValueError: the file is not there or no trace.
@@ -166,7 +167,7 @@ def function_events(trace: Path, options: dict[str, Any]) -> Any:
     profiler: Any = importlib.import_module("torch.autograd.profiler")
     owner = profiler.profile(**options)
     events = profiler.EventList(
-        owner._parse_kineto_results(_Result(list(_wanted_events(trace)))),
+        owner._parse_kineto_results(_Result(list(_wanted_events(trace, host_only)))),
         use_device=owner.use_device,
         profile_memory=owner.profile_memory,
         with_flops=owner.with_flops,
@@ -182,11 +183,11 @@ def no_events() -> Any:
     return events
 
 
-def _wanted_events(trace: Path) -> Iterator[_Event]:
+def _wanted_events(trace: Path, host_only: bool) -> Iterator[_Event]:
     # times of days in microseconds with three digits, exactly
     with trace.open("rb") as file:
         listed = json_text.loads(file.read(), parse_float=Decimal)["traceEvents"]
-    events = [event for event in listed if _is_wanted(event)]
+    events = [event for event in listed if _is_wanted(event) and not (host_only and event.get("cat") in _DEVICE)]
     threads = {}
     for event in events:
         arguments = event.get("args") or {}

@@ -24,6 +24,9 @@ SOURCES = Path(__file__).resolve().parents[2] / "native"
 #: where a wheel has libraries that need no PyTorch
 PREBUILT = SOURCES / "prebuilt"
 
+#: libraries that need nothing but a compiler, so that a wheel can bring them
+WITHOUT_PYTORCH = ("decoder", "nesting")
+
 #: what every library is compiled with
 COMMON_FLAGS = ("-O2", "-std=c++17", "-fPIC", "-shared", "-DNDEBUG", "-fvisibility=hidden")
 

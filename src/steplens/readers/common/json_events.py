@@ -44,8 +44,6 @@ _MEMBER_LIMIT = 64
 # sequence is a boundary between two events and nothing else.
 #: its last byte begins an event
 KINETO_BOUNDARY = b"},\n  {"
-#: where a file is cut for two processes: the one for the first part also has to start, and gets the longer events
-_SPLIT = 0.42
 #: where an event seems to begin, inside damage and behind a bracket that closes the list too early
 _NEXT_EVENT = re.compile(rb'[}\]]\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"')
 _EVENT_FOLLOWS = re.compile(rb'\s*,?\s*\{\s*"')
@@ -260,17 +258,21 @@ class _Limited:
         return size
 
 
-def kineto_split(path: Path) -> tuple[int, int] | None:
-    """Two byte offsets near the middle of a plain Kineto file: the end of one event and the start of the next.
+def kineto_split(path: Path, share: float) -> tuple[int, int] | None:
+    """Two byte offsets inside a plain Kineto file: the end of one event and the start of the next.
 
-    None where the layout is not Kineto's, the file is compressed, or no boundary lies near the middle.
+    None where the layout is not Kineto's, the file is compressed, or no boundary lies near that place.
+
+    Args:
+        path: the file.
+        share: of the file that is to lie before them.
     """
     if path.suffix == ".gz":
         return None
     with open_file(path) as handle:
         if KINETO_BOUNDARY not in handle.read(GLANCE_BYTES):
             return None
-        middle = int(path.stat().st_size * _SPLIT)
+        middle = int(path.stat().st_size * share)
         handle.seek(middle)
         boundary = handle.read(1 << 20).find(KINETO_BOUNDARY)
     return None if boundary < 0 else (middle + boundary + 1, middle + boundary + 2)

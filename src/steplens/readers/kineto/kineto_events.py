@@ -1,12 +1,14 @@
 """Kineto events from JSON text to columns: no dictionary and, beyond decoding, no object per event.
 
-The fast path trusts the types that Kineto writes. A piece that does not fit it (another tool's trace, a damaged
-event) goes through a tolerant path, event by event; what cannot be read even so is counted, never guessed.
+Where the library for it is there (``native_decoder``), it makes none at all; what follows does the same, and does the pieces that
+the library leaves. The fast path trusts the types that Kineto writes. A piece that does not fit it (another tool's trace, a
+damaged event) goes through a tolerant path, event by event; what cannot be read even so is counted, never guessed.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 from collections import defaultdict
 from itertools import islice
 from typing import Any, ClassVar
@@ -20,6 +22,7 @@ from steplens.formats.kineto import (
     KERNEL_CATEGORIES,
     OPERATOR,
     PYTHON,
+    RUNTIME,
     SYNCHRONIZATION,
 )
 from steplens.readers.common.event_decoder import DAMAGED
@@ -29,6 +32,8 @@ from steplens.readers.kineto.kineto_halves import calls_of, halves_frame, pair_h
 from steplens.readers.kineto.kineto_lanes import has_text_lanes, lane_names, lane_number, lane_texts
 from steplens.readers.kineto.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, decode_tolerantly
 from steplens.readers.kineto.kineto_times import needs_text, with_ns
+from steplens.readers.kineto.native_decoder import NativeDecoder, load_library
+from steplens.readers.kineto.native_layout import CategoryKind
 
 #: categories whose events become rows of ``ops``, in one sequence: where times are equal, the order of the file counts
 OPERATOR_CATEGORIES = (OPERATOR, ANNOTATION, "Operator")
@@ -58,6 +63,14 @@ _KIND_OF_CATEGORY = {
     "Trace": _IGNORED,
     "trace": _IGNORED,
 }
+_NATIVE_KINDS = {
+    _CALLS: CategoryKind.CALL,
+    _DEVICE_RANGES: CategoryKind.DEVICE_RANGE,
+    _PYTHON: CategoryKind.PYTHON,
+    _IGNORED: CategoryKind.IGNORED,
+    None: CategoryKind.UNPLACED,
+}
+_KNOWN_CATEGORIES = (*OPERATOR_CATEGORIES, *KERNEL_CATEGORIES, *COPY_CATEGORIES, RUNTIME, *_KIND_OF_CATEGORY)
 
 
 def kind_of_category(category: str) -> str | None:
@@ -65,6 +78,15 @@ def kind_of_category(category: str) -> str | None:
     kind = _KIND_OF_CATEGORY.get(category)
     # cuda_runtime, hip_runtime, xpu_driver, mtia_runtime, privateuse1_runtime ...
     return _CALLS if kind is None and category.endswith(("_runtime", "_driver")) else kind
+
+
+def _native_kind(category: str) -> CategoryKind:
+    """Of which kind a category is for the library."""
+    if category in OPERATOR_CATEGORIES:
+        return CategoryKind.ANNOTATION if category == ANNOTATION else CategoryKind.OPERATOR
+    if category in KERNEL_CATEGORIES:
+        return CategoryKind.KERNEL
+    return CategoryKind.COPY if category in COPY_CATEGORIES else _NATIVE_KINDS[kind_of_category(category)]
 
 
 class EventColumns:
@@ -112,6 +134,13 @@ class EventColumns:
         self.unbegun = 0
         self.process_labels: dict[int, str] = {}
         self._layout = FLOAT_TIMES
+        library = load_library()
+        self._native = None if library is None else NativeDecoder(library, _native_kind, _KNOWN_CATEGORIES)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the library decodes."""
+        return self._native is not None
 
     def convert(self) -> None:
         """Bring calls in two events together, make the times of all events numbers of ns, and count what has none."""
@@ -139,6 +168,7 @@ class EventColumns:
 
     def as_read(self, kind: str) -> pl.DataFrame:
         """All events of one kind, in file order, with times as they were read (see ``kineto_times``)."""
+        self._take_native()
         parts = self.parts[kind]
         if len(parts) > 1:
             return pl.concat(parts, how="diagonal_relaxed", rechunk=True)
@@ -164,6 +194,8 @@ class EventColumns:
 
     def add_first(self, other: EventColumns) -> None:
         """Put the events of ``other``, an earlier stretch of the same file, before these."""
+        for columns in (other, self):
+            columns._take_native()
         for kind in self.kinds:
             self.parts[kind] = other.parts[kind] + self.parts[kind]
         self.thread_names = {**other.thread_names, **self.thread_names}
@@ -176,9 +208,42 @@ class EventColumns:
 
     def add(self, piece: Piece) -> None:
         """Add the events of one piece of JSON array text."""
+        if self._native is not None:
+            if self._add_natively(piece, self._native):
+                return
+            # rows stay in the order of the file
+            self._take_native()
         events, layout = self._decode(piece)
         self.count += len(events)
         self._sort_in(events, layout)
+
+    def _add_natively(self, piece: Piece, native: NativeDecoder) -> bool:
+        """Add a piece by the library; False where it is one for Python, and nothing of it was added."""
+        if not native.decode_piece(piece, text_times=self._layout.text_times):
+            return False
+        if native.counts.has_coarse_times and not self._layout.text_times and needs_text((math.inf,), piece):
+            self._layout = TEXT_TIMES
+            if not native.decode_piece(piece, text_times=True):
+                return False
+        try:
+            text = native.metadata_text(piece)
+            metadata = self._layout.many.decode(text) if text else []
+        except ValueError:
+            return False
+        counts = native.counts
+        if not native.commit_piece(piece):
+            return False
+        self.count += counts.events
+        self.skipped += counts.skipped
+        for event in metadata:
+            self._metadata(event)
+        return True
+
+    def _take_native(self) -> None:
+        """Make frames of what the library has."""
+        if self._native is not None:
+            for kind, frame in self._native.take_frames().items():
+                self.parts[kind].append(frame)
 
     def _decode(self, piece: Piece) -> tuple[list[Any], Layout]:
         try:

@@ -26,11 +26,11 @@ from steplens.trace.building.communication_marks import CALLS_TO_PEERS
 from steplens.trace.schema import NAME
 
 #: where, in Kineto's order, the ``args`` of a kernel begin that depend on nothing but how it is launched
-_LAUNCH_BEGINS = b'"registers per thread"'
+LAUNCH_BEGINS = b'"registers per thread"'
 #: members that differ from task to task; behind the mark above they would be missed
-_OF_ONE_TASK = (b'"External id"', b'"correlation"', b'"stream"', b'"device"', b'"context"', b'"bytes"')
+OF_ONE_TASK = (b'"External id"', b'"correlation"', b'"stream"', b'"device"', b'"context"', b'"bytes"')
 #: members that tell what is launched, where the mark above is missing
-_OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"', b'"core"')
+OF_LAUNCH = (b'"grid"', b'"block"', b'"Collective name"', b'"core"')
 #: no JSON text holds this character
 _BETWEEN = b"\0"
 
@@ -81,21 +81,21 @@ def operator_frames(events: list[Any], layout: Layout) -> tuple[pl.DataFrame, pl
     if collectives.count(None) == count:
         return frame, None
     rows = [row for row, name in enumerate(collectives) if name is not None]
-    return frame, _collective_frame([events[row] for row in rows], frame[rows])
+    return frame, collective_frame(decode_collectives([events[row].args for row in rows]), frame[rows])
 
 
 def kernel_frame(events: list[Any], layout: Layout) -> pl.DataFrame:
     """Kernels. ``launch`` is JSON text, without its opening brace, with the members of ``LaunchArgs`` and ``CollectiveArgs``."""
     raws = [event.args for event in events]
     text = _BETWEEN.join(raws)
-    cut = text.replace(_LAUNCH_BEGINS, _BETWEEN + _LAUNCH_BEGINS).split(_BETWEEN)
+    cut = text.replace(LAUNCH_BEGINS, _BETWEEN + LAUNCH_BEGINS).split(_BETWEEN)
     launches = cut[1::2]
-    if len(cut) == 2 * len(events) and not any(member in launch for launch in set(launches) for member in _OF_ONE_TASK):
+    if len(cut) == 2 * len(events) and not any(member in launch for launch in set(launches) for member in OF_ONE_TASK):
         args = _TASK_ARGS(raws, b'"":0},'.join(cut[::2]) + b'"":0}')
     else:
         # another order of members: all of it is kept, and decoded twice
         args = _TASK_ARGS(raws)
-        keep = any(member in text for member in (_LAUNCH_BEGINS, *_OF_LAUNCH))
+        keep = any(member in text for member in (LAUNCH_BEGINS, *OF_LAUNCH))
         launches = [each.lstrip()[1:] for each in text.split(_BETWEEN)] if keep else [b""] * len(events)
     return pl.DataFrame([*_task_columns(events, args, layout), _json_texts("launch", launches)])
 
@@ -189,9 +189,18 @@ def constant_column(name: str, text: str, count: int) -> pl.Series:
     return column
 
 
-def _collective_frame(events: list[Any], frame: pl.DataFrame) -> pl.DataFrame:
-    """What PyTorch records of communication operations: of their calls (``correlation`` null) and of their kernels."""
-    args = _COLLECTIVE_ARGS([event.args for event in events])
+def decode_collectives(raws: Sequence[Raw] | Sequence[bytes]) -> list[CollectiveArgs]:
+    """What ``args`` say of communication."""
+    return _COLLECTIVE_ARGS(raws)
+
+
+def collective_frame(args: list[CollectiveArgs], frame: pl.DataFrame) -> pl.DataFrame:
+    """What PyTorch records of communication operations: of their calls (``correlation`` null) and of their kernels.
+
+    Args:
+        args: what it records.
+        frame: the calls or kernels.
+    """
     if "correlation" not in frame.columns:
         frame = frame.with_columns(correlation=pl.lit(None, dtype=pl.Int64))
     times = [name for name in ("ts", "dur", "start_ns", "end_ns") if name in frame.columns]

@@ -180,7 +180,7 @@ class FlowEnd(FlowStart, gc=False, tag="f"):
 
 
 #: phases of the Chrome format that carry nothing for a profile; a phase outside the format is a damaged event
-_OTHER_PHASES = ("C", "b", "n", "e", "S", "T", "p", "F", "t", "P", "N", "O", "D", "R", "c", "v", "V", "(", ")")
+OTHER_PHASES = ("C", "b", "n", "e", "S", "T", "p", "F", "t", "P", "N", "O", "D", "R", "c", "v", "V", "(", ")")
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _make_layout(*, text_times: bool) -> Layout:
     kinds: list[type[Any]] = [Duration, Begin, End, Instant, FlowStart, FlowEnd]
     if text_times:
         kinds = [_with_text_times(kind) for kind in kinds]
-    return Layout(text_times, *event_decoders((*kinds, Metadata), _OTHER_PHASES), *kinds)
+    return Layout(text_times, *event_decoders((*kinds, Metadata), OTHER_PHASES), *kinds)
 
 
 FLOAT_TIMES, TEXT_TIMES = _make_layout(text_times=False), _make_layout(text_times=True)

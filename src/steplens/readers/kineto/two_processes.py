@@ -1,7 +1,8 @@
-"""Reads the columns of one trace file, with a second process for the first half of a large one.
+"""Reads the columns of one trace file, with a second thread or process for the first half of a large one.
 
-The second process is this module with the arguments FILE END FOLDER: it reads the events before a byte offset and leaves their
-columns as Arrow files in a folder.
+A thread is enough where the library decodes (``native_decoder``), since that needs no lock of Python. The second process is this
+module with the arguments FILE END FOLDER: it reads the events before a byte offset and leaves their columns as Arrow files in a
+folder.
 """
 
 from __future__ import annotations
@@ -10,19 +11,25 @@ import json
 import os
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 
 from steplens.common import json_text, parent
 from steplens.common.errors import check_exists
+from steplens.common.native.build import build_in_background
 from steplens.common.storage.files import is_remote
 from steplens.common.worker_processes import is_worker, start_worker
 from steplens.readers.common.json_events import JsonEventFile, kineto_split
 from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.kineto.kineto_events import EventColumns
+from steplens.readers.kineto.native_decoder import LIBRARY
 
 _COUNTS = "counts.json"
+#: where a file is cut for two processes: the one for the first part also has to start, and gets the longer events
+_SHARE_OF_PROCESS = 0.42
+_SHARE_OF_THREAD = 0.5
 
 
 def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[EventColumns, JsonEventFile]:
@@ -37,20 +44,49 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
     """
     check_exists(path)
     split = None
-    # of a file of elsewhere, reading takes less time than its way here
-    if not is_remote(path) and path.stat().st_size >= parallel_bytes and (os.cpu_count() or 1) > 1 and not is_worker():
-        split = kineto_split(path)
     columns = EventColumns()
+    # of a file of elsewhere, reading takes less time than its way here
+    if not is_remote(path) and path.stat().st_size >= parallel_bytes:
+        if not columns.is_native:
+            # for the next large file
+            build_in_background(LIBRARY.name)
+        if (os.cpu_count() or 1) > 1 and not is_worker():
+            split = kineto_split(path, _SHARE_OF_THREAD if columns.is_native else _SHARE_OF_PROCESS)
     if split is None:
-        file = JsonEventFile(path)
+        return _read_alone(path)
+    if columns.is_native:
+        return _read_with_thread(path, columns, *split)
+    return _read_with_process(path, *split)
+
+
+def _read_with_thread(path: Path, columns: EventColumns, first_end: int, second_start: int) -> tuple[EventColumns, JsonEventFile]:
+    first_columns = EventColumns()
+    with ThreadPoolExecutor(1, thread_name_prefix="steplens-reader") as pool:
+        first_half = pool.submit(first_columns.read, JsonEventFile(path, end=first_end))
+        # this thread takes the half with the end of the file, where header, footer and truncation are decided
+        file = JsonEventFile(path, start=second_start)
         columns.read(file)
-        return columns, file
-    first_end, second_start = split
+        failed = first_half.exception() is not None
+    if failed:
+        # whatever went wrong there shows, with its message, when this thread reads everything itself
+        return _read_alone(path)
+    columns.add_first(first_columns)
+    return columns, file
+
+
+def _read_alone(path: Path) -> tuple[EventColumns, JsonEventFile]:
+    columns, file = EventColumns(), JsonEventFile(path)
+    columns.read(file)
+    return columns, file
+
+
+def _read_with_process(path: Path, first_end: int, second_start: int) -> tuple[EventColumns, JsonEventFile]:
+    columns = EventColumns()
     with tempfile.TemporaryDirectory(prefix="steplens-") as folder:
         try:
             helper = start_worker("steplens.readers.kineto.two_processes", str(path), str(first_end), folder)
         except OSError:  # there is no second process, so this one reads everything
-            return read_columns(path, parallel_bytes=sys.maxsize)
+            return _read_alone(path)
         try:
             # this process takes the half with the end of the file, where header, footer and truncation are decided
             file = JsonEventFile(path, start=second_start)
@@ -61,9 +97,7 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
             helper.wait()
         if failed:
             # whatever went wrong there shows, with its message, when this process reads everything itself
-            columns, file = EventColumns(), JsonEventFile(path)
-            columns.read(file)
-            return columns, file
+            return _read_alone(path)
         columns.add_first(_load_columns(Path(folder)))
     return columns, file
 

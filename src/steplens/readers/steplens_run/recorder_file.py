@@ -30,6 +30,7 @@ from steplens.readers.steplens_run.recorder_tables import (
 )
 from steplens.trace.building.build import build_trace
 from steplens.trace.health import HealthLog
+from steplens.trace.schema import OPERATOR_RECORDER, OWN_RECORDER
 from steplens.trace.trace import Trace
 
 #: what Kineto's header says of the options, and the bits of the recorder's that say the same
@@ -88,7 +89,7 @@ def raw_tables(path: Path, log: HealthLog) -> tuple[dict[str, pl.DataFrame], dic
         "threads": thread_table(threads, calls, pid),
     }
     options = {name: 1 for name, bit in _OPTIONS.items() if blocks.header.options & bit}
-    members = {**options, "pid": pid, **blocks.metadata}
+    members = {**options, "pid": pid, **blocks.metadata, OPERATOR_RECORDER: OWN_RECORDER}
     raw["meta"] = meta_table(members, clock.first_ns, path)
     _report_losses(blocks, open_calls, threads, signatures, log)
     damaged = calls.damaged + memory.damaged + signatures.damaged + clock.damaged + blocks.damaged_blocks

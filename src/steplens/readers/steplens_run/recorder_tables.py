@@ -69,6 +69,8 @@ class Calls:
         end_ns: likewise.
         thread: number of the thread that began each.
         signature: row in ``Signatures.columns``.
+        sequence: sequence numbers, with those that autograd's engine works through (see ``_pass_on_to_engine``).
+        forward_thread: PyTorch's number of the thread of the forward call, likewise.
         unnamed: how many have the last row: no text could be made or read.
         damaged: records that were left out, since their times are impossible.
     """
@@ -78,6 +80,8 @@ class Calls:
     end_ns: Int64Array
     thread: Numbers
     signature: Int64Array
+    sequence: Int64Array
+    forward_thread: Int64Array
     unnamed: int
     damaged: int
 
@@ -125,15 +129,36 @@ def read_calls(blocks: Blocks, open_calls: Records, clock: RecorderClock, thread
         # who began them has no records of its own: they lie on the thread that ended them
         thread = np.where(unknown, threads_of_blocks[order], thread)
     unnamed = int(np.count_nonzero(signature == count))
-    return Calls(ordered, clock.unix_times(start), clock.unix_times(end), thread, signature, unnamed, damaged)
+    engine = signatures.columns["is_backward"].to_numpy()[signature] & (ordered["scope"] == layout.FUNCTION_SCOPE)
+    sequence, forward_thread = _pass_on_to_engine(ordered, thread, engine)
+    times = clock.unix_times(start), clock.unix_times(end)
+    return Calls(ordered, *times, thread, signature, sequence, forward_thread, unnamed, damaged)
+
+
+def _pass_on_to_engine(records: Records, thread: Numbers, engine: Flags) -> tuple[Int64Array, Int64Array]:
+    """Sequence numbers and forward threads of calls; ranges of autograd's engine get those of the backward call inside of them.
+
+    PyTorch does so, too, when it writes its trace: such a range is followed on its thread by the call that it is for.
+
+    Args:
+        records: of calls, in the order of their beginnings.
+        thread: of each.
+        engine: whether each is such a range.
+    """
+    sequence, forward_thread = records["sequence"].copy(), records["forward_thread"].astype(np.int64)
+    by_thread = np.argsort(thread, kind="stable")
+    around, within = by_thread[:-1], by_thread[1:]
+    takes = engine[around] & (thread[around] == thread[within]) & (records["scope"][within] == layout.BACKWARD_SCOPE)
+    around, within = around[takes], within[takes]
+    sequence[around], forward_thread[around] = sequence[within], forward_thread[within]
+    return sequence, forward_thread
 
 
 def call_table(calls: Calls, threads: Threads, signatures: Signatures, pid: int) -> pl.DataFrame:
     """Rows of ``ops``."""
     columns = signatures.columns.select(pl.all().gather(pl.Series(calls.signature)))
-    sequence = calls.records["sequence"]
+    sequence, forward = calls.sequence, calls.forward_thread
     numbered = _have_sequence(sequence)
-    forward = calls.records["forward_thread"].astype(np.int64)
     is_backward = columns["is_backward"].to_numpy() | (numbered & (forward > 0))
     is_user = calls.records["scope"] == layout.USER_SCOPE
     scope = np.where(is_user, SCOPE_USER, np.where(is_backward, SCOPE_BACKWARD, SCOPE_FUNCTION)).astype(np.uint8)
