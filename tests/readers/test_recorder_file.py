@@ -85,6 +85,13 @@ def test_a_file_becomes_the_tables_of_a_trace(path: Path) -> None:
     assert not findings(trace)
 
 
+def test_what_python_writes_as_json_is_read(path: Path) -> None:
+    recording = recorded().add(files.metadata(b'{"rate": NaN, "text": "\\ud800", "empty": {}}'), files.end(4, 4))
+    trace = read_recording(recording.write(path))
+    assert trace.meta_value("text") == "?" and trace.meta_value("empty") == {}
+    assert "damaged_records" not in findings(trace)
+
+
 def test_lists_of_tensors_and_their_arguments(path: Path) -> None:
     trace = read_recording(begin().add(calls(call(0, 1, 4)), files.end(1)).write(path))
     assert rows(trace, "ops", "input_shapes", "input_types", "arguments") == [("[2;3,1];", "TensorList;Scalar", None)]
@@ -154,7 +161,7 @@ def test_what_found_no_room_is_counted(path: Path) -> None:
     assert [(check, count) for check, count, _ in rows_of_health] == [("dropped_records", 3), ("dropped_records", 2)]
     assert "operator self times" in rows_of_health[0][2] and rows_of_health[1][2] == "memory"
     messages = [message for (message,) in rows(trace, "health", "message")]
-    assert all("were not recorded, since records came faster than they could be written" in message for message in messages)
+    assert all("found no room on their way to the disk and were not recorded" in message for message in messages)
     # a lost record of the end of a call is no call without one
     assert trace.required("ops").collect().height == 4
 
@@ -171,7 +178,8 @@ def test_a_killed_process_leaves_what_it_was_in(path: Path) -> None:
         ("ProfilerStep#3", BEGIN_NS, last), ("aten::conv2d", BEGIN_NS + 10 * MS, last),
     ]  # fmt: skip
     found = findings(trace)
-    assert "the recording has no end: its process was killed, or still records" in found["unended_recording"]
+    reasons = "the recording has no end: its process was killed, still records, or could not write any more"
+    assert reasons in found["unended_recording"]
     assert found["open_calls"].endswith("end with it here: ProfilerStep#3 (thread 77), aten::conv2d (thread 77)")
     assert "calls had not ended when the recording did" in found["open_calls"]
 

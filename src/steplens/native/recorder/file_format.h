@@ -28,7 +28,7 @@ enum class BlockKind : uint32_t {
   THREADS = 3,     // ThreadRecord[count]
   CALLS = 4,       // CallRecord[count], of one thread, in the order of their ends
   MEMORY = 5,      // MemoryRecord[count], of one thread and the processor's memory, in the order of their times
-  OPEN_CALLS = 6,  // CallRecord[count] without ends, of one thread: what it was in when this was written; the last one counts
+  OPEN_CALLS = 6,  // CallRecord[count] of one thread: what it was in at their ends, which is when this was written, or the stop; the last one counts
   METADATA = 7,    // one JSON object
   END = 8,         // Totals: the recording was ended, and all of it is in the file
 };

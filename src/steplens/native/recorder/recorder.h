@@ -92,6 +92,8 @@ class Recorder {
   std::atomic<bool> recording_{false};
   std::atomic<uint64_t> session_{0};
   std::atomic<uint32_t> options_{0};
+  // when recording was stopped; 0 while it goes on
+  std::atomic<uint64_t> stop_ticks_{0};
   bool counter_ = false;
   at::CallbackHandle callback_ = 0;
   // of the process that this one was forked from

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from steplens.common import json_text
 from steplens.common.errors import InputError
 from steplens.formats import recorder as layout
-from steplens.readers.common import json_decoder
 
 #: arrays of records, whose fields are those of ``formats.recorder``
 Records = npt.NDArray[np.void]
@@ -187,7 +187,8 @@ def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: byte
         blocks.open_calls[thread] = np.frombuffer(content, blocks.header.call)
     elif kind == layout.METADATA:
         try:
-            members = json_decoder.decode(content) if content else {}
+            # the recording process may have written what is no strict JSON, such as NaN
+            members = json_text.loads(content) if content else {}
         except ValueError:
             return False
         if not isinstance(members, dict):
