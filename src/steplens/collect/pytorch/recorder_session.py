@@ -129,7 +129,7 @@ class RecorderSession(KinetoSession):
         if lost:
             # what that makes doubtful is said by whoever reads the file, which knows of it
             records = lost + totals.calls + totals.memory_events
-            log.warning(f"{lost} of {records} records were lost, as the disk was too slow for them.")
+            log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
         has_steps = self.settings.schedule is not None and window.span.last_step is not None
         self.size.window_saved(totals.file_bytes, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = totals.file_bytes
