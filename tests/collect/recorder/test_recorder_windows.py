@@ -63,6 +63,21 @@ def test_windows_hold_what_kineto_would(tmp_path: Path) -> None:
     assert tables[0].equals(tables[1])
 
 
+@pytest.mark.slow
+def test_every_analysis_answers_alike(tmp_path: Path) -> None:
+    from steplens.analysis.catalogue import ANALYSES
+
+    program = PROFILE.replace("repeat=2", "repeat=1")
+    for recorder in ("on", "off"):
+        run_program(program, tmp_path / recorder, recorder=recorder)
+    runs = [steplens.open(tmp_path / recorder) for recorder in ("on", "off")]
+    for analysis in ANALYSES:
+        # what is doubtful about a recording may differ
+        if analysis.name != "health":
+            ours, theirs = (run.table(analysis.name) for run in runs)
+            assert (analysis.name, ours.schema, ours.height) == (analysis.name, theirs.schema, theirs.height)
+
+
 def test_another_profiler_of_the_program_takes_nothing_away(tmp_path: Path) -> None:
     text = PROFILE.replace("train(); prof.step()", "torch.profiler.profile(); train_profiled(); prof.step()")
     inside = """
