@@ -2,8 +2,8 @@
 
 Usage: ``python benchmarks/recorder.py [--rounds 7] [--calls 200000] [--steps 200] [--million 10]``
 
-Tiny operators show the price of one call, a step of a small transformer what that comes to in a training. Every figure is the median of
-rounds, each of which measures everything once, one after the other. ``--million`` records so many million calls in one window.
+Tiny operators show the price of one call, a step of a small transformer what that comes to in a training. Every figure is the
+median of rounds, each of which measures everything once. ``--million`` records so many million calls in one window.
 """
 
 from __future__ import annotations

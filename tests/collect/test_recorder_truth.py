@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +40,8 @@ def library() -> Iterator[None]:
     yield
     recorder.stop_recorder()
     recorder.finish_recorder({})
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def record_both(folder: Path, work: Callable[[], Any]) -> tuple[Trace, Trace]:
@@ -192,11 +199,32 @@ def scripts() -> Callable[[], None]:
     return work
 
 
-@pytest.mark.parametrize("make", [network, lists, kinds_of_tensors, exceptions, ranges, autograd, scripts])
+def collectives() -> Callable[[], None]:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    layers = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+
+    def work() -> None:
+        torch.distributed.all_reduce(torch.ones(5))
+        torch.distributed.broadcast(torch.ones(2, 3), src=0)
+        handle = torch.distributed.all_gather([torch.ones(2)], torch.ones(2), async_op=True)
+        layers(torch.ones(4, 3)).sum().backward()
+        handle.wait()
+        torch.distributed.barrier()
+        # its threads end their calls a moment after they let go of those who wait
+        time.sleep(0.05)
+
+    return work
+
+
+COMMUNICATION = ("name", "kind", "operation", "elements", "bytes", "dtype", "op", "peer", "stream")
+
+
+@pytest.mark.parametrize("make", [network, lists, kinds_of_tensors, exceptions, ranges, autograd, scripts, collectives])
 def test_calls_are_those_of_kineto(make: Callable[[], Callable[[], None]], tmp_path: Path) -> None:
     ours, theirs = record_both(tmp_path, make())
     assert rows(ours, "ops", *SAME) == rows(theirs, "ops", *SAME)
     assert rows(ours, "steps", "id") == rows(theirs, "steps", "id")
+    assert rows(ours, "communication", *COMMUNICATION) == rows(theirs, "communication", *COMMUNICATION)
     # arrows by what they join: the ids of the calls that begin there
     assert arrows(ours) == arrows(theirs)
     lengths = [
@@ -241,6 +269,8 @@ def test_memory_is_that_of_kineto(make: Callable[[], Callable[[], None]], tmp_pa
     # Kineto counts on from recording to recording
     assert [total - totals[0][0] for total in totals[0]] == [total - totals[1][0] for total in totals[1]]
     names = dict(rows(ours, "ops", "id", "name")), dict(rows(theirs, "ops", "id", "name"))
+    # libraries free null, which is none of what was allocated before
+    assert ours.table("health") is None or "unknown_memory_events" not in ours.table("health")["check"].to_list()
     inside = [
         [str(by_id.get(op)).partition("#")[0] for (op,) in rows(trace, "memory", "op")]
         for by_id, trace in zip(names, (ours, theirs), strict=True)
@@ -272,3 +302,52 @@ def test_floating_point_operations_are_those_of_pytorch(tmp_path: Path) -> None:
     ours = Counter((name, flops) for name, flops in rows(read_recording(tmp_path / "x.rec"), "ops", "name", "flops") if flops)
     assert ours == Counter((event.name, event.flops) for event in profiler.events() if event.flops)
     assert ours
+
+
+def last_of(trace: Trace, name: str) -> float:
+    """How long a range took, in seconds."""
+    ((start, end),) = [row[1:] for row in rows(trace, "ops", "name", "start_ns", "end_ns") if row[0] == name]
+    return float(end - start) / 1e9
+
+
+def test_a_range_around_the_end_ends_with_the_recording(tmp_path: Path) -> None:
+    recorder.start_recorder(tmp_path / "x.rec", recorder.WITH_SHAPES, {})
+    began = time.monotonic()
+    with torch.profiler.record_function("around the end"):
+        time.sleep(0.1)
+        recorder.stop_recorder()
+        stopped = time.monotonic()
+        time.sleep(0.3)
+        recorder.finish_recorder({})
+    trace = read_recording(tmp_path / "x.rec")
+    assert 0.1 <= last_of(trace, "around the end") <= stopped - began
+    # what is open still is none of the next recording
+    with torch.profiler.record_function("over two recordings"):
+        recorder.start_recorder(tmp_path / "y.rec", recorder.WITH_SHAPES, {})
+        torch.ones(2)
+        time.sleep(0.1)
+        recorder.stop_recorder()
+        recorder.finish_recorder({})
+    assert "over two recordings" not in [name for (name,) in rows(read_recording(tmp_path / "y.rec"), "ops", "name")]
+
+
+KILLED = """
+import os, signal, sys, time, torch
+from pathlib import Path
+from steplens.collect.recorder import recorder_library as recorder
+recorder.start_recorder(Path(sys.argv[1]), 7, {"rank": 4})
+with torch.profiler.record_function("the first call"):
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_says_what_it_was_in(tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[2] / "src"
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "x.rec")]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(source)}, check=False, timeout=120)
+    assert ended.returncode == -signal.SIGKILL
+    trace = read_recording(tmp_path / "x.rec")
+    assert last_of(trace, "the first call") > 0.3 and trace.meta_value("rank") == 4
+    checks = [check for (check,) in rows(trace, "health", "check")]
+    assert "unended_recording" in checks and "open_calls" in checks

@@ -46,9 +46,9 @@ def clocks(*times_ns: int) -> bytes:
     return block(layout.CLOCKS, pairs, count=len(times_ns))
 
 
-def signatures(*texts: dict[str, Any] | bytes) -> bytes:
+def signatures(*texts: dict[str, Any] | bytes, first: int = 0) -> bytes:
     raw = [text if isinstance(text, bytes) else json.dumps(text).encode() for text in texts]
-    return block(layout.SIGNATURES, b"".join(struct.pack("<I", len(text)) + text for text in raw), count=len(raw))
+    return block(layout.SIGNATURES, b"".join(struct.pack("<I", len(text)) + text for text in raw), count=len(raw), thread=first)
 
 
 def thread(number: int, native_id: int, torch_id: int, name: str = "python") -> bytes:

@@ -85,6 +85,13 @@ def test_a_file_becomes_the_tables_of_a_trace(path: Path) -> None:
     assert not findings(trace)
 
 
+def test_what_python_writes_as_json_is_read(path: Path) -> None:
+    recording = recorded().add(files.metadata(b'{"rate": NaN, "text": "\\ud800", "empty": {}}'), files.end(4, 4))
+    trace = read_recording(recording.write(path))
+    assert trace.meta_value("text") == "?" and trace.meta_value("empty") == {}
+    assert "damaged_records" not in findings(trace)
+
+
 def test_lists_of_tensors_and_their_arguments(path: Path) -> None:
     trace = read_recording(begin().add(calls(call(0, 1, 4)), files.end(1)).write(path))
     assert rows(trace, "ops", "input_shapes", "input_types", "arguments") == [("[2;3,1];", "TensorList;Scalar", None)]
@@ -154,7 +161,7 @@ def test_what_found_no_room_is_counted(path: Path) -> None:
     assert [(check, count) for check, count, _ in rows_of_health] == [("dropped_records", 3), ("dropped_records", 2)]
     assert "operator self times" in rows_of_health[0][2] and rows_of_health[1][2] == "memory"
     messages = [message for (message,) in rows(trace, "health", "message")]
-    assert all("were not recorded, since records came faster than they could be written" in message for message in messages)
+    assert all("found no room on their way to the disk and were not recorded" in message for message in messages)
     # a lost record of the end of a call is no call without one
     assert trace.required("ops").collect().height == 4
 
@@ -171,7 +178,8 @@ def test_a_killed_process_leaves_what_it_was_in(path: Path) -> None:
         ("ProfilerStep#3", BEGIN_NS, last), ("aten::conv2d", BEGIN_NS + 10 * MS, last),
     ]  # fmt: skip
     found = findings(trace)
-    assert "the recording has no end: its process was killed, or still records" in found["unended_recording"]
+    reasons = "the recording has no end: its process was killed, still records, or could not write any more"
+    assert reasons in found["unended_recording"]
     assert found["open_calls"].endswith("end with it here: ProfilerStep#3 (thread 77), aten::conv2d (thread 77)")
     assert "calls had not ended when the recording did" in found["open_calls"]
 
@@ -236,12 +244,15 @@ def test_a_block_that_is_no_block_is_passed_over(path: Path) -> None:
     broken = files.block(layout.CALLS, call(3, 4, 0).tobytes(), count=1, magic=b"KLBS")
     huge = bytearray(calls(call(5, 6, 0)))
     huge[16:24] = (1 << 60).to_bytes(8, "little")
-    recording = begin().add(calls(call(1, 2, 0)), broken, bytes(huge), signatures({"name": "late"}), calls(call(7, 8, 5)))
-    trace = read_recording(recording.add(files.end(4)).write(path))
-    # which number a text has that comes behind a lost block, which may have held texts, nobody knows
-    assert rows(trace, "ops", "name", "start_ns") == [("aten::mm", BEGIN_NS + 1), ("(unnamed)", BEGIN_NS + 7)]
+    recording = begin().add(calls(call(1, 2, 0)), broken, bytes(huge), signatures({"name": "late"}, first=6))
+    recording.add(calls(call(7, 8, 5), call(9, 10, 6)), signatures({"name": "again"}, first=0))
+    trace = read_recording(recording.add(files.end(5)).write(path))
+    # a block says which numbers its texts have: what was lost in between stays without a name, and nothing gets another's
+    assert rows(trace, "ops", "name", "start_ns") == [
+        ("aten::mm", BEGIN_NS + 1), ("(unnamed)", BEGIN_NS + 7), ("late", BEGIN_NS + 9),
+    ]  # fmt: skip
     counts = rows(trace, "health", "check", "count")
-    assert ("damaged_records", 2) in counts
+    assert ("damaged_records", 4) in counts
     assert "operator calls that the recording counts at its end are not in it" in [
         row[0] for row in rows(trace, "health", "message")
     ]

@@ -86,10 +86,10 @@ def view_ns(trace: Trace) -> float | None:
 def cost_of_call(trace: Trace) -> RecordingOfCall | None:
     """What recording adds to a call; None where nothing tells."""
     length = view_ns(trace)
-    return RecordingOfCall(*_costs(trace)).of_calls(length) if length is not None else None
+    return RecordingOfCall(*_costs_of_call(trace)).of_calls(length) if length is not None else None
 
 
-def _costs(trace: Trace) -> tuple[float, float, float]:
+def _costs_of_call(trace: Trace) -> tuple[float, float, float]:
     """What recording adds to a call, by the length of one that does nothing: at least, probably, at most."""
     return _OWN_COSTS if trace.meta_value(OPERATOR_RECORDER) == OWN_RECORDER else _COSTS
 
@@ -109,7 +109,7 @@ def recording_cost(trace: Trace) -> RecordingCost | None:
     is_operator = pl.col("scope").is_in([SCOPE_FUNCTION, SCOPE_BACKWARD])
     of_steps = trace.required("ops").filter(pl.col("step").is_in(list(steps)) & is_operator)
     calls = of_steps.select(pl.len()).collect().item() / len(steps)
-    least, likely, most = _costs(trace)
+    least, likely, most = _costs_of_call(trace)
     return RecordingCost(calls, *(calls * length * ratio for ratio in (likely, least, most)))
 
 

@@ -8,6 +8,7 @@ calls of Python) is left to Kineto: see ``why_not_recorder``.
 from __future__ import annotations
 
 import os
+import socket
 from typing import Any
 
 from steplens.collect.common import clock, log
@@ -79,7 +80,9 @@ class RecorderSession(KinetoSession):
         switches = {"record_shapes": WITH_SHAPES, "profile_memory": WITH_MEMORY, "with_flops": WITH_FLOPS}
         options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
         path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
-        recorder_library.start_recorder(path, options, self._recorded_metadata())
+        # for a process that is killed: else it is written beside the file when the window closes
+        about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
+        recorder_library.start_recorder(path, options, {**about_window, **self._recorded_metadata()})
 
     def _describe_in_trace(self) -> None:
         # its file begins with that
@@ -126,7 +129,7 @@ class RecorderSession(KinetoSession):
         if lost:
             # what that makes doubtful is said by whoever reads the file, which knows of it
             records = lost + totals.calls + totals.memory_events
-            log.warning(f"{lost} of {records} records were lost, as the disk was too slow for them.")
+            log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
         has_steps = self.settings.schedule is not None and window.span.last_step is not None
         self.size.window_saved(totals.file_bytes, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = totals.file_bytes

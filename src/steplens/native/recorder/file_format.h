@@ -24,11 +24,12 @@ static_assert(sizeof(FileHeader) == 40);
 
 enum class BlockKind : uint32_t {
   CLOCKS = 1,      // ClockPair[count]
-  SIGNATURES = 2,  // count texts of JSON, each behind its length as u32; numbered on from the last block
+  SIGNATURES = 2,  // count texts of JSON, each behind its length as u32; `thread` is the number of the first one
   THREADS = 3,     // ThreadRecord[count]
   CALLS = 4,       // CallRecord[count], of one thread, in the order of their ends
   MEMORY = 5,      // MemoryRecord[count], of one thread and the processor's memory, in the order of their times
-  OPEN_CALLS = 6,  // CallRecord[count] without ends, of one thread: what it was in when this was written; the last one counts
+  // CallRecord[count] of one thread: what it was in at their ends, which is when this was written, or the stop; the last one counts
+  OPEN_CALLS = 6,
   METADATA = 7,    // one JSON object
   END = 8,         // Totals: the recording was ended, and all of it is in the file
 };
@@ -37,7 +38,7 @@ struct BlockHeader {
   uint32_t magic;
   BlockKind kind;
   uint32_t count;
-  uint32_t thread;  // number of the thread in THREADS; 0 where none is meant
+  uint32_t thread;  // number of the thread in THREADS; of SIGNATURES that of the first text; else 0
   uint64_t bytes;   // of what follows, without the padding to 8
 };
 static_assert(sizeof(BlockHeader) == 24);

@@ -8,12 +8,13 @@
 
 namespace steplens {
 
-constexpr size_t CHUNK_BYTES = 64 << 10;
+// The first chunk of a thread is small, and each is twice as large as the one before: of hundreds of threads most do next to nothing.
+constexpr uint32_t FIRST_CHUNK_BYTES = 2 << 10, CHUNK_BYTES = 64 << 10;
 
-// How many chunks there are, of all threads and kinds of records.
+// How many bytes of chunks there are, of all threads and kinds of records.
 struct ChunkBudget {
   std::atomic<int64_t> used{0};
-  std::atomic<int64_t> most{512};
+  std::atomic<int64_t> most{32 << 20};
 };
 
 inline ChunkBudget& chunk_budget() {
@@ -21,38 +22,39 @@ inline ChunkBudget& chunk_budget() {
   return budget;
 }
 
+// The records lie behind it.
 template <typename Record>
 struct Chunk {
-  static constexpr uint32_t CAPACITY = (CHUNK_BYTES - 32) / sizeof(Record);
   std::atomic<Chunk*> next{nullptr};
   std::atomic<uint32_t> filled{0};  // records that are complete
   uint32_t taken = 0;               // of the writer alone
+  uint32_t capacity = 0;
   uint64_t session = 0;
-  Record records[CAPACITY];
 
-  static Chunk* make(uint64_t session) {
+  Record* records() { return reinterpret_cast<Record*>(this + 1); }
+  int64_t bytes() const { return static_cast<int64_t>(sizeof(Chunk) + capacity * sizeof(Record)); }
+
+  static Chunk* make(uint64_t session, uint32_t capacity) {
     ChunkBudget& budget = chunk_budget();
-    if (budget.used.fetch_add(1, std::memory_order_relaxed) >= budget.most.load(std::memory_order_relaxed)) {
-      budget.used.fetch_sub(1, std::memory_order_relaxed);
-      return nullptr;
+    const int64_t bytes = static_cast<int64_t>(sizeof(Chunk) + capacity * sizeof(Record));
+    void* place = nullptr;
+    if (budget.used.fetch_add(bytes, std::memory_order_relaxed) + bytes <= budget.most.load(std::memory_order_relaxed)) {
+      place = ::operator new(static_cast<size_t>(bytes), std::nothrow);
     }
-    void* place = ::operator new(sizeof(Chunk), std::nothrow);
     if (place == nullptr) {
-      budget.used.fetch_sub(1, std::memory_order_relaxed);
+      budget.used.fetch_sub(bytes, std::memory_order_relaxed);
       return nullptr;
     }
-    Chunk* chunk = static_cast<Chunk*>(place);
     // the records themselves stay as they are: to clear them would cost as much as to fill them
-    new (&chunk->next) std::atomic<Chunk*>(nullptr);
-    new (&chunk->filled) std::atomic<uint32_t>(0);
-    chunk->taken = 0;
+    Chunk* chunk = new (place) Chunk;
+    chunk->capacity = capacity;
     chunk->session = session;
     return chunk;
   }
 
   static void free(Chunk* chunk) {
+    chunk_budget().used.fetch_sub(chunk->bytes(), std::memory_order_relaxed);
     ::operator delete(static_cast<void*>(chunk));
-    chunk_budget().used.fetch_sub(1, std::memory_order_relaxed);
   }
 };
 
@@ -62,8 +64,8 @@ class RecordStream {
   // A place for the next record, which exists for the writer once `commit` was called; nullptr: there is no room.
   Record* next_place(uint64_t session) {
     Chunk<Record>* chunk = last_;
-    if (chunk == nullptr || position_ == Chunk<Record>::CAPACITY || chunk->session != session) {
-      chunk = Chunk<Record>::make(session);
+    if (chunk == nullptr || position_ == chunk->capacity || chunk->session != session) {
+      chunk = Chunk<Record>::make(session, next_capacity(session));
       if (chunk == nullptr) {
         count_dropped();
         return nullptr;
@@ -76,7 +78,7 @@ class RecordStream {
       }
       last_ = chunk;
     }
-    return &chunk->records[position_];
+    return chunk->records() + position_;
   }
 
   void count_dropped() { dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
@@ -97,7 +99,7 @@ class RecordStream {
       Chunk<Record>* next = chunk->next.load(std::memory_order_acquire);
       const uint32_t filled = chunk->filled.load(std::memory_order_acquire);
       if (filled > chunk->taken) {
-        if (chunk->session == session) take(&chunk->records[chunk->taken], filled - chunk->taken);
+        if (chunk->session == session) take(chunk->records() + chunk->taken, filled - chunk->taken);
         chunk->taken = filled;
       }
       if (next == nullptr) return;
@@ -131,6 +133,12 @@ class RecordStream {
   }
 
  private:
+  uint32_t next_capacity(uint64_t session) const {
+    constexpr uint32_t first = FIRST_CHUNK_BYTES / sizeof(Record), most = CHUNK_BYTES / sizeof(Record);
+    if (last_ == nullptr || last_->session != session) return first;
+    return last_->capacity * 2 < most ? last_->capacity * 2 : most;
+  }
+
   // of the thread that adds
   Chunk<Record>* last_ = nullptr;
   uint32_t position_ = 0;

@@ -186,8 +186,9 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
     error = std::strerror(number);
     return number;
   }
-  chunk_budget().most.store(most_bytes / static_cast<int64_t>(CHUNK_BYTES), std::memory_order_relaxed);
+  chunk_budget().most.store(most_bytes, std::memory_order_relaxed);
   signatures_.begin_session();
+  named_signatures_ = 0;
   totals_ = Totals{};
   FileHeader header{};
   std::memcpy(header.magic, FILE_MAGIC, sizeof(header.magic));
@@ -205,6 +206,7 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
   file->write_block(BlockKind::CLOCKS, 0, 1, &pair, sizeof(pair));
   file_ = std::move(file);
   options_.store(options, std::memory_order_relaxed);
+  stop_ticks_.store(0, std::memory_order_relaxed);
   ends_ = false;
   last_metadata_.clear();
   try {
@@ -232,6 +234,7 @@ void Recorder::stop() {
 }
 
 void Recorder::stop_locked() {
+  if (is_recording()) stop_ticks_.store(read_ticks(counter_), std::memory_order_release);
   recording_.store(false, std::memory_order_release);
   // PyTorch swaps its list under a lock, and what runs has its own copy: the code that it points to stays loaded
   if (callback_ != 0) at::removeCallback(callback_);
@@ -328,28 +331,36 @@ void Recorder::write_all(bool is_end) {
     state->calls.drain(session, [&](const CallRecord* records, uint32_t count) {
       name_thread();
       // a call is complete after its signature was added: what is taken now holds those of all calls that are taken
-      if (const uint32_t added = signatures_.take_texts(texts)) {
-        file_->write_block(BlockKind::SIGNATURES, 0, added, texts.data(), texts.size());
-      }
+      write_signatures(texts);
       file_->write_block(BlockKind::CALLS, state->number, count, records, count * sizeof(CallRecord));
-      totals_.calls += count;
+      if (file_->error_number() == 0) totals_.calls += count;
     });
     state->memory.drain(session, [&](const MemoryRecord* records, uint32_t count) {
       name_thread();
       file_->write_block(BlockKind::MEMORY, state->number, count, records, count * sizeof(MemoryRecord));
-      totals_.memory_events += count;
+      if (file_->error_number() == 0) totals_.memory_events += count;
     });
     totals_.dropped_calls += state->calls.take_dropped();
     totals_.dropped_memory_events += state->memory.take_dropped();
     const uint32_t depth = std::min(state->depth.load(std::memory_order_acquire), MOST_OPEN_CALLS);
-    if (depth != 0 && state->named_in == session) {
-      // Its thread may be changing them: the last look before a process was killed is what counts, and the reader checks it.
-      std::vector<CallRecord> open(depth);
-      for (uint32_t place = 0; place < depth; place++) std::memcpy(&open[place], &state->open_call(place)->record, sizeof(CallRecord));
-      if (const uint32_t added = signatures_.take_texts(texts)) {
-        file_->write_block(BlockKind::SIGNATURES, 0, added, texts.data(), texts.size());
-      }
-      file_->write_block(BlockKind::OPEN_CALLS, state->number, depth, open.data(), depth * sizeof(CallRecord));
+    // Its thread may be changing them: the last look before a process was killed is what counts, and the reader checks it.
+    std::vector<CallRecord> open;
+    const uint64_t stopped = stop_ticks_.load(std::memory_order_acquire);
+    const uint64_t now = stopped != 0 ? stopped : read_ticks(counter_);
+    for (uint32_t place = 0; place < depth; place++) {
+      const OpenCall* call = state->open_call(place);
+      // those of a recording before have numbers of other signatures
+      if (call->session != session || call->is_done.load(std::memory_order_acquire)) continue;
+      open.emplace_back();
+      std::memcpy(&open.back(), &call->record, sizeof(CallRecord));
+      open.back().end_ticks = now;
+    }
+    if (!open.empty()) {
+      // its first call may be the one that never ends
+      name_thread();
+      write_signatures(texts);
+      const uint32_t count = static_cast<uint32_t>(open.size());
+      file_->write_block(BlockKind::OPEN_CALLS, state->number, count, open.data(), count * sizeof(CallRecord));
     }
     if (has_ended) remove_thread(state);
   }
@@ -360,6 +371,13 @@ void Recorder::write_all(bool is_end) {
     file_->write_block(BlockKind::END, 0, 1, &totals_, sizeof(totals_));
     file_->close();
     totals_.error_number = file_->error_number();
+  }
+}
+
+void Recorder::write_signatures(std::string& texts) {
+  if (const uint32_t added = signatures_.take_texts(texts)) {
+    file_->write_block(BlockKind::SIGNATURES, named_signatures_, added, texts.data(), texts.size());
+    named_signatures_ += added;
   }
 }
 

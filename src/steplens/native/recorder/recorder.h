@@ -87,11 +87,14 @@ class Recorder {
   uint32_t signature_of(ThreadState* state, const at::RecordFunction& function);
   void write_loop();
   void write_all(bool is_end);
+  void write_signatures(std::string& texts);
   void remove_thread(ThreadState* state);
 
   std::atomic<bool> recording_{false};
   std::atomic<uint64_t> session_{0};
   std::atomic<uint32_t> options_{0};
+  // when recording was stopped; 0 while it goes on
+  std::atomic<uint64_t> stop_ticks_{0};
   bool counter_ = false;
   at::CallbackHandle callback_ = 0;
   // of the process that this one was forked from
@@ -101,6 +104,8 @@ class Recorder {
   std::vector<ThreadState*> threads_;
   uint32_t next_thread_ = 1;
   SignatureTable signatures_;
+  // of the writer: how many of them are in the file
+  uint32_t named_signatures_ = 0;
 
   // start, stop and finish, each of which may come from any thread
   std::mutex control_mutex_;

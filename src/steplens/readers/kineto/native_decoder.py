@@ -172,10 +172,10 @@ class NativeDecoder:
 
     def _read_texts(self) -> None:
         """Take over the texts that are new."""
-        known = len(self._texts)
+        read_before = len(self._texts)
         view = layout.TextView()
         self._library.steplens_decoder_texts(self._handle, ctypes.byref(view))
-        ends = _copy_numbers(view.ends + 8 * (known - 1), view.count - known + 1, np.uint64).tolist()
+        ends = _copy_numbers(view.ends + 8 * (read_before - 1), view.count - read_before + 1, np.uint64).tolist()
         first = ends[0]
         texts = ctypes.string_at(view.bytes + first, ends[-1] - first)
         self._texts += [texts[begin - first : end - first].decode() for begin, end in itertools.pairwise(ends)]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from steplens.common import json_text
 from steplens.common.errors import InputError
 from steplens.formats import recorder as layout
-from steplens.readers.common import json_decoder
 
 #: arrays of records, whose fields are those of ``formats.recorder``
 Records = npt.NDArray[np.void]
@@ -145,7 +145,7 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
                 parts[kind].append((view[begin:end], thread))
             else:
                 blocks.damaged_blocks += 1
-        elif not _add_other(blocks, kind, count, thread, content[begin:end]):
+        elif not _add_other(blocks, kind, count, thread, content[begin:end], most_texts=size // _LENGTH.size):
             blocks.damaged_blocks += 1
         place = end + -end % layout.ALIGNMENT
     blocks.clocks, _ = _join_parts(parts[layout.CLOCKS], CLOCK)
@@ -172,14 +172,15 @@ def _join_parts(parts: Sequence[tuple[memoryview, int]], kind: np.dtype[np.void]
     return records, np.repeat(threads, [len(part) // kind.itemsize for part, _ in parts])
 
 
-def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: bytes) -> bool:
+def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: bytes, *, most_texts: int) -> bool:
     """Add a block of another kind than records that are joined; False where it is damaged. Unknown kinds are passed over."""
     if kind == layout.SIGNATURES:
-        if blocks.damaged_blocks:
-            # they are numbered on from block to block: which numbers these have nobody knows when one before them is lost
-            return True
+        # texts of a damaged block before this one are missing: their numbers stay theirs
+        missing = thread - len(blocks.signatures)
+        if missing < 0 or thread > most_texts:
+            return False
         texts = _split_texts(content, count)
-        blocks.signatures += texts
+        blocks.signatures += [b""] * missing + texts
         return len(texts) == count
     if kind == layout.OPEN_CALLS:
         if count * blocks.header.call.itemsize != len(content):
@@ -187,7 +188,8 @@ def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: byte
         blocks.open_calls[thread] = np.frombuffer(content, blocks.header.call)
     elif kind == layout.METADATA:
         try:
-            members = json_decoder.decode(content) if content else {}
+            # the recording process may have written what is no strict JSON, such as NaN
+            members = json_text.loads(content) if content else {}
         except ValueError:
             return False
         if not isinstance(members, dict):

@@ -116,7 +116,8 @@ def _open_calls(blocks: Blocks, clock: RecorderClock) -> Records:
     if not present or (blocks.totals is not None and blocks.totals["dropped_calls"][0]):
         # a call without room for its record would pass for one that never ended
         return blocks.calls[:0]
-    ticks = [blocks.calls["end_ticks"], blocks.memory["ticks"], *(records["start_ticks"] for records in present)]
+    looked = [records["end_ticks"] for records in present]
+    ticks = [blocks.calls["end_ticks"], blocks.memory["ticks"], *looked, *(records["start_ticks"] for records in present)]
     if blocks.totals is None:
         ticks.append(blocks.clocks["ticks"])
     possible = np.concatenate(ticks)

@@ -34,8 +34,8 @@ def report_end(blocks: Blocks, log: HealthLog) -> None:
         log.add("truncated_file", ERROR, 1, message, EVERYTHING)
     if blocks.totals is None:
         message = (
-            "the recording has no end: its process was killed, or still records; what was not written yet is missing, "
-            "a tenth of a second as a rule"
+            "the recording has no end: its process was killed, still records, or could not write any more; "
+            "what was not written yet is missing"
         )
         log.add("unended_recording", WARNING, 1, message, (*_OF_CALLS, MEMORY, RUN_OPTIONS))
         return
@@ -44,10 +44,10 @@ def report_end(blocks: Blocks, log: HealthLog) -> None:
         reason = os.strerror(totals["error_number"]) if 0 < totals["error_number"] < 1 << 31 else "an unknown error"
         log.add("recording_stopped_early", ERROR, 1, f"writing the recording ended early: {reason}", EVERYTHING)
     if totals["dropped_calls"]:
-        message = "operator calls were not recorded, since records came faster than they could be written"
+        message = "operator calls found no room on their way to the disk and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_calls"], message, _OF_CALLS)
     if totals["dropped_memory_events"]:
-        message = "allocator events were not recorded, since records came faster than they could be written"
+        message = "allocator events found no room on their way to the disk and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_memory_events"], message, MEMORY)
     for name, there, words, unsafe in (
         ("calls", len(blocks.calls), "operator calls", _OF_CALLS),

@@ -120,7 +120,7 @@ def read_calls(blocks: Blocks, open_calls: Records, clock: RecorderClock, thread
     damaged = len(records) - int(np.count_nonzero(possible))
     if damaged:
         order, start, end = order[possible], start[possible], end[possible]
-    ordered = records[order]
+    ordered = _take_records(records, order)
     count = signatures.columns.height - 1
     signature = np.minimum(ordered["signature"], count).astype(np.int64)
     thread = ordered["start_thread"]
@@ -133,6 +133,11 @@ def read_calls(blocks: Blocks, open_calls: Records, clock: RecorderClock, thread
     sequence, forward_thread = _pass_on_to_engine(ordered, thread, engine)
     times = clock.unix_times(start), clock.unix_times(end)
     return Calls(ordered, *times, thread, signature, sequence, forward_thread, unnamed, damaged)
+
+
+def _take_records(records: Records, rows: Int64Array) -> Records:
+    """``records[rows]``, in a tenth of the time: numpy copies the fields of a record one by one, and bytes at once."""
+    return np.take(records.view(f"V{records.dtype.itemsize}"), rows).view(records.dtype)
 
 
 def _pass_on_to_engine(records: Records, thread: Numbers, engine: Flags) -> tuple[Int64Array, Int64Array]:
@@ -260,7 +265,7 @@ def read_memory(blocks: Blocks, clock: RecorderClock, threads: Threads) -> Memor
     # libraries free null, too, which is no memory
     rows = np.flatnonzero(blocks.memory["address"])
     order = rows[np.argsort(blocks.memory["ticks"][rows], kind="stable")]
-    records, thread = blocks.memory[order], blocks.memory_threads[order]
+    records, thread = _take_records(blocks.memory, order), blocks.memory_threads[order]
     size = records["bytes"]
     possible = clock.are_possible(records["ticks"]) & (size >= layout.FREED) & (size < _LARGEST_BLOCK)
     damaged = len(records) - int(np.count_nonzero(possible))
