@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +14,7 @@ import pytest
 
 from steplens.common.native import build
 from steplens.common.native.libraries import VARIABLE
-from steplens.readers.common.json_events import JsonEventFile
+from steplens.readers.common.json_events import JsonEventFile, Piece
 from steplens.readers.kineto import kineto, kineto_events, two_processes
 from steplens.readers.kineto.kineto_events import EventColumns
 from steplens.readers.kineto.native_decoder import LIBRARY
@@ -284,6 +286,32 @@ def test_a_second_thread_reads_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     assert halves == ["both"]
     assert not file.truncated
     assert_same_rows(together, alone)
+
+
+def test_without_a_second_thread_one_reads_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    path = write(capture("cuda_alexnet"), tmp_path / "large.json")
+    alone, _ = two_processes.read_columns(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        found, _ = two_processes.read_columns(path, parallel_bytes=0)
+    assert_same_columns(found, alone)
+
+
+def test_what_fails_in_the_second_thread_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FailingFile(JsonEventFile):
+        def __iter__(self) -> Iterator[Piece]:
+            if self._to is not None:
+                raise MemoryError
+            return super().__iter__()
+
+    path = write(capture("cuda_alexnet"), tmp_path / "large.json")
+    alone, _ = two_processes.read_columns(path)
+    monkeypatch.setattr(two_processes, "JsonEventFile", FailingFile)
+    found, _ = two_processes.read_columns(path, parallel_bytes=0)
+    assert_same_columns(found, alone)
 
 
 def test_without_the_library_python_reads(monkeypatch: pytest.MonkeyPatch) -> None:

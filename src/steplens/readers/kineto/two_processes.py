@@ -62,7 +62,10 @@ def read_columns(path: Path, *, parallel_bytes: int = PARALLEL_BYTES) -> tuple[E
 def _read_with_thread(path: Path, columns: EventColumns, first_end: int, second_start: int) -> tuple[EventColumns, JsonEventFile]:
     first_columns = EventColumns()
     with ThreadPoolExecutor(1, thread_name_prefix="steplens-reader") as pool:
-        first_half = pool.submit(first_columns.read, JsonEventFile(path, end=first_end))
+        try:
+            first_half = pool.submit(first_columns.read, JsonEventFile(path, end=first_end))
+        except RuntimeError:  # there is no second thread, so this one reads everything
+            return _read_alone(path)
         # this thread takes the half with the end of the file, where header, footer and truncation are decided
         file = JsonEventFile(path, start=second_start)
         columns.read(file)
