@@ -1,8 +1,8 @@
 """What recording operators costs: steplens' own recorder beside Kineto with the same options, in turns in one process.
 
-Usage: ``python benchmarks/recorder.py [--rounds 7] [--calls 200000] [--steps 200] [--million 10]``
+Usage: ``python benchmarks/recorder.py [--rounds 7] [--calls 200000] [--steps 15] [--million 10]``
 
-Tiny operators show the price of one call, a step of a small transformer what that comes to in a training. Every figure is the
+Tiny operators show the price of one call, steps of small transformers what that comes to in a training. Every figure is the
 median of rounds, each of which measures everything once. ``--million`` records so many million calls in one window.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import random
 import statistics
 import tempfile
 import time
@@ -100,15 +101,16 @@ def time_tiny_operators(calls: int) -> float:
     return (time.perf_counter() - begin) / calls
 
 
-def make_transformer() -> Callable[[], None]:
-    """A training step of a small transformer: 1,500 operators."""
-    layer = torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
-    model = torch.nn.Sequential(torch.nn.Embedding(1000, 128), torch.nn.TransformerEncoder(layer, 4), torch.nn.Linear(128, 1000))
+def make_transformer(width: int, tokens: int) -> Callable[[], None]:
+    """A training step of a transformer of four layers on eight sequences: 4,200 operators, of whatever size."""
+    layer = torch.nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 4)
+    model = torch.nn.Sequential(torch.nn.Embedding(1000, width), encoder, torch.nn.Linear(width, 1000))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens, targets = torch.randint(0, 1000, (8, 64)), torch.randint(0, 1000, (8 * 64,))
+    inputs, targets = torch.randint(0, 1000, (8, tokens)), torch.randint(0, 1000, (8 * tokens,))
 
     def step() -> None:
-        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), targets)
+        loss = torch.nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -160,27 +162,36 @@ def compare_tiny_operators(folder: Path, rounds: int, calls: int) -> None:
     print(f"raw file: {sizes[ours] / sizes[theirs]:.3f} of Kineto's JSON (goal 0.25)\n")
 
 
-def compare_steps(folder: Path, steps: int) -> None:
-    """Print what recording adds to a step of a small transformer; steps with and without alternate."""
-    step = make_transformer()
-    for _ in range(10):
+def compare_steps(folder: Path, width: int, tokens: int, rounds: int) -> None:
+    """Print what recording adds to a step of a small transformer, in processor time of the thread that trains.
+
+    Each round has a recording of each kind, in an order that changes, with four steps behind one that is not counted: the first
+    step of a window makes what calls have in common.
+    """
+    step = make_transformer(width, tokens)
+    for _ in range(5):
         step()
-    ours: defaultdict[str, list[float]] = defaultdict(list)
-    for _ in range(steps):
-        for name in ("nothing", "recorder, names", "recorder, shapes and memory", "Kineto, shapes and memory"):
-            with recordings(folder)[name]():
-                # the first one after a start makes what calls have in common
+    costs: defaultdict[str, list[float]] = defaultdict(list)
+    names = list(recordings(folder))
+    calls = 0.0
+    for _ in range(rounds):
+        random.shuffle(names)
+        for name in names:
+            with recordings(folder)[name]() as recording:
                 step()
-                begin = time.perf_counter()
-                step()
-                ours[name].append(time.perf_counter() - begin)
-    without = statistics.median(ours["nothing"])
-    print(f"a training step of a small transformer: {without * 1e3:.2f} ms, {steps} of each in turns\n")
-    print("| recorded | step | added (median of pairs) |\n| --- | --- | --- |")
-    for name, values in ours.items():
+                for _ in range(4):
+                    begin = time.thread_time()
+                    step()
+                    costs[name].append(time.thread_time() - begin)
+            if isinstance(recording, Recorder) and recording.totals is not None:
+                calls = recording.totals.calls / 5
+    without = statistics.median(costs["nothing"])
+    print(f"a step of a transformer, width {width}, 8 x {tokens} tokens: {without * 1e3:.1f} ms, {calls:,.0f} calls\n")
+    print("| recorded | added | of the step | per call |\n| --- | --- | --- | --- |")
+    for name in recordings(folder):
+        more = statistics.median(costs[name]) - without
         if name != "nothing":
-            more = statistics.median(value - alone for value, alone in zip(values, ours["nothing"], strict=True)) / without
-            print(f"| {name} | {statistics.median(values) * 1e3:.2f} ms | {more * 100:+.2f} % |")
+            print(f"| {name} | {more * 1e3:.2f} ms | {more / without * 100:.1f} % | {more / calls * 1e6:.2f} us |")
     print()
 
 
@@ -209,7 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=200_000)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=15, help="rounds of training steps")
     parser.add_argument("--million", type=int, default=10)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -222,7 +233,8 @@ def main() -> None:
         if chosen.rounds:
             compare_tiny_operators(folder, chosen.rounds, chosen.calls)
         if chosen.steps:
-            compare_steps(folder, chosen.steps)
+            compare_steps(folder, 128, 64, chosen.steps)
+            compare_steps(folder, 256, 128, chosen.steps)
         if chosen.million:
             record_millions(folder, chosen.million)
 
