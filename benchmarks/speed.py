@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HTA_PYTHON = ROOT / ".bench" / "hta" / "bin" / "python"
 
 #: how many times faster than the peer each pass is to be
-TARGETS = {"store": 15, "outputs": 8, "load": 20}
+TARGETS = {"store": 40, "outputs": 8, "load": 40}
 
 HTA_LOAD = """
 import json, resource, sys, time
