@@ -1,7 +1,7 @@
 """Lets no package be built without the pages of ``steplens view``, which are made by ``make web`` and are not in git.
 
-Builds the libraries of C++ that need no PyTorch, where there is a compiler; a wheel that holds them is for its platform. Without a
-compiler, and with ``STEPLENS_NATIVE=off``, it is for all, and the libraries are built where it is used, if there is a compiler then.
+Builds the libraries of C++ that need no PyTorch, where there is a compiler; a wheel that holds them is for its platform. Without
+a compiler, and with ``STEPLENS_NATIVE=off``, it is for all, and they are built where it is used, if there is a compiler then.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from steplens.trace.trace import Trace
 
 REMEDY = (
-    "steplens reads Kineto and Chrome traces (.json, .json.gz), its own run directories and recordings (.rec), and what the "
-    "Ascend PyTorch Profiler and MindSpore's write (FRAMEWORK, PROF_*, ASCEND_PROFILER_OUTPUT, .db, profiler/, raw device logs)"
+    "steplens reads Kineto and Chrome traces (.json, .json.gz), its own runs (.rec), and what the Ascend PyTorch "
+    "Profiler and MindSpore's write (FRAMEWORK, PROF_*, ASCEND_PROFILER_OUTPUT, .db, profiler/, raw device logs)"
 )
 
 #: a folder of more files and folders is left to the readers
