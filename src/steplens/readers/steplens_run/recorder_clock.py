@@ -42,7 +42,7 @@ class RecorderClock:
         self.damaged = len(blocks.clocks) - len(ticks)
         if not len(ticks) or (self._is_counter and len(ticks) < 2):
             problem = "breaks off before it says how fast its clock runs, so nothing in it has a time"
-            raise InputError(path, problem, "Record again, for longer than a twentieth of a second")
+            raise InputError(path, problem, "Record it again")
         offset_ns = blocks.header.unix_minus_monotonic_ns
         first, last = int(monotonic[0]) + offset_ns, int(monotonic[-1]) + offset_ns
         if not _EARLIEST_NS < first <= last < _LATEST_NS:

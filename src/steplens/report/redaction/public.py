@@ -333,7 +333,8 @@ META_KEYS = _word_set(
     ENV_VARIABLES INFO accelerator allocator baseTimeNanoseconds base_time_ns bp_end cann_version checkpoint_bytes chip clock_mhz
     config context_mode cpu_processor_num cuda_driver_version cuda_runtime_version cupti_version deviceProperties device_ids
     device_info displayTimeUnit distributedInfo end_info fp_start graph_ids hip_driver_version hip_runtime_version host_name
-    host_sampler_cost host_uid hostname metadata model_ids monotonic_offset_ns ms_version parallel_group_info parallel_mode
+    host_sampler_cost host_uid hostname metadata model_ids monotonic_offset_ns ms_version operator_recorder parallel_group_info
+    parallel_mode
     parallel_strategy partial_steps pid pipeline_sampling_interval_ms process_identity processor processor_time profile_memory
     profiling_options profiling_stop_time python_version rank rank_id rank_size record_shapes results_only roctracer_version
     schemaVersion schema_version session_end_ns session_start_ns source_format stage_num start_info steplens_version
