@@ -235,8 +235,8 @@ def test_calls_are_those_of_kineto(make: Callable[[], Callable[[], None]], tmp_p
     apart = (lengths[0] - lengths[1]).select(pl.all().abs().median()).row(0)
     assert max(apart) < CLOSE_NS
     names, their_names = (dict(rows(trace, "threads", "tid", "name")) for trace in (ours, theirs))
-    # a thread that names itself has another name before, which Kineto may have seen
-    assert set(names) <= set(their_names) and names[threading.get_native_id()] == their_names[threading.get_native_id()]
+    # of other threads Kineto does not always know the name, or one from before they were given theirs
+    assert names[threading.get_native_id()] == their_names[threading.get_native_id()]
 
 
 def arrows(trace: Trace) -> set[tuple[int, int, int]]:
