@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.common import exception_text
 from steplens.common.native.build import BuildError, build_library
 from steplens.common.native.libraries import NativeLibrary, is_wanted, load_built
 from steplens.common.storage.private_folder import RefusedError
@@ -166,8 +165,3 @@ def finish_recorder(metadata: dict[str, Any]) -> RecordingTotals:
 def is_recorder_recording() -> bool:
     """Whether it records in this process."""
     return bool(load_recorder().steplens_recorder_is_recording())
-
-
-def describe_failure(error: Exception) -> str:
-    """Why there is no recorder, in words for a finding."""
-    return exception_text.text_of(error)
