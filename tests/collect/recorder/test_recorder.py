@@ -178,6 +178,35 @@ start(); step(); answers['after'] = finish()
     assert answers["deep"][0] + answers["deep"][2] == 600
 
 
+#: ranges whose handles PyTorch frees long after their end, in any order, here, on another thread and when the program ends
+RANGES_THAT_OUTLIVE_THEIR_END = """
+import random
+def outlive(count):
+    handles = []
+    for number in range(count):
+        handle = torch.ops.profiler._record_function_enter_new("kept", None)
+        step()
+        torch.ops.profiler._record_function_exit(handle)
+        handles.append(handle)
+        if number % 3 == 0: handles.pop(random.randrange(len(handles)))
+    random.Random(1).shuffle(handles)
+    thread = threading.Thread(target=lambda: [handles.pop() for _ in range(count // 3)]); thread.start(); thread.join()
+    return handles
+start()
+kept = outlive(60)
+answers['outlived'] = finish()
+kept_longer = kept[::2]; del kept
+start(); step(); answers['after_outlived'] = finish()
+"""
+
+
+def test_ranges_whose_handles_outlive_their_end(tmp_path: Path) -> None:
+    answers = run_program(tmp_path, RANGES_THAT_OUTLIVE_THEIR_END)
+    calls, memory_events, *_ = answers["of_step"]
+    assert answers["outlived"] == [60 * (calls + 1), 60 * memory_events, 0, 0, 0]
+    assert answers["after_outlived"] == answers["of_step"]
+
+
 def test_refusals_say_why(tmp_path: Path) -> None:
     text = """
 def why(call):
@@ -288,6 +317,7 @@ if not os.fork():
 os.wait()
 answers['counts'] = finish()
 """
+    text += RANGES_THAT_OUTLIVE_THEIR_END
     replaced = BEGINNING.replace(
         "folder = Path(sys.argv[1])",
         f"folder = Path(sys.argv[1])\nimport steplens.collect.recorder.recorder_library as r\nr.build_library = lambda *_: None\n"

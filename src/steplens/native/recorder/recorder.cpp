@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "file_writer.h"
 #include "memory_watch.h"
@@ -26,6 +27,19 @@ constexpr int64_t CLOCK_INTERVAL_NS = 1000000000;
 thread_local ThreadState* current_state = nullptr;
 thread_local bool is_ending = false;
 
+// Memory of contexts that were deleted on this thread; not of more than these, where others begin the calls that it ends.
+struct FreePlace {
+  FreePlace* next;
+};
+constexpr uint32_t MOST_FREE_PLACES = MOST_OPEN_CALLS;
+thread_local FreePlace* free_places = nullptr;
+thread_local uint32_t free_place_count = 0;
+
+void* take_free_place() {
+  free_place_count--;
+  return std::exchange(free_places, free_places->next);
+}
+
 // Tells the writer that its thread ends.
 struct EndNotice {
   ThreadState* state = nullptr;
@@ -33,6 +47,7 @@ struct EndNotice {
     if (state != nullptr) state->ended.store(true, std::memory_order_release);
     current_state = nullptr;
     is_ending = true;
+    while (free_places != nullptr) ::operator delete(take_free_place());
   }
 };
 thread_local EndNotice end_notice;
@@ -42,12 +57,26 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 }
 
 void on_end(const at::RecordFunction&, at::ObserverContext* context) {
-  if (context != nullptr) Recorder::instance().end_call(static_cast<OpenCall*>(context));
+  if (context != nullptr) Recorder::instance().end_call(static_cast<CallContext*>(context)->call);
 }
 
 void on_fork_in_child() { Recorder::instance().after_fork_in_child(); }
 
 }  // namespace
+
+void* CallContext::operator new(size_t bytes) {
+  return free_places != nullptr ? take_free_place() : ::operator new(bytes);
+}
+
+void CallContext::operator delete(void* place) {
+  // a thread without a state has no end that would be noticed
+  if (current_state == nullptr || free_place_count == MOST_FREE_PLACES) {
+    ::operator delete(place);
+  } else {
+    free_places = new (place) FreePlace{free_places};
+    free_place_count++;
+  }
+}
 
 Recorder& Recorder::instance() {
   // never destroyed: threads may outlive the end of the program's objects
@@ -111,7 +140,7 @@ uint32_t Recorder::signature_of(ThreadState* state, const at::RecordFunction& fu
   return number;
 }
 
-OpenCall* Recorder::begin_call(const at::RecordFunction& function) {
+CallContext* Recorder::begin_call(const at::RecordFunction& function) {
   if (!is_recording()) return nullptr;
   ThreadState* state = thread_state();
   if (state == nullptr) return nullptr;
@@ -120,10 +149,11 @@ OpenCall* Recorder::begin_call(const at::RecordFunction& function) {
     state->calls.count_dropped();
     return nullptr;
   }
-  OpenCall* call = new (state->open_call(depth)) OpenCall;
-  call->owner = state;
-  call->session = state->session;
-  CallRecord& record = call->record;
+  OpenCall& call = state->open[depth];
+  call.owner = state;
+  call.session.store(state->session, std::memory_order_relaxed);
+  call.is_done.store(false, std::memory_order_relaxed);
+  CallRecord& record = call.record;
   record.sequence = function.seqNr();
   record.forward_thread = static_cast<uint32_t>(function.forwardThreadId());
   record.start_thread = state->number;
@@ -136,18 +166,18 @@ OpenCall* Recorder::begin_call(const at::RecordFunction& function) {
   }
   record.start_ticks = read_ticks(counter_);
   state->depth.store(depth + 1, std::memory_order_release);
-  return call;
+  return new CallContext(&call);
 }
 
 void Recorder::end_call(OpenCall* call) {
   const uint64_t now = read_ticks(counter_);
   const CallRecord record = call->record;
-  const uint64_t session = call->session;
+  const uint64_t session = call->session.load(std::memory_order_relaxed);
   ThreadState* state = current_state;
   uint32_t depth = state == nullptr ? 0 : state->depth.load(std::memory_order_relaxed);
-  if (call->owner == state && depth != 0 && state->open_call(depth - 1) == call) {
+  if (call->owner == state && depth != 0 && &state->open[depth - 1] == call) {
     depth--;
-    while (depth != 0 && state->open_call(depth - 1)->is_done.load(std::memory_order_acquire)) depth--;
+    while (depth != 0 && state->open[depth - 1].is_done.load(std::memory_order_acquire)) depth--;
     state->depth.store(depth, std::memory_order_release);
   } else {
     // its thread takes it off the stack when it comes by
@@ -348,11 +378,11 @@ void Recorder::write_all(bool is_end) {
     const uint64_t stopped = stop_ticks_.load(std::memory_order_acquire);
     const uint64_t now = stopped != 0 ? stopped : read_ticks(counter_);
     for (uint32_t place = 0; place < depth; place++) {
-      const OpenCall* call = state->open_call(place);
+      const OpenCall& call = state->open[place];
       // those of a recording before have numbers of other signatures
-      if (call->session != session || call->is_done.load(std::memory_order_acquire)) continue;
+      if (call.session.load(std::memory_order_relaxed) != session || call.is_done.load(std::memory_order_acquire)) continue;
       open.emplace_back();
-      std::memcpy(&open.back(), &call->record, sizeof(CallRecord));
+      std::memcpy(&open.back(), &call.record, sizeof(CallRecord));
       open.back().end_ticks = now;
     }
     if (!open.empty()) {

@@ -25,15 +25,23 @@ enum Options : uint32_t {
 
 struct ThreadState;
 
-// A call that has begun. PyTorch hands it back at the end of the call and deletes it then, which does nothing: its place is one of its
-// thread's stack.
-struct OpenCall : at::ObserverContext {
+// A call that has begun: a place on the stack of its thread, which stays where it is. Its thread fills it, the thread that ends the
+// call marks it, and the writer looks at it.
+struct OpenCall {
   ThreadState* owner = nullptr;
-  uint64_t session = 0;
+  std::atomic<uint64_t> session{0};
   CallRecord record{};
   // it has ended on another thread, or before one that it contains
   std::atomic<bool> is_done{false};
-  static void operator delete(void*) {}
+};
+
+// What PyTorch hands back at the end of a call. It deletes it later, for a range of Python whenever the range's object goes, so that
+// its memory may not be used again before: it goes to a list of the thread then, from which the next one is made.
+struct CallContext : at::ObserverContext {
+  explicit CallContext(OpenCall* open) : call(open) {}
+  OpenCall* call;
+  static void* operator new(size_t bytes);
+  static void operator delete(void* place);
 };
 
 // Deeper calls are counted and lost.
@@ -49,15 +57,13 @@ struct ThreadState {
   uint64_t session = 0;
   KnownSignatures signatures;
   // open calls, outermost first; the writer reads their records too, for the calls that a killed process was in
-  std::unique_ptr<unsigned char[]> open_bytes{new unsigned char[MOST_OPEN_CALLS * sizeof(OpenCall)]};
+  std::unique_ptr<OpenCall[]> open{new OpenCall[MOST_OPEN_CALLS]};
   std::atomic<uint32_t> depth{0};
   RecordStream<CallRecord> calls;
   RecordStream<MemoryRecord> memory;
   std::atomic<bool> ended{false};
   // of the writer: the recording in whose file it is named
   uint64_t named_in = 0;
-
-  OpenCall* open_call(uint32_t place) { return reinterpret_cast<OpenCall*>(open_bytes.get()) + place; }
 };
 
 class FileWriter;
@@ -71,7 +77,7 @@ class Recorder {
   void stop();
   Totals finish(const char* metadata);
 
-  OpenCall* begin_call(const at::RecordFunction& function);
+  CallContext* begin_call(const at::RecordFunction& function);
   void end_call(OpenCall* call);
   void memory_event(const void* address, int64_t bytes);
 
