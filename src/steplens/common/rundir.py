@@ -5,6 +5,7 @@ A run directory is what one recorded window of one process leaves on disk. Its l
     <worker>_<timestamp>_ascend_pt/
         KINETO/trace.json           raw result, saved by Kineto's C++ writer
         KINETO/operators.rec        the same of the host, written by steplens' own recorder in its place
+        KINETO/device.json          what Kineto saw of a GPU beside that: its tasks, the calls that launched them, memory
         KINETO/host_events.json     what Kineto does not see: garbage collections, collection health
         KINETO/marks.bin, .json     marks and ranges of the user: rows of numbers, and their texts
         KINETO/loaders.bin, .json   batches of data loaders: rows of numbers, and what loaders and workers there were
@@ -54,6 +55,8 @@ RAW_DIRECTORY = "KINETO"
 RAW_TRACE = "trace.json"
 #: of the recorder of operators (``formats.recorder``), which takes Kineto's place
 RAW_OPERATORS = "operators.rec"
+#: of Kineto, beside that of the recorder: the half of the device
+RAW_DEVICE = "device.json"
 HOST_EVENTS = "host_events.json"
 MARKS = "marks.bin"
 MARK_TEXTS = "marks.json"
@@ -268,6 +271,12 @@ def raw_recording(directory: Path) -> Path | None:
     """The file of a run directory with what the framework did: Kineto's, else the recorder's; None where there is neither."""
     raw = directory / RAW_DIRECTORY
     return next((path for name in (RAW_TRACE, RAW_OPERATORS) if (path := raw / name).is_file()), None)
+
+
+def raw_device(directory: Path) -> Path | None:
+    """The file of a run directory that holds the device's half beside the recorder's file; None where there is none."""
+    path = directory / RAW_DIRECTORY / RAW_DEVICE
+    return path if path.is_file() and raw_recording(directory) == directory / RAW_DIRECTORY / RAW_OPERATORS else None
 
 
 def is_run_directory(path: Path) -> bool:

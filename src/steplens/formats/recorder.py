@@ -24,7 +24,7 @@ BLOCK_HEADER_BYTES = 24
 ALIGNMENT = 8
 
 #: kinds of blocks
-CLOCKS, SIGNATURES, THREADS, CALLS, MEMORY, OPEN_CALLS, METADATA, END = range(1, 9)
+CLOCKS, SIGNATURES, THREADS, CALLS, MEMORY, OPEN_CALLS, METADATA, END, THREAD_HANDLES = range(1, 10)
 
 #: fields of records in their order, as numpy names their types
 CLOCK_FIELDS = (("ticks", "<u8"), ("monotonic_ns", "<i8"))

@@ -32,6 +32,7 @@ enum class BlockKind : uint32_t {
   OPEN_CALLS = 6,
   METADATA = 7,    // one JSON object
   END = 8,         // Totals: the recording was ended, and all of it is in the file
+  THREAD_HANDLES = 9,  // u32[count]: low half of pthread_self() of the thread, which is what CUPTI names threads by
 };
 
 struct BlockHeader {

@@ -102,6 +102,7 @@ ThreadState* Recorder::new_thread_state() {
   auto* state = new ThreadState;
   state->native_id = static_cast<uint32_t>(syscall(SYS_gettid));
   state->torch_id = at::RecordFunction::currentThreadId();
+  state->handle = static_cast<uint32_t>(pthread_self());
   prctl(PR_GET_NAME, state->name);
   const std::lock_guard<std::mutex> lock(threads_mutex_);
   state->number = next_thread_++;
@@ -357,6 +358,7 @@ void Recorder::write_all(bool is_end) {
       record.torch_id = state->torch_id;
       std::memcpy(record.name, state->name, sizeof(record.name));
       file_->write_block(BlockKind::THREADS, state->number, 1, &record, sizeof(record));
+      file_->write_block(BlockKind::THREAD_HANDLES, state->number, 1, &state->handle, sizeof(state->handle));
     };
     state->calls.drain(session, [&](const CallRecord* records, uint32_t count) {
       name_thread();

@@ -54,6 +54,7 @@ struct ThreadState {
   uint64_t torch_id = 0;
   char name[16] = {};
   // of the thread alone
+  uint32_t handle = 0;
   uint64_t session = 0;
   KnownSignatures signatures;
   // open calls, outermost first; the writer reads their records too, for the calls that a killed process was in

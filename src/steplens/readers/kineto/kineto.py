@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -60,6 +62,42 @@ def read(
             and health findings.
     """
     log = health or HealthLog()
+    events = read_events(path, log)
+    columns, members, base_ns = events.columns, events.members, events.base_ns
+    raw = host_tables(columns, base_ns)
+    raw.update(device_tables(columns, raw, members, base_ns, log))
+    raw["flows"] = flow_arrows(columns, base_ns, linked_correlations(raw), log)
+    raw["meta"] = meta_table({**members, **accelerator_meta(raw, members)}, base_ns, path)
+    add_recorded_beside(raw, extra or {})
+    cpu_is_device = cpu_is_device and not device_is_missing(raw, members, log)
+    return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
+
+
+@dataclass(frozen=True)
+class TraceEvents:
+    """The events of a trace file, before tables are made of them.
+
+    Attributes:
+        columns: the events.
+        members: of the top object, but the events.
+        base_ns: Unix time that the times of the events are relative to.
+    """
+
+    columns: EventColumns
+    members: dict[str, Any]
+    base_ns: int
+
+
+def read_events(path: Path, log: HealthLog) -> TraceEvents:
+    """The events of a trace file with times in ns.
+
+    Args:
+        path: .json or .json.gz.
+        log: takes what is damaged or was lost.
+
+    Raises:
+        InputError: the file is missing, empty or no trace at all.
+    """
     columns, file = read_columns(path)
     if columns.count == 0:
         raise without_events(path)
@@ -72,17 +110,10 @@ def read(
     _report_damage(columns, file, log)
     report_losses(members, log)
     base_ns = members.get("baseTimeNanoseconds", 0)
-    base_ns = base_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 62 else 0
-    raw = host_tables(columns, base_ns)
-    raw.update(device_tables(columns, raw, members, base_ns, log))
-    raw["flows"] = flow_arrows(columns, base_ns, _linked_correlations(raw), log)
-    raw["meta"] = meta_table({**members, **accelerator_meta(raw, members)}, base_ns, path)
-    add_recorded_beside(raw, extra or {})
-    cpu_is_device = cpu_is_device and not device_is_missing(raw, members, log)
-    return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
+    return TraceEvents(columns, members, base_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 62 else 0)
 
 
-def _linked_correlations(tables: Mapping[str, pl.DataFrame]) -> pl.Series:
+def linked_correlations(tables: Mapping[str, pl.DataFrame]) -> pl.Series:
     """Correlations of which both the call and the device task were recorded: the lack of either is said by itself."""
     kernels, api = tables.get("kernels"), tables.get("api")
     if kernels is None:

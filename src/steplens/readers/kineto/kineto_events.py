@@ -139,6 +139,16 @@ class EventColumns:
         self.parts[kind] = []
         return frame
 
+    def replace(self, kind: str, frame: pl.DataFrame) -> None:
+        """Put other events of one kind in place of those that were read.
+
+        Args:
+            kind: one of ``kinds``.
+            frame: with the columns of that kind and times as ``convert`` makes them.
+        """
+        self._take_native()
+        self.parts[kind] = [frame] if frame.width else []
+
     def read(self, file: JsonEventFile) -> None:
         """Add every event of ``file``."""
         collects = gc.isenabled()

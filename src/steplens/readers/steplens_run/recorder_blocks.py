@@ -30,7 +30,7 @@ TOTALS = np.dtype(list(layout.TOTAL_FIELDS))
 _LONGEST_RECORD = 4096
 _HEADER = struct.Struct(layout.HEADER)
 _BLOCK_HEADER = struct.Struct(layout.BLOCK_HEADER)
-_LENGTH = struct.Struct("<I")
+_NUMBER = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Blocks:
         memory: records of allocator events.
         memory_threads: for each the number of its thread.
         open_calls: by the number of a thread, what it was in when that was written last, outermost first.
+        thread_handles: by the number of a thread the low half of its ``pthread_self()``.
         metadata: members of the objects that say how it was recorded; of a key that several have the last one counts.
         totals: what the end of the file says; None where it has none.
         damaged_blocks: that are no possible ones, and were left out.
@@ -74,6 +75,7 @@ class Blocks:
     memory: Records = field(default_factory=lambda: np.empty(0, MEMORY))
     memory_threads: Numbers = field(default_factory=lambda: np.empty(0, np.uint32))
     open_calls: dict[int, Records] = field(default_factory=dict)
+    thread_handles: dict[int, int] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     totals: Records | None = None
     damaged_blocks: int = 0
@@ -145,7 +147,7 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
                 parts[kind].append((view[begin:end], thread))
             else:
                 blocks.damaged_blocks += 1
-        elif not _add_other(blocks, kind, count, thread, content[begin:end], most_texts=size // _LENGTH.size):
+        elif not _add_other(blocks, kind, count, thread, content[begin:end], most_texts=size // _NUMBER.size):
             blocks.damaged_blocks += 1
         place = end + -end % layout.ALIGNMENT
     blocks.clocks, _ = _join_parts(parts[layout.CLOCKS], CLOCK)
@@ -186,6 +188,10 @@ def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: byte
         if count * blocks.header.call.itemsize != len(content):
             return False
         blocks.open_calls[thread] = np.frombuffer(content, blocks.header.call)
+    elif kind == layout.THREAD_HANDLES:
+        if len(content) != _NUMBER.size:
+            return False
+        (blocks.thread_handles[thread],) = _NUMBER.unpack(content)
     elif kind == layout.METADATA:
         try:
             # the recording process may have written what is no strict JSON, such as NaN
@@ -206,11 +212,11 @@ def _split_texts(content: bytes, count: int) -> list[bytes]:
     """The texts of a block, each behind its length; those of a damaged block as far as they go."""
     texts = []
     place, size = 0, len(content)
-    for _ in range(min(count, size // _LENGTH.size)):
-        if size - place < _LENGTH.size:
+    for _ in range(min(count, size // _NUMBER.size)):
+        if size - place < _NUMBER.size:
             break
-        (length,) = _LENGTH.unpack_from(content, place)
-        place += _LENGTH.size
+        (length,) = _NUMBER.unpack_from(content, place)
+        place += _NUMBER.size
         if length > size - place:
             break
         texts.append(content[place : place + length])

@@ -18,6 +18,7 @@ from steplens.readers.kineto.kineto_meta import meta_table
 from steplens.readers.steplens_run import recorder_health as health_of
 from steplens.readers.steplens_run.recorder_blocks import Blocks, Records, read_blocks
 from steplens.readers.steplens_run.recorder_clock import RecorderClock
+from steplens.readers.steplens_run.recorder_device import add_device
 from steplens.readers.steplens_run.recorder_signatures import Signatures, read_signatures
 from steplens.readers.steplens_run.recorder_tables import (
     Threads,
@@ -29,7 +30,8 @@ from steplens.readers.steplens_run.recorder_tables import (
     thread_table,
 )
 from steplens.trace.building.build import build_trace
-from steplens.trace.health import HealthLog
+from steplens.trace.health import KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
+from steplens.trace.recorded_options import options_of
 from steplens.trace.schema import OPERATOR_RECORDER, OWN_RECORDER
 from steplens.trace.trace import Trace
 
@@ -40,6 +42,7 @@ _OPTIONS = {"record_shapes": layout.WITH_SHAPES, "profile_memory": layout.WITH_M
 def read_recording(
     path: Path,
     *,
+    device: Path | None = None,
     extra: Mapping[str, pl.DataFrame] | None = None,
     health: HealthLog | None = None,
     cpu_is_device: bool = True,
@@ -48,6 +51,7 @@ def read_recording(
 
     Args:
         path: the file.
+        device: what Kineto saw of a GPU meanwhile, see ``recorder_device``.
         extra: further raw tables of the same run, see ``add_recorded_beside``.
         health: findings so far; a new log when absent.
         cpu_is_device: see ``build_trace``.
@@ -58,19 +62,29 @@ def read_recording(
     """
     log = health or HealthLog()
     check_readable(path)
-    raw, members = raw_tables(path, log)
+    raw, members = raw_tables(path, log, device)
     add_recorded_beside(raw, extra or {})
     # of the device nothing is here: what was used of it allocations and the job's description may say
-    cpu_is_device = cpu_is_device and not device_is_missing({"api": pl.DataFrame(), **raw}, members, log)
+    cpu_is_device = cpu_is_device and not _device_is_missing(raw, members, log, device)
     return build_trace(path, raw, log, cpu_is_device=cpu_is_device)
 
 
-def raw_tables(path: Path, log: HealthLog) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
+def _device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], log: HealthLog, device: Path | None) -> bool:
+    """See ``device_is_missing``; so it is, too, where a GPU was to be recorded and its half was not written."""
+    if device is None and "CUDA" in options_of(members.get("config")).activities:
+        message = "a GPU was to be recorded and its half is not there: its process was killed, or saving it failed"
+        log.add("device_not_recorded", WARNING, 1, message, (STEP_DEVICE_TIMES, OPERATOR_DEVICE_TIMES, KERNEL_TIMES, OVERLAP))
+        return True
+    return device_is_missing({"api": pl.DataFrame(), **raw}, members, log)
+
+
+def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
     """``ops``, ``memory``, ``flows``, ``threads`` and ``meta`` of a file, and what it says of the recording.
 
     Args:
         path: the file.
         log: takes what is wrong with it.
+        device: see ``read_recording``; adds the tables of the device.
 
     Raises:
         InputError: see ``read_recording``.
@@ -89,7 +103,10 @@ def raw_tables(path: Path, log: HealthLog) -> tuple[dict[str, pl.DataFrame], dic
         "threads": thread_table(threads, calls, pid),
     }
     options = {name: 1 for name, bit in _OPTIONS.items() if blocks.header.options & bit}
-    members = {**options, "pid": pid, **blocks.metadata, OPERATOR_RECORDER: OWN_RECORDER}
+    of_device = {}
+    if device is not None:
+        of_device = add_device(device, raw, blocks=blocks, calls=calls, threads=threads, signatures=signatures, log=log)
+    members = {**of_device, **options, "pid": pid, **blocks.metadata, OPERATOR_RECORDER: OWN_RECORDER}
     raw["meta"] = meta_table(members, clock.first_ns, path)
     _report_losses(blocks, open_calls, threads, signatures, log)
     damaged = calls.damaged + memory.damaged + signatures.damaged + clock.damaged + blocks.damaged_blocks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ class _Signature(msgspec.Struct, gc=False):
     types: Raw = _NO_TEXT
     arguments: Raw = _NO_TEXT
     flops: int | None = None
+    collective: Raw = _NO_TEXT
 
 
 _MANY: json_decoder.Decoder[list[_Signature]] = json_decoder.Decoder(list[_Signature])
@@ -42,10 +43,12 @@ class Signatures:
         columns: name, input_shapes, input_types, arguments, flops, and ``is_backward`` of names of autograd's engine; behind
             the last signature one row more, for calls whose signature is none of these.
         damaged: texts that cannot be read.
+        collectives: by number, of those of communication, the JSON object that says what it is.
     """
 
     columns: pl.DataFrame
     damaged: int
+    collectives: Mapping[int, bytes]
 
 
 def read_signatures(texts: Sequence[bytes]) -> Signatures:
@@ -72,7 +75,9 @@ def read_signatures(texts: Sequence[bytes]) -> Signatures:
             "is_backward": pl.Series([name.startswith(BACKWARD_PREFIX) for name in names], dtype=pl.Boolean),
         }
     )
-    return Signatures(columns, damaged)
+    described = [_decode_raw(row.collective) for row in rows]
+    collectives = {number: text.encode() for number, text in enumerate(described) if text.startswith("{")}
+    return Signatures(columns, damaged, collectives)
 
 
 def _decode_texts(texts: Sequence[bytes]) -> list[_Signature | None]:

@@ -61,8 +61,11 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     for name, frame in host_events.tables(raw_trace.parent, host, pid, health).items():
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
     # where an NPU was recorded, the CPU's work must not pass for that of a device whose data is missing
-    read_raw = kineto.read if raw_trace.name == rundir.RAW_TRACE else recorder_file.read_recording
-    trace = read_raw(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
+    options: Any = {"extra": extra, "health": health, "cpu_is_device": "NPU" not in options_in_meta(meta).activities}
+    if raw_trace.name == rundir.RAW_TRACE:
+        trace = kineto.read(raw_trace, **options)
+    else:
+        trace = recorder_file.read_recording(raw_trace, device=rundir.raw_device(path), **options)
     return flight_recorder.with_sizes(trace, raw_trace.parent)
 
 

@@ -16,10 +16,10 @@ def source_files(path: Path) -> list[Path]:
         path: the run directory.
     """
     raw = path / rundir.RAW_DIRECTORY
-    recorded = rundir.raw_recording(path)
+    recorded = [file for file in (rundir.raw_recording(path), rundir.raw_device(path)) if file is not None]
     candidates = [raw / rundir.HOST_EVENTS, raw / rundir.STATE_FILE, path / rundir.METADATA_FILE]
     beside = [*(file for file in candidates if file.is_file()), *host_files(raw), *collectives_files(raw)]
-    return [*([] if recorded is None else [recorded]), *beside, *info_files(path)]
+    return [*recorded, *beside, *info_files(path)]
 
 
 def device_sources(path: Path) -> list[Path]:
