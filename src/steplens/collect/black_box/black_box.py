@@ -141,7 +141,7 @@ class BlackBox:
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
             **{name: profile[name] for name in options.SWITCHES},
         )
-        session_type = RecorderRingSession if uses_recorder(settings, self._health) else KinetoRingSession
+        session_type = RecorderRingSession if uses_recorder(settings, self._health, beside_kineto=False) else KinetoRingSession
         return session_type(
             settings,
             parent=lambda: self._event_directory,

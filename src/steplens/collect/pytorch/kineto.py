@@ -59,6 +59,8 @@ class KinetoSession(KinetoArguments):
     """
 
     _keeps_spare_files = True
+    #: what Kineto's file is called in the folder of the raw data
+    _kineto_file = rundir.RAW_TRACE
 
     def __init__(
         self,
@@ -335,7 +337,7 @@ class KinetoSession(KinetoArguments):
 
     def _is_saved(self, window: Window) -> bool:
         """Whether all that a window recorded is on disk."""
-        return (window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE).is_file()
+        return (window.run_directory / rundir.RAW_DIRECTORY / self._kineto_file).is_file()
 
     def _abandon_recording(self, window: Window) -> None:
         """End a recording whose result nobody will see."""
@@ -439,7 +441,7 @@ class KinetoSession(KinetoArguments):
 
     def _save_trace(self, window: Window) -> None:
         """Write Kineto's result; see ``saving.save_trace`` for what is raised."""
-        target = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_TRACE
+        target = window.run_directory / rundir.RAW_DIRECTORY / self._kineto_file
         begin = clock.monotonic_ns()
         results = window.kineto.kineto_results
         window.saving.unfinished = window.saving.unfinished or partial.partial_path(target)

@@ -39,8 +39,7 @@ class KinetoArguments:
         # Skips building events at stop, which halves its time; stacks and categories of memory come from those events.
         if "trace_only" in signature and not self.settings.with_stack and not self.settings.categorises_memory:
             config["trace_only"] = True
-        all_threads = child_threads.needs_all_threads(self.settings.with_stack)
-        if all_threads:
+        if self._needs_all_threads():
             if "profile_all_threads" in signature:
                 config["profile_all_threads"] = True
                 if self.settings.profile_memory:
@@ -48,8 +47,8 @@ class KinetoArguments:
                     self._health.report("not_collected", WARNING, message, unsafe="memory")
             else:
                 self._health.add("not_collected", WARNING, "This version of PyTorch cannot record child threads.")
-        thread_options = {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
-        window.threads = child_threads.Joinable(thread_options, self._health, bool(config.get("profile_all_threads")))
+        window.ends_anywhere = bool(config.get("profile_all_threads"))
+        window.threads = self._joinable_threads(all_threads=window.ends_anywhere)
         arguments: dict[str, Any] = {
             **self._profiler_arguments(),
             "experimental_config": config_type(**config),
@@ -61,13 +60,26 @@ class KinetoArguments:
         other_profilers.register_session(self)
         return kineto
 
+    def _needs_all_threads(self) -> bool:
+        """Whether Kineto has to record every thread of the process, so that those that asked are among them."""
+        return child_threads.needs_all_threads(self.settings.with_stack)
+
+    def _joinable_threads(self, *, all_threads: bool) -> child_threads.Joinable:
+        """What threads of the program that ask to be recorded join."""
+        thread_options = {**self.settings.switches, "cpu": ProfilerActivity.CPU in self.settings.activities}
+        return child_threads.Joinable(thread_options, self._health, all_threads)
+
+    def _kineto_switches(self) -> dict[str, bool]:
+        """What Kineto is asked for, by the names of the options."""
+        return self.settings.switches
+
     def _profiler_arguments(self) -> dict[str, Any]:
         """What is recorded, in the words of PyTorch's object."""
         return {
             "use_cpu": ProfilerActivity.CPU in self.settings.activities,
             "use_device": "cuda" if ProfilerActivity.CUDA in self.settings.activities else None,
             "use_kineto": True,
-            **self.settings.switches,
+            **self._kineto_switches(),
         }
 
     def _describe_in_trace(self) -> None:

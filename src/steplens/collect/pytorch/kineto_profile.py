@@ -25,6 +25,7 @@ from steplens.collect.pytorch import actions
 from steplens.collect.pytorch.actions import RECORDING, ActionController, ProfilerAction
 from steplens.collect.pytorch.activities import choose_activities, not_collected
 from steplens.collect.pytorch.budgets import Budget, Limits
+from steplens.collect.pytorch.device_recorder_session import DeviceRecorderSession
 from steplens.collect.pytorch.export_methods import ExportMethods
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.recorder_session import RecorderSession, uses_recorder
@@ -121,7 +122,9 @@ class _KinetoProfile(ExportMethods):
         )
         limits = Limits(**{name: values[name] for name in options.LIMITS})
         self._show_plan: bool = values["show_plan"]
-        session_type = RecorderSession if uses_recorder(settings, self._health) else KinetoSession
+        session_type = KinetoSession
+        if uses_recorder(settings, self._health):
+            session_type = DeviceRecorderSession if ProfilerActivity.CUDA in activities else RecorderSession
         session = session_type(
             settings,
             parent=self._run_parent_directory,

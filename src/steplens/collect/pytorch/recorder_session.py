@@ -15,24 +15,26 @@ from steplens.collect.common import clock, log
 from steplens.collect.common.health import INFO, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.kineto import KinetoSession
+from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.window import Window, WindowState
 from steplens.collect.recorder import recorder_library
 from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecorderError, RecordingTotals
-from steplens.collect.torch_internals import child_threads, other_profilers
+from steplens.collect.torch_internals import child_threads, device_profile, other_profilers
 from steplens.common import rundir
 from steplens.common.options import ProfilerActivity
 
 
-def uses_recorder(settings: RecordingSettings, health: Health) -> bool:
+def uses_recorder(settings: RecordingSettings, health: Health, *, beside_kineto: bool = True) -> bool:
     """Whether the recorder records, by what is wanted and what the environment says of it; it is built where it is not yet.
 
     Args:
         settings: what is to be recorded.
         health: gets why Kineto records where the recorder was asked for.
+        beside_kineto: whether Kineto may record a device beside it.
     """
     if recorder_library.wanted_recorder() != ON:
         return False
-    reason = why_not_recorder(settings)
+    reason = why_not_recorder(settings, beside_kineto=beside_kineto)
     if not reason:
         if not recorder_library.is_built():
             log.info("The recorder is built for this PyTorch, once; that takes some ten seconds.")
@@ -47,16 +49,69 @@ def uses_recorder(settings: RecordingSettings, health: Health) -> bool:
     return False
 
 
-def why_not_recorder(settings: RecordingSettings) -> str:
-    """What of ``settings`` the recorder does not record; empty where it records all of it."""
-    if tuple(settings.activities) != (ProfilerActivity.CPU,):
+def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True) -> str:
+    """What of ``settings`` the recorder does not record; empty where it records all of it.
+
+    Args:
+        settings: what is to be recorded.
+        beside_kineto: whether Kineto may record a device beside it.
+    """
+    activities = set(settings.activities)
+    if ProfilerActivity.CPU not in activities:
+        return "it records the host, which is not to be recorded"
+    if activities == {ProfilerActivity.CPU, ProfilerActivity.CUDA}:
+        reason = device_profile.why_not_device_alone() if beside_kineto else "it records the host alone"
+        if reason:
+            return f"a GPU is to be recorded, and {reason}"
+    elif activities != {ProfilerActivity.CPU}:
         return "it records the host alone, and a device is to be recorded"
     if settings.with_stack:
         return "with_stack=True asks for calls of Python, which it does not record"
     return ""
 
 
-class RecorderSession(KinetoSession):
+class RecorderFile(KinetoArguments):
+    """Begins and completes the recorder's file of a window; a part of a session."""
+
+    #: whether the recorder records memory
+    _takes_memory = True
+
+    def _start_recorder(self, window: Window) -> None:
+        """Record every thread into the run directory of a window; see ``start_recorder`` for what is raised."""
+        switches = {"record_shapes": WITH_SHAPES, "with_flops": WITH_FLOPS}
+        if self._takes_memory:
+            switches["profile_memory"] = WITH_MEMORY
+        options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
+        path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
+        # for a process that is killed: else it is written beside the file when the window closes
+        about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
+        recorder_library.start_recorder(path, options, {**about_window, **self._recorded_metadata()})
+
+    def _finish_recording(self, window: Window) -> RecordingTotals:
+        """Wait for what is on its way to the disk, once; another window can record from then on."""
+        if window.totals is None:
+            begin = clock.monotonic_ns()
+            window.totals = recorder_library.finish_recorder(self._recorded_metadata())
+            window.counters["save_ns"] = window.counters.get("save_ns", 0) + clock.monotonic_ns() - begin
+        totals: RecordingTotals = window.totals
+        return totals
+
+    def _check_recording(self, totals: RecordingTotals) -> None:
+        """Say what the recorder lost.
+
+        Raises:
+            OSError: it could not write all of it.
+        """
+        if totals.error_number:
+            raise OSError(totals.error_number, f"the recorder could not write all of it ({os.strerror(totals.error_number)})")
+        lost = totals.dropped_calls + totals.dropped_memory_events
+        if lost:
+            # what that makes doubtful is said by whoever reads the file, which knows of it
+            records = lost + totals.calls + totals.memory_events
+            log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
+
+
+class RecorderSession(RecorderFile, KinetoSession):
     """Opens and closes windows as the session does that it is of, with the recorder in place of Kineto."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -74,15 +129,11 @@ class RecorderSession(KinetoSession):
     def _prepare_window(self, window: Window) -> None:
         thread_options = {**self.settings.switches, "cpu": True}
         window.threads = child_threads.Joinable(thread_options, self._health, all_threads=True)
+        window.ends_anywhere = True
         window.state = WindowState.OPEN
 
     def _begin_recording(self, window: Window) -> None:
-        switches = {"record_shapes": WITH_SHAPES, "profile_memory": WITH_MEMORY, "with_flops": WITH_FLOPS}
-        options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
-        path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
-        # for a process that is killed: else it is written beside the file when the window closes
-        about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
-        recorder_library.start_recorder(path, options, {**about_window, **self._recorded_metadata()})
+        self._start_recorder(window)
 
     def _describe_in_trace(self) -> None:
         # its file begins with that
@@ -111,25 +162,10 @@ class RecorderSession(KinetoSession):
     def _is_saved(self, window: Window) -> bool:
         return window.saving.outcome == rundir.STATE_COLLECTED and rundir.raw_recording(window.run_directory) is not None
 
-    def _finish_recording(self, window: Window) -> RecordingTotals:
-        """Wait for what is on its way to the disk, once; another window can record from then on."""
-        if window.totals is None:
-            begin = clock.monotonic_ns()
-            window.totals = recorder_library.finish_recorder(self._recorded_metadata())
-            window.counters["save_ns"] = clock.monotonic_ns() - begin
-            window.counters["trace_bytes"] = window.totals.file_bytes
-        totals: RecordingTotals = window.totals
-        return totals
-
     def _save_trace(self, window: Window) -> None:
         totals = self._finish_recording(window)
-        if totals.error_number:
-            raise OSError(totals.error_number, f"the recorder could not write all of it ({os.strerror(totals.error_number)})")
-        lost = totals.dropped_calls + totals.dropped_memory_events
-        if lost:
-            # what that makes doubtful is said by whoever reads the file, which knows of it
-            records = lost + totals.calls + totals.memory_events
-            log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
+        window.counters["trace_bytes"] = totals.file_bytes
+        self._check_recording(totals)
         has_steps = self.settings.schedule is not None and window.span.last_step is not None
         self.size.window_saved(totals.file_bytes, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = totals.file_bytes

@@ -101,6 +101,8 @@ class Window:
     totals: Any = None
     #: what threads of the program that asked to be recorded join
     threads: Any = None
+    #: any thread can end its recording
+    ends_anywhere: bool = False
     #: made when the window has its run directory
     recorders: WindowRecorders = field(init=False)
     #: the backward pass inside of which it began, see ``collect.torch_internals.backward``
@@ -129,7 +131,7 @@ class Window:
     def can_be_ended(self) -> bool:
         """Whether the calling thread can end its recording, which PyTorch keeps with the thread that began it."""
         autograd: Any = importlib.import_module("torch.autograd")
-        return bool(self.threads.all_threads or autograd._profiler_enabled())
+        return bool(self.ends_anywhere or autograd._profiler_enabled())
 
     @property
     def failed(self) -> bool:

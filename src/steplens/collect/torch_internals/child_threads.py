@@ -325,6 +325,12 @@ def needs_all_threads(with_stack: bool) -> bool:
     return _has_sleeping_threads(besides=threading.get_native_id())
 
 
+def has_asked() -> bool:
+    """Whether another thread than the calling one asked to be recorded."""
+    own = threading.get_native_id()
+    return _has_sleeping_threads(besides=own) or any(member.native_id != own for member in list(_state.members))
+
+
 def open_window(window: Joinable) -> None:
     """Let threads join a window that has begun to record."""
     window.owner = threading.get_ident()

@@ -100,7 +100,7 @@ def _wrap_profiler_call(original: Callable[..., Any], begins: bool) -> Callable[
             return original(self, *args, **kwargs)
         except Exception:  # handed on to whoever called PyTorch
             if self in _ours:
-                _has_ended()
+                note_end()
             raise
         finally:
             if not begins:
@@ -110,7 +110,7 @@ def _wrap_profiler_call(original: Callable[..., Any], begins: bool) -> Callable[
     return call
 
 
-def _has_ended() -> None:
+def note_end() -> None:
     """Let PyTorch know that one of ours records no longer: it keeps a note of that, which stays when a call of it fails."""
     profiler: Any = importlib.import_module("torch.autograd.profiler")
     autograd: Any = importlib.import_module("torch.autograd")

@@ -106,7 +106,9 @@ def _numbers_of_ranges(ranges: pl.DataFrame, ops: pl.DataFrame, base_ns: int) ->
     """The recorder's number of each range of the user that Kineto saw, by Kineto's."""
     if not ranges.height or "external_id" not in ranges.columns:
         return {}
-    own = ops.filter(pl.col("scope") == SCOPE_USER).select("tid", "start_ns", name=pl.col("name").cast(pl.String), own="external_id")
+    own = ops.filter(pl.col("scope") == SCOPE_USER).select(
+        "tid", "start_ns", name=pl.col("name").cast(pl.String), own="external_id"
+    )
     theirs = ranges.select(
         "tid", "external_id", name=pl.col("name").cast(pl.String), start_ns=pl.col("start_ns") + base_ns
     ).drop_nulls()
