@@ -30,10 +30,17 @@ def ticks_at(ns: int) -> int:
 
 
 def header(
-    *, version: int = layout.VERSION, options: int = 7, call_bytes: int = 40, memory_bytes: int = 24, source: int = 1
+    *,
+    version: int = layout.VERSION,
+    options: int = 7,
+    call_bytes: int = 40,
+    memory_bytes: int = 24,
+    source: int = 1,
+    begin_ns: int = BEGIN_NS,
+    pid: int = PID,
 ) -> bytes:
-    offset = BEGIN_NS - MONOTONIC_NS
-    return struct.pack(layout.HEADER, layout.MAGIC, version, options, PID, call_bytes, memory_bytes, source, offset)
+    offset = begin_ns - MONOTONIC_NS
+    return struct.pack(layout.HEADER, layout.MAGIC, version, options, pid, call_bytes, memory_bytes, source, offset)
 
 
 def block(kind: int, content: bytes, *, count: int, thread: int = 0, magic: bytes = layout.BLOCK_MAGIC) -> bytes:

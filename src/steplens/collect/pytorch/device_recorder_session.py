@@ -36,9 +36,7 @@ class DeviceRecorderSession(RecorderFile, KinetoSession):
 
     def _joinable_threads(self, *, all_threads: bool) -> child_threads.Joinable:
         if self.settings.profile_memory and child_threads.has_asked():
-            message = (
-                "Beside a GPU, memory of threads that asked to be recorded is not: STEPLENS_RECORDER=off lets Kineto record it."
-            )
+            message = "Memory of threads that asked to be recorded is not, beside a GPU: STEPLENS_RECORDER=off lets Kineto do it."
             self._health.report("not_collected", WARNING, message, unsafe="memory")
         # the recorder sees all of them: none has to join
         return super()._joinable_threads(all_threads=True)

@@ -171,7 +171,7 @@ def _of_calls(tasks: pl.DataFrame, point: pl.DataFrame, described: pl.DataFrame)
     linked = (
         tasks.select("external_id").join(by_id, on="external_id", how="left", maintain_order="left")["_described"].cast(pl.Int64)
     )
-    row = pl.select(pl.coalesce(linked, _enclosing_rows(point, described))).to_series()
+    row = pl.select(pl.coalesce(linked, rows_around(point, described))).to_series()
     call_rows = described[row.fill_null(0)]
     group = pl.coalesce("group", pl.col("group_number").cast(pl.String))
     described_calls = call_rows.select(
@@ -193,7 +193,7 @@ def _of_annotations(point: pl.DataFrame, ops: pl.DataFrame | None) -> pl.DataFra
     ranges = ops.filter(pl.col("name").cat.starts_with(_ANNOTATION))
     if not ranges.height:
         return _empty_metadata(point.height)
-    row = _enclosing_rows(point, ranges)
+    row = rows_around(point, ranges)
     range_rows = ranges[row.fill_null(0)]
     no_text = pl.Series([None], dtype=pl.String).new_from_index(0, range_rows.height)
     types, shapes = (
@@ -241,8 +241,13 @@ def _launch_points(tasks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame({"time": calls["start_ns"].gather(row), "pid": calls["pid"].gather(row), "tid": calls["tid"].gather(row)})
 
 
-def _enclosing_rows(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
-    """Row of the innermost of a few ranges around each point on its thread, null where there is none."""
+def rows_around(point: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
+    """Row of the innermost call around each point on its thread, null where there is none.
+
+    Args:
+        point: time, pid and tid; shape (m,).
+        ranges: calls with pid, tid, start_ns and end_ns in any order; shape (n,).
+    """
     order = ranges.with_row_index("_row").sort(["pid", "tid", "start_ns", "end_ns"], descending=[False, False, False, True])
     start, end, pid, tid = (order[name].to_numpy() for name in ("start_ns", "end_ns", "pid", "tid"))
     lane = lane_numbers(pid, tid)

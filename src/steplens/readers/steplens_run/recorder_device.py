@@ -1,8 +1,8 @@
 """The device's half of a recording: what Kineto saw of a GPU while the recorder saw the host.
 
-Kineto records device tasks and the runtime calls that launched them there, and no operator calls. Both halves have the same clock
-and the same threads, so that a task belongs to the innermost operator around the call that launched it: what PyTorch's own numbers
-of operators would say, which Kineto does not have here.
+Kineto records device tasks and the runtime calls that launched them there, and no operator calls. Both halves have the same
+clock and the same threads, so that a task belongs to the innermost operator around the call that launched it: what PyTorch's own
+numbers of operators would say, which Kineto does not have here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import polars as pl
 
 from steplens.common.errors import InputError
 from steplens.readers.kineto.kineto import TraceEvents, linked_correlations, read_events
+from steplens.readers.kineto.kineto_collectives import rows_around
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_tables
 from steplens.readers.kineto.kineto_frames import collective_frame, decode_collectives
 from steplens.readers.kineto.kineto_tables import flow_arrows, host_tables
@@ -63,7 +64,7 @@ def add_device(
         return {}
     columns, members, base_ns = events.columns, events.members, events.base_ns
     _name_threads(events, blocks, threads)
-    _forget_numbers(events, raw["ops"])
+    _number_operators(events, raw["ops"])
     columns.replace("collectives", _collective_calls(raw["ops"], calls, signatures, base_ns))
     seen = host_tables(columns, base_ns)
     raw.update(device_tables(columns, raw, members, base_ns, log))
@@ -90,25 +91,33 @@ def _name_threads(events: TraceEvents, blocks: Blocks, threads: Threads) -> None
             events.columns.replace(kind, frame.with_columns(pl.col("tid").replace(named)))
 
 
-def _forget_numbers(events: TraceEvents, ops: pl.DataFrame) -> None:
-    """Take away Kineto's numbers of operators, which are others than the recorder's; ranges on the device get those of the host."""
+def _number_operators(events: TraceEvents, ops: pl.DataFrame) -> None:
+    """Replace Kineto's numbers of operators by the recorder's.
+
+    Calls of the runtime get that of the innermost operator around their start, and their tasks through them: it is whose number
+    Kineto would give, not that of a range of the user in between. Ranges on the device get that of their range on the host.
+    """
     columns = events.columns
     number_of_range = _numbers_of_ranges(columns.frame("operators"), ops, events.base_ns)
-    for kind in ("calls", "tasks", "device_ranges"):
-        frame = columns.frame(kind)
-        if "external_id" in frame.columns:
-            number = pl.col("external_id").replace_strict(number_of_range, default=None, return_dtype=pl.Int64)
-            columns.replace(kind, frame.with_columns(external_id=number if kind == "device_ranges" else pl.lit(None, pl.Int64)))
     columns.replace("operators", pl.DataFrame())
+    calls, tasks, ranges = (columns.frame(kind) for kind in ("calls", "tasks", "device_ranges"))
+    if calls.height:
+        operators = ops.filter(pl.col("scope") != SCOPE_USER)
+        row = rows_around(calls.select(time=pl.col("start_ns") + events.base_ns, pid="pid", tid="tid"), operators)
+        columns.replace("calls", calls.with_columns(external_id=operators["external_id"].gather(row)))
+    if tasks.height:
+        columns.replace("tasks", tasks.with_columns(external_id=pl.lit(None, pl.Int64)))
+    if ranges.height:
+        number = pl.col("external_id").replace_strict(number_of_range, default=None, return_dtype=pl.Int64)
+        columns.replace("device_ranges", ranges.with_columns(external_id=number))
 
 
 def _numbers_of_ranges(ranges: pl.DataFrame, ops: pl.DataFrame, base_ns: int) -> dict[int, int]:
     """The recorder's number of each range of the user that Kineto saw, by Kineto's."""
     if not ranges.height or "external_id" not in ranges.columns:
         return {}
-    own = ops.filter(pl.col("scope") == SCOPE_USER).select(
-        "tid", "start_ns", name=pl.col("name").cast(pl.String), own="external_id"
-    )
+    user_ranges = ops.filter(pl.col("scope") == SCOPE_USER)
+    own = user_ranges.select("tid", "start_ns", name=pl.col("name").cast(pl.String), own="external_id")
     theirs = ranges.select(
         "tid", "external_id", name=pl.col("name").cast(pl.String), start_ns=pl.col("start_ns") + base_ns
     ).drop_nulls()
