@@ -186,7 +186,8 @@ class ExportMethods:
             problem = _export_run("kineto", run_directory, made)
             if problem:
                 raise OSError(problem)
-            return torch_events.function_events(made, self._session.torch_options(), host_only=True)
+            host_only = rundir.raw_device(run_directory) is None
+            return torch_events.function_events(made, self._session.torch_options(), host_only=host_only)
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
