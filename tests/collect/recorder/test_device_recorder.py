@@ -50,7 +50,7 @@ def run_program(text: str, out: Path, *, halves: bool = True, exit_code: int = 0
     mode = "halves" if halves else "kineto"
     command = [sys.executable, "-c", PROGRAM + text, str(out), mode]
     variables = {**os.environ, "STEPLENS_RECORDER": "on" if halves else "off"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=variables)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, env=variables)
     assert done.returncode == exit_code, done.stderr[-2000:]
     return done.stdout + done.stderr
 
@@ -62,11 +62,11 @@ def device_events(run: Path) -> list[dict[str, Any]]:
 
 
 def counts(run: Path) -> dict[str, Any]:
-    """What a window holds: operator calls by name, ranges, memory events, steps."""
+    """What a window holds: operator calls by name, and how much was allocated."""
     trace = steplens.open(run).trace()
     operators = dict(trace.required("ops").collect()["name"].cast(str).value_counts().sort("name").rows())
     memory = trace.required("memory").collect()
-    return {"operators": operators, "memory": memory.height, "allocated": int(memory["bytes"].filter(memory["bytes"] > 0).sum())}
+    return {"operators": operators, "allocated": int(memory["bytes"].filter(memory["bytes"] > 0).sum())}
 
 
 def test_both_halves_hold_what_kineto_alone_does(tmp_path: Path) -> None:
@@ -87,7 +87,6 @@ def test_both_halves_hold_what_kineto_alone_does(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_the_host_half(tmp_path: Path) -> None:
     text = """
-options = dict()
 with steplens.profile(on_trace_ready=handler) as prof:
     for step in range(200): train(); prof.step()
     import time; time.sleep(0.2)
@@ -96,7 +95,8 @@ with steplens.profile(on_trace_ready=handler) as prof:
     run_program(text, tmp_path, exit_code=-signal.SIGKILL)
     (run,) = tmp_path.iterdir()
     trace = steplens.open(run).trace()
-    assert len(steplens.open(run).steps()) >= 150
+    operators = dict(steplens.open(run).operators().select("name", "calls").rows())
+    assert operators["aten::mkldnn_convolution"] >= 150
     assert "unended_recording" in trace.required("health").collect()["check"].to_list()
 
 
@@ -121,7 +121,7 @@ def test_windows_without_a_recording_leave_nothing_behind(tmp_path: Path) -> Non
 from steplens.collect.recorder import recorder_library
 prof = profiled()
 prof.start()
-for step in range(2): train(); prof.step()
+train(); prof.step()
 prof.stop()
 assert not recorder_library.is_recorder_recording()
 # warm-up had begun, and nothing was recorded: the next profiler can
@@ -139,14 +139,14 @@ with steplens.profile(on_trace_ready=handler): train()
     assert "no device today" in said and "Traceback" not in said
     whole = [run for run in tmp_path.iterdir() if (run / "KINETO" / "device.json").is_file()]
     assert len(whole) == 2
-    assert all(counts_of_operators > 10 for counts_of_operators in (len(steplens.open(run).trace().ops) for run in whole))
+    assert all(counts(run)["operators"] for run in whole)
 
 
 def test_threads_that_ask_and_toggles(tmp_path: Path) -> None:
     text = """
 asked, go = threading.Event(), threading.Event()
 def work():
-    steplens.profiler.enable_profiler_in_child_thread() if hasattr(steplens, "profiler") else None
+    steplens.profile.enable_profiler_in_child_thread()
     asked.set(); go.wait()
     for _ in range(5): train()
 thread = threading.Thread(target=work); thread.start(); asked.wait()

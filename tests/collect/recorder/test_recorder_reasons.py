@@ -13,6 +13,7 @@ from steplens.collect.common.health import Health
 from steplens.collect.pytorch import recorder_session
 from steplens.collect.recorder import recorder_library
 from steplens.collect.recorder.recorder_library import RecorderError, RecordingTotals
+from steplens.collect.torch_internals import device_profile
 from steplens.common.native import build
 from steplens.common.native.build import BuildError
 from steplens.common.options import ProfilerActivity
@@ -44,9 +45,19 @@ def why(wanted_settings: Any) -> str:
 
 
 def test_devices_and_stacks_are_left_to_kineto() -> None:
-    on_device = why(settings(ProfilerActivity.CPU, ProfilerActivity.CUDA))
+    on_device = why(settings(ProfilerActivity.CPU, ProfilerActivity.NPU))
     assert "it records the host alone, and a device is to be recorded" in on_device
+    assert "it records the host, which is not to be recorded" in why(settings(ProfilerActivity.CUDA))
     assert "with_stack=True asks for calls of Python" in why(settings(ProfilerActivity.CPU, with_stack=True))
+
+
+def test_a_gpu_is_recorded_beside_the_recorder_where_kineto_can_leave_out_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = settings(ProfilerActivity.CPU, ProfilerActivity.CUDA)
+    assert recorder_session.why_not_recorder(both) == ""
+    # a black box keeps one file of each step
+    assert "a GPU is to be recorded" in recorder_session.why_not_recorder(both, beside_kineto=False)
+    monkeypatch.setattr(device_profile, "_BEGINS", "_of_another_version")
+    assert "begins to record in another way" in recorder_session.why_not_recorder(both)
 
 
 @pytest.mark.parametrize("value", ["off", "auto", "", "anything"])

@@ -19,6 +19,7 @@ from steplens.collect.handoff import handler
 from steplens.collect.pytorch import kineto
 from steplens.collect.torch_internals import memory_categories, torch_events
 from steplens.common import rundir
+from steplens.common.options import ProfilerActivity
 from steplens.formats.memory_categories import FILE
 
 SELF_CPU = "self_cpu_time_total"
@@ -186,7 +187,7 @@ class ExportMethods:
             problem = _export_run("kineto", run_directory, made)
             if problem:
                 raise OSError(problem)
-            host_only = rundir.raw_device(run_directory) is None
+            host_only = ProfilerActivity.CUDA not in self._session.settings.activities
             return torch_events.function_events(made, self._session.torch_options(), host_only=host_only)
 
     def key_averages(
