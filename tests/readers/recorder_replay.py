@@ -64,9 +64,8 @@ def _without_operator(event: dict[str, Any], handle_of: Mapping[int, int]) -> di
     args = {name: value for name, value in args.items() if name not in _OF_COLLECTIVES}
     tid = event["tid"]
     if event["cat"].startswith("cuda_"):
-        tid = handle_of.get(tid, tid)
-        # as a signed number, as CUPTI's is written
-        tid = tid - (1 << 32) if tid in handle_of.values() and tid >= 1 << 31 else tid
+        # Kineto writes a handle as the absolute value of a signed number
+        tid = (1 << 32) - handle_of[tid] if tid in handle_of else tid
     return {**event, "args": args, "tid": tid}
 
 

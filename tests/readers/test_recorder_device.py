@@ -131,7 +131,7 @@ def test_threads_by_their_handles_and_numbers_of_nobody(tmp_path: Path) -> None:
     device = {"device": 0, "stream": 7}
     events = [
         # CUPTI names the thread by its handle, and a number of Kineto means another operator here
-        device_event("cuda_runtime", 3, 1, tid=0xF0385240 - (1 << 32), correlation=11, **{"External id": 1}),
+        device_event("cuda_runtime", 3, 1, tid=(1 << 32) - 0xF0385240, correlation=11, **{"External id": 1}),
         device_event("kernel", 4, 2, tid=7, correlation=11, **device, **{"External id": 1}),
         device_event("cuda_runtime", 6, 1, tid=77, correlation=12),
         device_event("kernel", 8, 2, tid=7, correlation=12, **device),

@@ -45,7 +45,7 @@ class DeviceRecorderSession(RecorderFile, KinetoSession):
         self._start_recorder(window)
         try:
             device_profile.begin_device_profile(window.kineto)
-        except BaseException:
+        except BaseException:  # without its other half this one is none; whoever called says why
             self._finish_recording(window)
             raise
         self.size.window_opens()
@@ -73,13 +73,13 @@ class DeviceRecorderSession(RecorderFile, KinetoSession):
             # also of a window whose other half was given up: the next one can record from here on
             self._finish_recording(window)
 
-    def toggle(self, enable: bool, names: list[str]) -> None:
-        """See ``KinetoArguments.toggle``; what runs on the host is recorded all the time."""
-        others = [name for name in names if name != "CPU"]
-        if others != names:
+    def toggle_collection(self, enable: bool, names: list[str]) -> None:
+        """See ``KinetoArguments.toggle_collection``; what runs on the host is recorded all the time."""
+        of_devices = [name for name in names if name != "CPU"]
+        if of_devices != names:
             log.warning("toggle_collection_dynamic has no effect on the CPU: STEPLENS_RECORDER=off lets Kineto record it.")
-        if others:
-            super().toggle(enable, others)
+        if of_devices:
+            super().toggle_collection(enable, of_devices)
 
     def _is_saved(self, window: Window) -> bool:
         return window.saving.outcome == rundir.STATE_COLLECTED and rundir.raw_device(window.run_directory) is not None

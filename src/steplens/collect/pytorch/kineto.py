@@ -412,6 +412,11 @@ class KinetoSession(KinetoArguments):
         severity, unsafe = (ERROR, "everything") if window.failed else (WARNING, "averages over steps")
         self._health.add("other_profiler", severity, message, unsafe=unsafe)
         self.stop_trace()
+        if ProfilerActivity.CUDA in self.settings.activities and window.kineto is not None:
+            # what a result holds of a GPU lies in buffers of Kineto, which the other recording clears; a failure is met again
+            # when the window is closed
+            with contextlib.suppress(OSError):
+                self._write_kineto_file(window)
 
     def _call_device(self, window: Window, counter: str, call: Callable[[DeviceSession], Any]) -> None:
         """Let the device's session do something, where there is one, and count what that takes."""
@@ -439,15 +444,19 @@ class KinetoSession(KinetoArguments):
         other_profilers.give_back_recording(window.kineto)
         window.kineto = None
 
-    def _save_trace(self, window: Window) -> None:
-        """Write Kineto's result; see ``saving.save_trace`` for what is raised."""
+    def _write_kineto_file(self, window: Window) -> int:
+        """Write Kineto's result, once; its size in bytes. See ``saving.save_trace`` for what is raised."""
         target = window.run_directory / rundir.RAW_DIRECTORY / self._kineto_file
         begin = clock.monotonic_ns()
-        results = window.kineto.kineto_results
         window.saving.unfinished = window.saving.unfinished or partial.partial_path(target)
-        size = saving.save_trace(results, window.saving.unfinished, target)
-        window.counters["save_ns"] = clock.monotonic_ns() - begin
-        window.counters["trace_bytes"] = size
+        size = saving.save_trace(window.kineto.kineto_results, window.saving.unfinished, target)
+        window.counters["save_ns"] = window.counters.get("save_ns", 0) + clock.monotonic_ns() - begin
+        return size
+
+    def _save_trace(self, window: Window) -> None:
+        """Write Kineto's result; see ``saving.save_trace`` for what is raised."""
+        results = window.kineto.kineto_results
+        size = window.counters["trace_bytes"] = self._write_kineto_file(window)
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
         if self.settings.categorises_memory and size <= KEPT_TRACE_BYTES:
             window.results = results

@@ -100,7 +100,7 @@ class KinetoArguments:
         options = self._profiler_arguments()
         return {name: options[name] for name in inspect.signature(profiler.profile.__init__).parameters if name in options}
 
-    def toggle(self, enable: bool, names: list[str]) -> None:
+    def toggle_collection(self, enable: bool, names: list[str]) -> None:
         """Begin or cease to collect activities in the window that records.
 
         Args:

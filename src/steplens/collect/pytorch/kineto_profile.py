@@ -345,7 +345,7 @@ class _KinetoProfile(ExportMethods):
             enable: whether they are collected from here on.
             activities: members of ``ProfilerActivity``, ours or those of ``torch.profiler``.
         """
-        self._session.toggle(enable, [str(activity).rpartition(".")[2] for activity in activities])
+        self._session.toggle_collection(enable, [str(activity).rpartition(".")[2] for activity in activities])
 
     @never_raise
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:

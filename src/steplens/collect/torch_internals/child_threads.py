@@ -327,8 +327,8 @@ def needs_all_threads(with_stack: bool) -> bool:
 
 def has_asked() -> bool:
     """Whether another thread than the calling one asked to be recorded."""
-    own = threading.get_native_id()
-    return _has_sleeping_threads(besides=own) or any(member.native_id != own for member in list(_state.members))
+    calling = threading.get_native_id()
+    return _has_sleeping_threads(besides=calling) or any(member.native_id != calling for member in list(_state.members))
 
 
 def open_window(window: Joinable) -> None:

@@ -139,7 +139,7 @@ class EventColumns:
         self.parts[kind] = []
         return frame
 
-    def replace(self, kind: str, frame: pl.DataFrame) -> None:
+    def replace_events(self, kind: str, frame: pl.DataFrame) -> None:
         """Put other events of one kind in place of those that were read.
 
         Args:
