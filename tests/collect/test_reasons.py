@@ -108,7 +108,7 @@ def test_what_the_program_turns_off_inside_of_a_window(look, capfd):
     health = Health()
     session = SimpleNamespace(window=None, _health=health)
     pytest.importorskip("torch")
-    toggle = kineto_arguments.KinetoArguments.toggle
+    toggle = kineto_arguments.KinetoArguments.toggle_collection
     toggle(session, False, ["CPU"])
     assert "toggle_collection_dynamic has no effect, no window records with Kineto." in said(capfd)
     session.window = SimpleNamespace(recording=True, kineto=kineto)
