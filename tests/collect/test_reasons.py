@@ -263,8 +263,11 @@ def test_a_pytorch_that_records_no_other_threads(monkeypatch):
     monkeypatch.setattr(kineto_arguments.child_threads, "needs_all_threads", lambda with_stack: True)
     health = Health()
     settings = SimpleNamespace(with_stack=True, categorises_memory=True, profile_memory=False, switches={}, activities=())
-    options = SimpleNamespace(settings=settings, _health=health, _profiler_arguments=dict)
-    kineto_arguments.KinetoArguments._new_kineto(options, SimpleNamespace(trace_id=""))
+    session = kineto_arguments.KinetoArguments()
+    monkeypatch.setattr(session, "settings", settings, raising=False)
+    monkeypatch.setattr(session, "_health", health, raising=False)
+    monkeypatch.setattr(session, "_profiler_arguments", dict)
+    session._new_kineto(SimpleNamespace(trace_id=""))
     assert [finding["message"] for finding in health.take()] == ["This version of PyTorch cannot record child threads."]
 
 
