@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <utility>
 
 #include "file_writer.h"
 #include "memory_watch.h"
@@ -27,27 +26,15 @@ constexpr int64_t CLOCK_INTERVAL_NS = 1000000000;
 thread_local ThreadState* current_state = nullptr;
 thread_local bool is_ending = false;
 
-// Memory of contexts that were deleted on this thread; not of more than these, where others begin the calls that it ends.
-struct FreePlace {
-  FreePlace* next;
-};
-constexpr uint32_t MOST_FREE_PLACES = MOST_OPEN_CALLS;
-thread_local FreePlace* free_places = nullptr;
-thread_local uint32_t free_place_count = 0;
-
-void* take_free_place() {
-  free_place_count--;
-  return std::exchange(free_places, free_places->next);
-}
-
 // Tells the writer that its thread ends.
 struct EndNotice {
   ThreadState* state = nullptr;
   ~EndNotice() {
-    if (state != nullptr) state->ended.store(true, std::memory_order_release);
     current_state = nullptr;
     is_ending = true;
-    while (free_places != nullptr) ::operator delete(take_free_place());
+    if (state == nullptr) return;
+    while (void* place = state->take_free_context()) ::operator delete(place);
+    state->ended.store(true, std::memory_order_release);
   }
 };
 thread_local EndNotice end_notice;
@@ -64,18 +51,9 @@ void on_fork_in_child() { Recorder::instance().after_fork_in_child(); }
 
 }  // namespace
 
-void* CallContext::operator new(size_t bytes) {
-  return free_places != nullptr ? take_free_place() : ::operator new(bytes);
-}
-
 void CallContext::operator delete(void* place) {
   // a thread without a state has no end that would be noticed
-  if (current_state == nullptr || free_place_count == MOST_FREE_PLACES) {
-    ::operator delete(place);
-  } else {
-    free_places = new (place) FreePlace{free_places};
-    free_place_count++;
-  }
+  if (current_state == nullptr || !current_state->keep_free_context(place)) ::operator delete(place);
 }
 
 Recorder& Recorder::instance() {
@@ -167,7 +145,9 @@ CallContext* Recorder::begin_call(const at::RecordFunction& function) {
   }
   record.start_ticks = read_ticks(counter_);
   state->depth.store(depth + 1, std::memory_order_release);
-  return new CallContext(&call);
+  void* place = state->take_free_context();
+  if (place == nullptr) place = ::operator new(sizeof(CallContext));
+  return ::new (place) CallContext(&call);
 }
 
 void Recorder::end_call(OpenCall* call) {

@@ -40,7 +40,6 @@ struct OpenCall {
 struct CallContext : at::ObserverContext {
   explicit CallContext(OpenCall* open) : call(open) {}
   OpenCall* call;
-  static void* operator new(size_t bytes);
   static void operator delete(void* place);
 };
 
@@ -63,8 +62,31 @@ struct ThreadState {
   RecordStream<CallRecord> calls;
   RecordStream<MemoryRecord> memory;
   std::atomic<bool> ended{false};
+  // memory of contexts that were deleted on this thread
+  struct FreeContext {
+    FreeContext* next;
+  };
+  FreeContext* free_contexts = nullptr;
+  uint32_t free_context_count = 0;
   // of the writer: the recording in whose file it is named
   uint64_t named_in = 0;
+
+  // Returns null where there is none.
+  void* take_free_context() {
+    FreeContext* taken = free_contexts;
+    if (taken == nullptr) return nullptr;
+    free_contexts = taken->next;
+    free_context_count--;
+    return taken;
+  }
+
+  // Returns whether it is kept: not more of them than calls can be open, where others begin the calls that this thread ends.
+  bool keep_free_context(void* place) {
+    if (free_context_count == MOST_OPEN_CALLS) return false;
+    free_contexts = ::new (place) FreeContext{free_contexts};
+    free_context_count++;
+    return true;
+  }
 };
 
 class FileWriter;
