@@ -88,6 +88,12 @@ void append_sizes(std::string& text, const at::Tensor& tensor) {
   text += ']';
 }
 
+std::string_view type_name(const at::Tensor& tensor) {
+  // before 2.6 PyTorch has a class of its own for it
+  const auto name = c10::scalarTypeToTypeMeta(tensor.scalar_type()).name();
+  return std::string_view(name.data(), name.size());
+}
+
 void append_inputs(std::string& text, const at::RecordFunction& function, bool with_arguments) {
   std::string shapes, types;
   std::vector<c10::IValue> values;
@@ -98,7 +104,7 @@ void append_inputs(std::string& text, const at::RecordFunction& function, bool w
     if (value.isTensor()) {
       const at::Tensor& tensor = value.toTensor();
       append_sizes(shapes, tensor);
-      append_quoted(types, has_sizes(tensor) ? c10::scalarTypeToTypeMeta(tensor.scalar_type()).name() : std::string_view());
+      append_quoted(types, has_sizes(tensor) ? type_name(tensor) : std::string_view());
     } else if (value.isTensorList()) {
       shapes += '[';
       bool first = true;
