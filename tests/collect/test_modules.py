@@ -7,6 +7,8 @@ import pytest
 from steplens import profile, tensorboard_trace_handler
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("each_recorder")
 nn = torch.nn
 
 

@@ -97,10 +97,13 @@ class KinetoArguments:
         """
         window = self.window
         if window is None or not window.recording or window.kineto is None:
-            log.warning("toggle_collection_dynamic has no effect, no window records with Kineto.")
+            log.warning("toggle_collection_dynamic has no effect, no window is recorded.")
             return
         activity_type: Any = importlib.import_module("torch.profiler").ProfilerActivity
         window.kineto.toggle_collection_dynamic(enable, [getattr(activity_type, name) for name in names])
+        self._note_toggled(enable, names)
+
+    def _note_toggled(self, enable: bool, names: list[str]) -> None:
         state = "on" if enable else "off"
         message = f"The program turned the collection of {', '.join(names)} {state} inside the window."
         self._health.add("not_collected", WARNING, message, unsafe="averages over steps")

@@ -2,71 +2,46 @@
 
 It records every thread, streams to the run directory while the window is open, so that a process that is killed keeps what it
 has recorded, and is in nobody's way: the program may use ``torch.profiler`` at the same time. What it does not record (devices,
-calls of Python) is left to Kineto: see ``why_not_recorder``.
+calls of Python) is left to Kineto: see ``recorder_choice``.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import clock, log
-from steplens.collect.common.health import INFO, Health
-from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.kineto import KinetoSession
+from steplens.collect.pytorch.trace_size import RecorderProbe, RecorderSize
 from steplens.collect.pytorch.window import Window, WindowState
 from steplens.collect.recorder import recorder_library
-from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecorderError, RecordingTotals
+from steplens.collect.recorder.recorder_library import WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecordingTotals
 from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.common import rundir
-from steplens.common.options import ProfilerActivity
-
-
-def uses_recorder(settings: RecordingSettings, health: Health) -> bool:
-    """Whether the recorder records, by what is wanted and what the environment says of it; it is built where it is not yet.
-
-    Args:
-        settings: what is to be recorded.
-        health: gets why Kineto records where the recorder was asked for.
-    """
-    if recorder_library.wanted_recorder() != ON:
-        return False
-    reason = why_not_recorder(settings)
-    if not reason:
-        if not recorder_library.is_built():
-            log.info("The recorder is built for this PyTorch, once; that takes some ten seconds.")
-        try:
-            recorder_library.load_recorder()
-            return True
-        except RecorderError as error:
-            reason = str(error)
-    message = f"Kineto records in place of the recorder that {recorder_library.VARIABLE}=on asks for: {reason}."
-    log.warning(message)
-    health.add("not_collected", INFO, message)
-    return False
-
-
-def why_not_recorder(settings: RecordingSettings) -> str:
-    """What of ``settings`` the recorder does not record; empty where it records all of it."""
-    if tuple(settings.activities) != (ProfilerActivity.CPU,):
-        return "it records the host alone, and a device is to be recorded"
-    if settings.with_stack:
-        return "with_stack=True asks for calls of Python, which it does not record"
-    return ""
 
 
 class RecorderSession(KinetoSession):
     """Opens and closes windows as the session does that it is of, with the recorder in place of Kineto."""
 
+    _range_type = recorder_library.RecorderRange
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        # what a window costs is known without a trial: its file grows while it is recorded
-        super().__init__(*arguments, **{**options, "probes": False})
+        super().__init__(*arguments, **options)
+        self.size = RecorderSize(self.settings)
 
     def warmup_trace(self) -> None:
-        """The recorder has nothing to prepare."""
-        if self.window is not None:
-            self._prepare_window(self.window)
+        """The recorder has nothing to prepare; the warmup is recorded where its size is to be told."""
+        window = self.window
+        if window is None:
+            return
+        if self._probes and not self.size.measured:
+            path = window.run_directory / rundir.RAW_DIRECTORY / f"warmup_{rundir.RAW_OPERATORS}"
+            self._start_recorder(path, {})
+            self._probe = RecorderProbe(path, self.size, self.step)
+        else:
+            self._prepare_window(window)
 
     def _is_prepared(self, window: Window) -> bool:
         return window.threads is not None
@@ -77,12 +52,16 @@ class RecorderSession(KinetoSession):
         window.state = WindowState.OPEN
 
     def _begin_recording(self, window: Window) -> None:
-        switches = {"record_shapes": WITH_SHAPES, "profile_memory": WITH_MEMORY, "with_flops": WITH_FLOPS}
-        options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
         path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
         # for a process that is killed: else it is written beside the file when the window closes
         about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
-        recorder_library.start_recorder(path, options, {**about_window, **self._recorded_metadata()})
+        self._start_recorder(path, {**about_window, **self._recorded_metadata()})
+        self.size.window_opens()
+
+    def _start_recorder(self, path: Path, described: dict[str, Any]) -> None:
+        switches = {"record_shapes": WITH_SHAPES, "profile_memory": WITH_MEMORY, "with_flops": WITH_FLOPS}
+        options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
+        recorder_library.start_recorder(path, options, described)
 
     def _describe_in_trace(self) -> None:
         # its file begins with that
@@ -130,9 +109,7 @@ class RecorderSession(KinetoSession):
             # what that makes doubtful is said by whoever reads the file, which knows of it
             records = lost + totals.calls + totals.memory_events
             log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
-        has_steps = self.settings.schedule is not None and window.span.last_step is not None
-        self.size.window_saved(totals.file_bytes, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
-        self._expected_bytes = totals.file_bytes
+        self._note_size(window, totals.file_bytes)
 
     def _abandon_recording(self, window: Window) -> None:
         child_threads.close_window(window.threads, recorder_library.stop_recorder)
@@ -140,3 +117,15 @@ class RecorderSession(KinetoSession):
 
     def _cancel_warmup(self, window: Window) -> None:
         window.threads = None
+
+    def toggle(self, enable: bool, names: list[str]) -> None:
+        """As of Kineto; what is not the CPU is not recorded to begin with."""
+        window = self.window
+        if window is None or not window.recording:
+            log.warning("toggle_collection_dynamic has no effect, no window is recorded.")
+            return
+        if others := [name for name in names if name != "CPU"]:
+            log.warning(f"toggle_collection_dynamic has no effect on {', '.join(others)}: this window records the CPU alone.")
+        if "CPU" in names:
+            recorder_library.watch_calls(enable)
+            self._note_toggled(enable, ["CPU"])

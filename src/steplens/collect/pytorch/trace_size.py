@@ -1,4 +1,4 @@
-"""How large a trace will become, told from the memory that Kineto takes while it records.
+"""How large a trace will become: the recorder says it itself, and of Kineto's it is told from the memory that Kineto takes.
 
 Kineto does not say how much it has recorded. At the end of a step a training that has come to rest holds as much memory as at the
 end of the step before; what the heap has grown by since the window opened is Kineto's.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+from pathlib import Path
 from typing import Any
 
 from steplens.collect.common.recording_settings import RecordingSettings
+from steplens.collect.recorder import recorder_library
 from steplens.collect.torch_internals import kineto_messages
 
 #: bytes of the trace per byte of the heap, measured with PyTorch 2.13 on the CPU (docs/blackbox.md); the size of the first window
@@ -94,7 +96,7 @@ class TraceSize:
 
 
 class SizeProbe:
-    """A recording that is thrown away, from now until :meth:`end`: it tells how large a step becomes before the window opens.
+    """A recording of Kineto's that is thrown away, from now until :meth:`end`: how large a step becomes before the window opens.
 
     Args:
         kineto: PyTorch's object of a session, unused so far.
@@ -120,3 +122,40 @@ class SizeProbe:
         if step > self._first_step:
             self._size.estimate(step - self._first_step)
         kineto.__exit__(None, None, None)
+
+
+class RecorderSize(TraceSize):
+    """The size of the file of the window that is open."""
+
+    def window_opens(self) -> None:
+        """Recording begins: there is nothing to compare with."""
+
+    def estimate(self, steps: int) -> int | None:
+        """Bytes of the file with all that is recorded so far, at the end of a step of a window with so many."""
+        size = recorder_library.recorded_bytes()
+        if steps and not self.measured:
+            self.bytes_per_step = size / steps
+        return size
+
+
+class RecorderProbe:
+    """A recording of the warmup that is thrown away: it tells how large a step becomes before the window opens.
+
+    Args:
+        path: its file, in which the recorder records since now.
+        size: gets what is found.
+        step: the step that runs.
+    """
+
+    def __init__(self, path: Path, size: TraceSize, step: int) -> None:
+        self._path = path
+        self._size = size
+        self._first_step = step
+
+    def end(self, step: int) -> None:
+        """End it in a step; those before that are complete."""
+        recorder_library.stop_recorder()
+        recorder_library.finish_recorder({})
+        if step > self._first_step:
+            self._size.estimate(step - self._first_step)
+        self._path.unlink(missing_ok=True)
