@@ -53,14 +53,17 @@ def runs(folder):
     return sorted(Path(folder).glob("*_ascend_pt"))
 
 
+EXPORT = "import sys\nfrom steplens.writers.exports.__main__ import main\nsys.exit(main(['kineto', *sys.argv[1:]]))"
+
+
 def raw(run, name="trace.json"):
     """The content of a file of the raw data; of the recorder's, in the form that Kineto's would have."""
     path = run / "KINETO" / name
     if name == "trace.json" and not path.exists() and (run / "KINETO" / "operators.rec").exists():
-        from steplens.writers.exports.export import export
-
         path = Path(tempfile.mkdtemp()) / name
-        export(run, "kineto", path)
+        # in another process: polars, which reads it, has a handler for Ctrl-C of its own from then on
+        done = warm_python(EXPORT, run.absolute(), path, cwd=path.parent)
+        assert done.returncode == 0, done.stderr
         made = json.loads(path.read_bytes())
         # what the CPU computes is in such a file a second time, as work of a device
         made["traceEvents"] = [event for event in made["traceEvents"] if event.get("cat") != "kernel"]

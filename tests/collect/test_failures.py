@@ -86,7 +86,7 @@ def test_texts_that_are_half_a_pair_reach_the_state(train, look, capfd):
     assert "caf\\udce9" in done.stdout
 
 
-def test_another_profiler_is_not_disturbed(train, look, capfd):
+def test_another_profiler_is_not_disturbed(train, look, capfd, with_kineto):
     torch_profiler = pytest.importorskip("torch.profiler")
     with torch_profiler.profile(activities=[torch_profiler.ProfilerActivity.CPU]) as other:
         with profile(schedule=TWO_WINDOWS, on_trace_ready=handler()) as prof:
@@ -233,7 +233,7 @@ def test_of_two_profilers_at_a_time_one_records(look, tmp_path, how):
         assert set(second) == {"failed"}
 
 
-def test_a_recording_that_could_not_be_ended_for_lack_of_memory_costs_one_window(train, look, monkeypatch):
+def test_a_recording_that_could_not_be_ended_for_lack_of_memory_costs_one_window(train, look, monkeypatch, with_kineto):
     profiler = pytest.importorskip("torch.autograd.profiler")
     original = profiler._disable_profiler
 
@@ -248,7 +248,7 @@ def test_a_recording_that_could_not_be_ended_for_lack_of_memory_costs_one_window
     assert [look.state(run)["state"] for run in look.runs("out")] == ["failed", "collected"]
 
 
-def test_a_profiler_in_warmup_that_is_given_up_lets_others_record(train, look):
+def test_a_profiler_in_warmup_that_is_given_up_lets_others_record(train, look, with_kineto):
     pytest.importorskip("torch")
     first = profile(schedule=schedule(wait=0, warmup=3, active=1), on_trace_ready=handler("first"))
     first.start()

@@ -7,6 +7,7 @@ calls of Python) is left to Kineto: see ``recorder_choice``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -110,6 +111,18 @@ class RecorderSession(KinetoSession):
             records = lost + totals.calls + totals.memory_events
             log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
         self._note_size(window, totals.file_bytes)
+
+    def give_up(self) -> None:
+        """End the window that is open, because an interrupt came twice: all but what belongs to it is on disk already."""
+        window = self.window
+        if window is not None and window.started:
+            window.state = WindowState.STOPPED
+            with contextlib.suppress(Exception):
+                # no other window could begin else
+                self._abandon_recording(window)
+                if not self._finish_recording(window).error_number:
+                    window.saving.outcome = rundir.STATE_COLLECTED
+        super().give_up()
 
     def _abandon_recording(self, window: Window) -> None:
         child_threads.close_window(window.threads, recorder_library.stop_recorder)
