@@ -101,7 +101,9 @@ def assert_complete(run, look):
         # read with nothing but this: it is done hundreds of times
         content = recorded.read_bytes()
         assert b'{"name":"aten::linear"' in content
-        assert struct.unpack_from("<II", content, len(content) - 72) == (0x4B4C4253, 8), "its last block is not the one of its end"
+        assert struct.unpack_from("<II", content, len(content) - 72) == (0x4B4C4253, 8), (
+            "its last block is not the one of its end"
+        )
     else:
         assert "aten::linear" in look.names(run)
 
@@ -157,7 +159,6 @@ def test_ctrl_c_at_any_point_of_saving(save, points, train, look, tmp_path):
         traced = AtLine(1 + counted.lines * point // points, interrupt)
         with pytest.raises(KeyboardInterrupt):
             save(folder, train, traced)
-            print("POINT", point, 1 + counted.lines * point // points)
         first, *others = look.runs(folder)
         assert_complete(first, look)
         assert all(look.state(run)["state"] != "recording" for run in others)

@@ -313,7 +313,9 @@ def test_stop_from_another_thread_ends_at_the_next_step(train, look, each_record
         # any thread ends what the recorder records
         assert look.state(run)["state"] == "collected"
         assert look.state(run)["last_step"] == 2
-        assert [name for name in look.names(run) if name.startswith("ProfilerStep")] == [f"ProfilerStep#{step}" for step in range(3)]
+        assert [name for name in look.names(run) if name.startswith("ProfilerStep")] == [
+            f"ProfilerStep#{step}" for step in range(3)
+        ]
         return
     assert look.state(run)["state"] == "recording"
     train(1, prof)

@@ -95,7 +95,10 @@ class RecorderSession(KinetoSession):
         """Wait for what is on its way to the disk, once; another window can record from then on."""
         if window.totals is None:
             begin = clock.monotonic_ns()
-            window.totals = recorder_library.finish_recorder(self._recorded_metadata())
+            try:
+                window.totals = recorder_library.finish_recorder(self._recorded_metadata())
+            except Exception:  # of what is added: it is worth less than the window, and than those after it
+                window.totals = recorder_library.finish_recorder({})
             window.counters["save_ns"] = clock.monotonic_ns() - begin
             window.counters["trace_bytes"] = window.totals.file_bytes
         totals: RecordingTotals = window.totals

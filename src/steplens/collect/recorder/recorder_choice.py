@@ -68,7 +68,7 @@ def _why_not_loaded() -> str:
             message = "the recorder is built for this version of PyTorch, once: the training waits some ten seconds"
             log.report_progress(message, metadata.process_rank())
         recorder_library.load_recorder()
-    except RecorderError as error:
+    except (RecorderError, OSError) as error:
         return str(error)
     return ""
 

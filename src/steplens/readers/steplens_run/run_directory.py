@@ -62,7 +62,13 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
     # where an NPU was recorded, the CPU's work must not pass for that of a device whose data is missing
     read_raw = kineto.read if raw_trace.name == rundir.RAW_TRACE else recorder_file.read_recording
-    trace = read_raw(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
+    try:
+        trace = read_raw(raw_trace, extra=extra, health=health, cpu_is_device="NPU" not in options_in_meta(meta).activities)
+    except InputError as error:
+        if state.get("state") == rundir.STATE_RECORDING:
+            # the recorder has just begun
+            raise InputError(path, *lost_window(path, state)) from error
+        raise
     return flight_recorder.with_sizes(trace, raw_trace.parent)
 
 
