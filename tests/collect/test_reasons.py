@@ -108,7 +108,7 @@ def test_what_the_program_turns_off_inside_of_a_window(look, capfd):
     kineto = SimpleNamespace(toggle_collection_dynamic=lambda enable, names: None)
     health = Health()
     session = SimpleNamespace(window=None, _health=health)
-    session._note_toggled = functools.partial(kineto_arguments.KinetoArguments._note_toggled, session)
+    session._toggle_recording = functools.partial(kineto_arguments.KinetoArguments._toggle_recording, session)
     pytest.importorskip("torch")
     toggle = kineto_arguments.KinetoArguments.toggle
     toggle(session, False, ["CPU"])
@@ -117,6 +117,26 @@ def test_what_the_program_turns_off_inside_of_a_window(look, capfd):
     toggle(session, False, ["CPU"])
     (finding,) = health.take()
     assert finding["message"] == "The program turned the collection of CPU off inside the window."
+
+
+def test_what_the_program_turns_off_inside_of_a_window_of_the_recorder(look, capfd):
+    torch = pytest.importorskip("torch")
+    everything = {ProfilerActivity.CPU, ProfilerActivity.CUDA}
+    with profile(on_trace_ready=handler(), profile_memory=True) as prof:
+        torch.ones(2)
+        prof.toggle_collection_dynamic(False, everything)
+        torch.zeros(2)
+        prof.toggle_collection_dynamic(True, [ProfilerActivity.CPU])
+        torch.full((2,), 3)
+        prof.toggle_collection_dynamic(True, [ProfilerActivity.CUDA])
+    text = said(capfd)
+    assert text.count("toggle_collection_dynamic has no effect on CUDA: this window records the CPU alone.") == 2
+    (run,) = look.runs("out")
+    names = look.names(run)
+    assert [name for name in ("aten::ones", "aten::zeros", "aten::full") if name in names] == ["aten::ones", "aten::full"]
+    assert messages(look, run) == [
+        f"The program turned the collection of CPU {state} inside the window." for state in ("off", "on")
+    ]
 
 
 def test_a_file_that_arrives_in_part(monkeypatch, tmp_path):

@@ -121,8 +121,8 @@ def test_a_build_that_fails_by_default_is_said_once(
     assert findings[0] == findings[1]
     (line,) = capfd.readouterr().err.splitlines()
     assert "[INFO]" in line and findings[0] in line
-    assert findings[0].startswith("Kineto records, in place of the recorder of steplens")
-    assert "there is no C++ compiler" in line and line.endswith("STEPLENS_RECORDER=off does so without this line.")
+    assert findings[0].startswith("Kineto records in place of the recorder of steplens, at twice its price: ")
+    assert "there is no C++ compiler" in line and line.endswith("Where that is wanted, STEPLENS_RECORDER=off says no more of it.")
     recorder_choice._said.clear()
     monkeypatch.setenv("RANK", "1")
     assert why(ON_HOST) == findings[0]

@@ -24,7 +24,7 @@ from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch import saving
 from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.schedule_text import size_text
-from steplens.collect.pytorch.trace_size import RecorderProbe, SizeProbe, TraceSize
+from steplens.collect.pytorch.trace_size import KinetoProbe, SizeProbe, TraceSize
 from steplens.collect.pytorch.window import Span, SpareFiles, Window, WindowState
 from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals import backward, child_threads, kineto_messages, other_profilers
@@ -84,7 +84,7 @@ class KinetoSession(KinetoArguments):
         self._health = health
         self._device = device
         self._probes = probes and device is None and ProfilerActivity.CUDA not in settings.activities
-        self._probe: SizeProbe | RecorderProbe | None = None
+        self._probe: SizeProbe | None = None
         self._max_bytes = max_bytes
         self._close_range = close_range
         self._expected_bytes: int | None = None
@@ -140,7 +140,7 @@ class KinetoSession(KinetoArguments):
         if window is None:
             return
         if self._probes and not self.size.measured and not other_profilers.another_is_recording():
-            self._probe = SizeProbe(self._new_kineto(window), self.size, self.step)
+            self._probe = KinetoProbe(self._new_kineto(window), self.size, self.step)
         else:
             self._prepare_window(window)
         if self._device is not None:

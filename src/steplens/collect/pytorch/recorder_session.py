@@ -134,14 +134,12 @@ class RecorderSession(KinetoSession):
     def _cancel_warmup(self, window: Window) -> None:
         window.threads = None
 
-    def toggle(self, enable: bool, names: list[str]) -> None:
-        """As of Kineto; what is not the CPU is not recorded to begin with."""
-        window = self.window
-        if window is None or not window.recording:
-            log.warning("toggle_collection_dynamic has no effect, no window is recorded.")
-            return
-        if others := [name for name in names if name != "CPU"]:
-            log.warning(f"toggle_collection_dynamic has no effect on {', '.join(others)}: this window records the CPU alone.")
-        if "CPU" in names:
-            recorder_library.watch_calls(enable)
-            self._note_toggled(enable, ["CPU"])
+    def _toggle_recording(self, window: Window, enable: bool, names: list[str]) -> list[str]:
+        if not_recorded := [name for name in names if name != "CPU"]:
+            log.warning(
+                f"toggle_collection_dynamic has no effect on {', '.join(not_recorded)}: this window records the CPU alone."
+            )
+        if "CPU" not in names:
+            return []
+        recorder_library.watch_calls(enable)
+        return ["CPU"]

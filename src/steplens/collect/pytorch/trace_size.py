@@ -76,14 +76,17 @@ class TraceSize:
 
     def estimate(self, steps: int) -> int | None:
         """Bytes of the trace so far, at the end of a step of a window with so many; None where that cannot be told."""
+        size = self._bytes_so_far()
+        if steps and size is not None and not self.measured:
+            self.bytes_per_step = size / steps
+        return size
+
+    def _bytes_so_far(self) -> int | None:
         now = heap_bytes()
         if now is None or self._at_start is None:
             return None
         self._growth = max(0, now - self._at_start)
-        size = int(self._growth * self._ratio)
-        if steps and not self.measured:
-            self.bytes_per_step = size / steps
-        return size
+        return int(self._growth * self._ratio)
 
     def window_saved(self, size: int, steps: int) -> None:
         """A window of ``steps`` steps (0 without steps) has come to ``size`` bytes; the next estimates are made with that."""
@@ -96,7 +99,29 @@ class TraceSize:
 
 
 class SizeProbe:
-    """A recording of Kineto's that is thrown away, from now until :meth:`end`: how large a step becomes before the window opens.
+    """A recording that is thrown away, from now until :meth:`end`: how large a step becomes before the window opens.
+
+    Args:
+        size: gets what is found.
+        step: the step that runs.
+    """
+
+    def __init__(self, size: TraceSize, step: int) -> None:
+        self._size = size
+        self._first_step = step
+
+    def end(self, step: int) -> None:
+        """End it in a step; those before that are complete."""
+        if step > self._first_step:
+            self._size.estimate(step - self._first_step)
+        self._end_recording()
+
+    def _end_recording(self) -> None:
+        raise NotImplementedError
+
+
+class KinetoProbe(SizeProbe):
+    """With Kineto.
 
     Args:
         kineto: PyTorch's object of a session, unused so far.
@@ -105,9 +130,8 @@ class SizeProbe:
     """
 
     def __init__(self, kineto: Any, size: TraceSize, step: int) -> None:
+        super().__init__(size, step)
         self._kineto = kineto
-        self._size = size
-        self._first_step = step
         kineto_messages.prepare_recording(kineto)
         kineto._start_trace()
         size.window_opens()
@@ -116,11 +140,8 @@ class SizeProbe:
             torch.empty(0)
         size.first_events()
 
-    def end(self, step: int) -> None:
-        """End it in a step; those before that are complete."""
+    def _end_recording(self) -> None:
         kineto, self._kineto = self._kineto, None
-        if step > self._first_step:
-            self._size.estimate(step - self._first_step)
         kineto.__exit__(None, None, None)
 
 
@@ -130,15 +151,11 @@ class RecorderSize(TraceSize):
     def window_opens(self) -> None:
         """Recording begins: there is nothing to compare with."""
 
-    def estimate(self, steps: int) -> int | None:
-        """Bytes of the file with all that is recorded so far, at the end of a step of a window with so many."""
-        size = recorder_library.recorded_bytes()
-        if steps and not self.measured:
-            self.bytes_per_step = size / steps
-        return size
+    def _bytes_so_far(self) -> int | None:
+        return recorder_library.recorded_bytes()
 
 
-class RecorderProbe:
+class RecorderProbe(SizeProbe):
     """A recording of the warmup that is thrown away: it tells how large a step becomes before the window opens.
 
     Args:
@@ -148,14 +165,10 @@ class RecorderProbe:
     """
 
     def __init__(self, path: Path, size: TraceSize, step: int) -> None:
+        super().__init__(size, step)
         self._path = path
-        self._size = size
-        self._first_step = step
 
-    def end(self, step: int) -> None:
-        """End it in a step; those before that are complete."""
+    def _end_recording(self) -> None:
         recorder_library.stop_recorder()
         recorder_library.finish_recorder({})
-        if step > self._first_step:
-            self._size.estimate(step - self._first_step)
         self._path.unlink(missing_ok=True)

@@ -30,17 +30,17 @@ def uses_recorder(settings: RecordingSettings, health: Health, *, observes: bool
         observes: an observer of PyTorch's execution trace runs beside it.
         exports: the methods of the profiler object may be called with a window.
     """
-    wanted = recorder_library.wanted_recorder()
-    if wanted == OFF:
+    mode = recorder_library.wanted_recorder()
+    if mode == OFF:
         return False
     reason = why_not_recorder(settings)
-    if wanted != ON and (reason or _prefers_kineto(settings, observes, exports) or not is_wanted()):
+    if mode != ON and (reason or _prefers_kineto(settings, observes, exports) or not is_wanted()):
         # as it should be, so nobody is told
         return False
     if not reason:
         reason = _why_not_loaded()
     if reason:
-        _say_kineto(wanted, reason, health)
+        _say_kineto(mode, reason, health)
     return not reason
 
 
@@ -65,7 +65,7 @@ def _why_not_loaded() -> str:
     """Let the recorder be loaded, and built first where it is not yet; why that is not possible, or empty."""
     try:
         if recorder_library.will_be_built():
-            message = "the recorder is built for this version of PyTorch, once: the training waits some ten seconds"
+            message = "the recorder is built for this version of PyTorch, once: the training waits ten seconds or more"
             log.report_progress(message, metadata.process_rank())
         recorder_library.load_recorder()
     except (RecorderError, OSError) as error:
@@ -73,17 +73,14 @@ def _why_not_loaded() -> str:
     return ""
 
 
-def _say_kineto(wanted: str, reason: str, health: Health) -> None:
-    if wanted == ON:
+def _say_kineto(mode: str, reason: str, health: Health) -> None:
+    if mode == ON:
         message = f"Kineto records in place of the recorder that {recorder_library.VARIABLE}=on asks for: {reason}."
         log.warning(message)
     else:
-        message = (
-            f"Kineto records, in place of the recorder of steplens, which would take half the time: {reason}. "
-            f"{recorder_library.VARIABLE}=off does so without this line."
-        )
+        message = f"Kineto records in place of the recorder of steplens, at twice its price: {reason}."
         if message not in _said and metadata.process_rank() <= 0:
-            log.info(message)
+            log.info(f"{message} Where that is wanted, {recorder_library.VARIABLE}=off says no more of it.")
         _said.add(message)
     health.add("recorder", INFO, message, configuration=True)
 
