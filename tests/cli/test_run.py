@@ -199,7 +199,7 @@ OWN_PROFILER = """
 
 
 @pytest.mark.parametrize("recorder", ["auto", "off"])
-def test_a_window_of_kineto_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(
+def test_a_window_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(
     cli: Any, recorder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STEPLENS_RECORDER", recorder)

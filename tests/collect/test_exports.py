@@ -124,7 +124,7 @@ def test_what_was_not_recorded(train, tmp_path, capfd):
 def test_the_recorder_knows_no_categories(train, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("STEPLENS_RECORDER", "on")
     with profile(record_shapes=True, profile_memory=True, with_modules=True) as prof:
-        train(2)
+        train(2, prof)
     prof.export_memory_timeline(tmp_path / "memory.json")
     (line,) = messages(capfd)
     assert "because the recorder recorded the window, and they need what Kineto keeps: set STEPLENS_RECORDER=off" in line
