@@ -1,6 +1,6 @@
 """What the black box costs a training: steps with and without it, in turns within one process.
 
-Usage: ``python benchmarks/blackbox.py [--steps 2000] [--rounds 31] [--json FILE]``
+Usage: ``python benchmarks/blackbox.py [--steps 2000] [--rounds 31] [--recorder off] [--json FILE]``
 
 A step takes about 10 ms of CPU. With the black box on, the time between two steps, which ``step()`` takes, belongs to the step.
 Steps without and with it alternate in blocks, in an order that changes, so that a change of the machine's speed meets both. A
@@ -127,8 +127,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1000, help="steps of the search for false alarms")
     parser.add_argument("--rounds", type=int, default=41)
+    parser.add_argument("--recorder", choices=("off", "auto"), default="off", help="off: operators are kept with Kineto")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    os.environ["STEPLENS_RECORDER"] = given.recorder
+    print(f"STEPLENS_RECORDER={given.recorder}\n")
     import torch
 
     torch.set_num_threads(1)

@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument("--directories", type=int, default=300)
     parser.add_argument("--ranks", type=int, default=64)
     given = parser.parse_args()
+    # what is read are Kineto's files
+    os.environ["STEPLENS_RECORDER"] = "off"
     load = f"load of the machine before: {os.getloadavg()[0]:.1f}"
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; {load}.\n")
     with tempfile.TemporaryDirectory() as name:

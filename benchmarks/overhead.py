@@ -1,6 +1,6 @@
 """What recording costs the training loop: no profiler, torch.profiler and steplens side by side.
 
-Usage: ``python benchmarks/overhead.py [--steps 10] [--rounds 31] [--device cuda] [--json FILE]``
+Usage: ``python benchmarks/overhead.py [--steps 10] [--rounds 31] [--device cuda] [--recorder off] [--json FILE]``
 
 Every round records one window of each kind right after the other, in an order that changes from round to round,
 so that a change of the machine's speed meets all of them. Only the loop is timed, with the ``step()`` calls in it,
@@ -155,8 +155,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="recorded steps of a window")
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the network trains")
+    # beside torch.profiler, what steplens adds to Kineto; benchmarks/recorder.py measures the recorder
+    parser.add_argument("--recorder", choices=("off", "auto"), default="off", help="off: steplens records with Kineto too")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
+    os.environ["STEPLENS_RECORDER"] = arguments.recorder
+    print(f"STEPLENS_RECORDER={arguments.recorder}\n")
     import torch
 
     torch.set_num_threads(1)
@@ -166,6 +170,7 @@ def main() -> None:
     with quiet():
         operators = operators_per_step(step)
     result: dict[str, Any] = {
+        "recorder": arguments.recorder,
         "command": " ".join(["python", *sys.argv]),
         "machine": {"cpu_count": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__},
         "steps": arguments.steps,

@@ -62,6 +62,7 @@ def record(folder: Path, wanted: int) -> dict[str, Any]:
         optimizer.step()
 
     # a real window of steplens gives the run directory; the large result takes the place of its raw trace
+    os.environ["STEPLENS_RECORDER"] = "off"
     level = steplens._ExperimentalConfig(profiler_level=steplens.ProfilerLevel.Level1)
     ready = steplens.tensorboard_trace_handler(str(folder), analyse_flag=False)
     with steplens.profile(record_shapes=True, profile_memory=True, experimental_config=level, on_trace_ready=ready):

@@ -334,13 +334,16 @@ def test_the_events_of_an_accelerator_that_nobody_knows_are_its_work(tmp_path: P
 # --- trainings
 
 
-def train(folder: Path, text: str, *, ranks: int = 1) -> Path:
-    """Run a program that leaves its results in ``result``, and what it measured itself in ``measured_RANK.json``."""
+def train(folder: Path, text: str, *, ranks: int = 1, recorder: str = "auto") -> Path:
+    """Run a program that leaves its results in ``result``, and what it measured itself in ``measured_RANK.json``.
+
+    Its ``recorder`` is "off" where the test reads what Kineto wrote.
+    """
     pytest.importorskip("torch")
     script = folder / "train.py"
     script.write_text(text)
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    environment["OMP_NUM_THREADS"] = "1"
+    environment |= {"OMP_NUM_THREADS": "1", "STEPLENS_RECORDER": recorder}
     done = run_warm_ranks(ranks, script, folder=folder) if ranks > 1 else run_warm(script, folder=folder, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "result"
@@ -518,7 +521,7 @@ Path("measured_0.json").write_text(json.dumps(steps[4:12]))
 def test_the_closure_of_an_optimizer_is_no_part_of_it(tmp_path: Path) -> None:
     """Lightning runs forward and backward inside of ``Adam.step``: once "saves 56.5 %", of which Adam takes few."""
     pytest.importorskip("lightning")
-    result = train(tmp_path, WAITED + CLOSURE)
+    result = train(tmp_path, WAITED + CLOSURE, recorder="off")
     run = steplens.open(result)
     steps = run.steps().sort("step")
     whole = sum(call["dur"] * 1000 for call in recorded_events(result) if call["name"] == "Optimizer.step#Adam.step")
@@ -561,7 +564,7 @@ with steplens.profile(
 @pytest.mark.slow
 def test_what_an_operator_does_itself_is_computing_on_a_cpu(tmp_path: Path) -> None:
     """``aten::convolution_backward`` once had 7 ms that were idle time of the device, and device time above its own time."""
-    result = train(tmp_path, CONVOLUTION)
+    result = train(tmp_path, CONVOLUTION, recorder="off")
     events = recorded_events(result)
     calls = [event for event in events if event.get("cat") == "cpu_op"]
     by_thread: dict[Any, list[Event]] = {}

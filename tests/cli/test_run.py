@@ -198,7 +198,11 @@ OWN_PROFILER = """
 """
 
 
-def test_a_window_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(cli: Any) -> None:
+@pytest.mark.parametrize("recorder", ["auto", "off"])
+def test_a_window_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(
+    cli: Any, recorder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPLENS_RECORDER", recorder)
     script = """
     for number in range(8):
         if number != 4:
@@ -211,12 +215,16 @@ def test_a_window_ends_where_the_script_begins_to_use_the_profiler_of_pytorch(cl
     cli.write("script.py", OWN_PROFILER + script)
     done = cli.record("script.py")
     assert done.stdout == "2\n"
-    assert "Another profiler of the program begins: the window that began at step 2 ends here." in done.stderr
+    ends = "Another profiler of the program begins: the window that began at step 2 ends here." in done.stderr
+    assert ends == (recorder == "off")
     assert [row["step"] for row in cli.json("summary", "result")["steps"]] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("options", [(), ("--black-box", "operators"), ("--warmup", "0"), ("--wait", "2")])
-def test_the_schedule_of_the_profiler_of_pytorch_comes_first(cli: Any, options: tuple[str, ...]) -> None:
+def test_the_schedule_of_the_profiler_of_pytorch_comes_first(
+    cli: Any, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPLENS_RECORDER", "off")
     script = """
     count = lambda profiler: print(sum(event.name == "aten::mul" for event in profiler.events()))
     schedule = torch.profiler.schedule(wait=1, warmup=1, active=3, repeat=1)

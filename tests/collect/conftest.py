@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,9 +53,29 @@ def runs(folder):
     return sorted(Path(folder).glob("*_ascend_pt"))
 
 
+EXPORT = "import sys\nfrom steplens.writers.exports.__main__ import main\nsys.exit(main(['kineto', *sys.argv[1:]]))"
+
+
 def raw(run, name="trace.json"):
-    """The content of a file of the raw data."""
-    return json.loads((run / "KINETO" / name).read_bytes())
+    """The content of a file of the raw data; of the recorder's, in the form that Kineto's would have."""
+    path = run / "KINETO" / name
+    if name == "trace.json" and not path.exists() and (run / "KINETO" / "operators.rec").exists():
+        path = Path(tempfile.mkdtemp()) / name
+        # in another process: polars, which reads it, has a handler for Ctrl-C of its own from then on
+        done = warm_python(EXPORT, run.absolute(), path, cwd=path.parent)
+        assert done.returncode == 0, done.stderr
+        made = json.loads(path.read_bytes())
+        # what the CPU computes is in such a file a second time, as work of a device
+        made["traceEvents"] = [event for event in made["traceEvents"] if event.get("cat") != "kernel"]
+        return made
+    return json.loads(path.read_bytes())
+
+
+def raw_bytes(run):
+    """The size of the file with what was recorded."""
+    return next(
+        (run / "KINETO" / name).stat().st_size for name in ("trace.json", "operators.rec") if (run / "KINETO" / name).exists()
+    )
 
 
 def state(run):
@@ -90,4 +111,19 @@ def python(code, *arguments, cwd, **options):
 @pytest.fixture
 def look():
     """The helpers of this file, for reading run directories and running programs."""
-    return SimpleNamespace(runs=runs, raw=raw, state=state, names=names, checks=checks, python=python, warm_python=warm_python)
+    return SimpleNamespace(
+        runs=runs, raw=raw, raw_bytes=raw_bytes, state=state, names=names, checks=checks, python=python, warm_python=warm_python
+    )
+
+
+@pytest.fixture(params=["auto", "off"], ids=["recorder", "kineto"])
+def each_recorder(request, monkeypatch):
+    """What records: first what does by default, then Kineto."""
+    monkeypatch.setenv("STEPLENS_RECORDER", request.param)
+    return request.param
+
+
+@pytest.fixture
+def with_kineto(monkeypatch):
+    """Kineto records, whatever the default is: for what is true of Kineto alone."""
+    monkeypatch.setenv("STEPLENS_RECORDER", "off")

@@ -59,7 +59,7 @@ def steps_in(look, folder):
 
 
 @pytest.mark.parametrize("slow", [20, 21, 22, 23, 24, 25])
-def test_a_step_of_four_times_its_neighbours_is_written_with_those_before_it(look, tmp_path, clock, slow):
+def test_a_step_of_four_times_its_neighbours_is_written_with_those_before_it(look, tmp_path, clock, slow, each_recorder):
     # keep_steps=4: wherever in a window the step falls
     with box(tmp_path, keep_steps=4) as recorder:
         for step in range(30):
@@ -72,8 +72,8 @@ def test_a_step_of_four_times_its_neighbours_is_written_with_those_before_it(loo
     assert found["message"] == f"step {slow} took 80 ms, 4 times the usual 20 ms"
     steps = steps_in(look, folder)
     assert steps == list(range(steps[0], slow + 1))
-    # the event and at least the four before
-    assert 5 <= len(steps) <= 8
+    # the event and at least the four before; a window of the recorder is no shorter than half a second, 25 of these steps
+    assert 5 <= len(steps) <= (8 if each_recorder == "off" else slow + 1)
     last = found["steps"][-1]
     assert last["step"] == slow
     assert last["duration_ns"] == 80_000_000
@@ -365,7 +365,7 @@ def test_forked_workers_have_no_black_box(tmp_path):
     assert [row["step"] for row in event(running.captures[0])["steps"]] == [0, 1]
 
 
-def test_another_profiler_keeps_kineto(look, tmp_path, capfd):
+def test_another_profiler_keeps_kineto(look, tmp_path, capfd, with_kineto):
     with torch.profiler.profile() as other, box(tmp_path) as recorder:
         for _ in range(3):
             work()
@@ -408,12 +408,14 @@ def test_disabled_and_stopped(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_quiet_steps_write_nothing(tmp_path):
+def test_quiet_steps_leave_nothing(tmp_path, each_recorder):
     with box(tmp_path, keep_steps=3, on_slow_step=False) as recorder:
         for _ in range(50):
             work()
             recorder.step()
-        assert list(tmp_path.iterdir()) == []
+        # what the recorder keeps is on the disk, for when the process is killed
+        kept = [path.name.endswith("_last_steps") for path in tmp_path.iterdir()]
+        assert kept == ([] if each_recorder == "off" else [True])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -431,5 +433,6 @@ with steplens.BlackBox("box", keep_steps=2) as box:
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "box").iterdir()
     runs = look.runs(folder)
-    assert len(runs) == 2
+    # these steps are shorter than a window of the recorder
+    assert len(runs) == 1
     assert all((run / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists() for run in runs)

@@ -14,6 +14,9 @@ from steplens.collect.pytorch.trace_size import TraceSize, heap_bytes
 
 torch = pytest.importorskip("torch")
 
+#: tests of windows that something records
+each_recorder = pytest.mark.usefixtures("each_recorder")
+
 PLAIN = {"record_shapes": False, "profile_memory": False, "with_stack": False, "with_flops": False, "with_modules": False}
 
 
@@ -40,6 +43,7 @@ def steps_of(look, run):
 # --- limits
 
 
+@each_recorder
 @pytest.mark.parametrize("repeat", [1, 2])
 def test_max_seconds_ends_the_window_and_not_the_schedule(look, tmp_path, repeat):
     plan = schedule(wait=0, warmup=1, active=9, repeat=repeat)
@@ -62,6 +66,7 @@ def test_max_seconds_ends_the_window_and_not_the_schedule(look, tmp_path, repeat
         assert [item["check"] for item in info["health"] if item["check"] == "schedule"] == []
 
 
+@each_recorder
 def test_a_window_within_its_limits_is_whole(look, tmp_path):
     plan = schedule(wait=4, warmup=0, active=3, repeat=1)
     limits = {"max_seconds": 600.0, "max_bytes": 10**9, "max_overhead": 1000.0}
@@ -71,6 +76,7 @@ def test_a_window_within_its_limits_is_whole(look, tmp_path):
     assert budget_findings(look, run) == []
 
 
+@each_recorder
 def test_without_a_schedule_recording_ends_and_stop_has_nothing_left(look, tmp_path):
     calls = []
     with profile(on_trace_ready=calls.append, max_seconds=0.1) as prof:
@@ -86,6 +92,7 @@ def test_without_a_schedule_recording_ends_and_stop_has_nothing_left(look, tmp_p
     assert prof.run_directory == run
 
 
+@each_recorder
 @pytest.mark.parametrize("options", [{}, {"record_shapes": True}, {"profile_memory": True}, {"with_stack": True}])
 def test_max_bytes(look, tmp_path, options):
     def step(prof):
@@ -100,7 +107,7 @@ def test_max_bytes(look, tmp_path, options):
         for _ in range(7):
             step(p)
     (free,) = look.runs(tmp_path / "free")
-    size_of_step = (free / "KINETO" / "trace.json").stat().st_size / 4
+    size_of_step = look.raw_bytes(free) / 4
     limit = int(size_of_step * 6)
     plan = schedule(wait=1, warmup=1, active=50, repeat=1)
     with profile(schedule=plan, on_trace_ready=handler(tmp_path / "kept"), max_bytes=limit, **options) as p:
@@ -112,12 +119,13 @@ def test_max_bytes(look, tmp_path, options):
         f"max_bytes={limit}: about " in findings[0]["message"] and "are recorded and a step takes about" in findings[0]["message"]
     )
     assert look.state(kept)["state"] == "collected"
-    taken = (kept / "KINETO" / "trace.json").stat().st_size
+    taken = look.raw_bytes(kept)
     # the first window is only estimated, which the docs give to a factor of two; that it is too large is said
     assert limit / 3 <= taken <= 2 * limit
     assert (taken > limit) == any("bytes, more than" in item["message"] for item in findings)
 
 
+@each_recorder
 def test_the_second_window_is_as_large_as_allowed(look, tmp_path):
     limit = 400_000
     plan = schedule(wait=1, warmup=0, active=99, repeat=2)
@@ -127,7 +135,7 @@ def test_the_second_window_is_as_large_as_allowed(look, tmp_path):
                 torch.ones(2)
             prof.step()
     _, second = look.runs(tmp_path)
-    taken = (second / "KINETO" / "trace.json").stat().st_size
+    taken = look.raw_bytes(second)
     assert 0.7 * limit <= taken <= 1.05 * limit
 
 
@@ -152,6 +160,7 @@ def test_max_overhead_ends_a_window_that_slows_the_training(look, tmp_path, monk
     assert steps_of(look, run) == [8, 9]
 
 
+@each_recorder
 def test_max_overhead_without_steps_to_compare_with_says_so(look, tmp_path):
     plan = schedule(wait=1, warmup=0, active=2, repeat=1)
     sleeping(profile(schedule=plan, on_trace_ready=handler(tmp_path), max_overhead=0.01), 4, 0)
@@ -208,6 +217,7 @@ def test_a_wrong_limit_is_reset(capfd, name, value):
 # --- the disk
 
 
+@each_recorder
 def test_a_window_that_does_not_fit_is_not_opened(look, tmp_path, monkeypatch, capfd):
     from steplens.common import rundir
 
@@ -257,6 +267,7 @@ def test_plan_with_sizes():
     assert schedule_text.describe_schedule(lambda step: schedule_text.ProfilerAction.NONE).startswith("records nothing")
 
 
+@each_recorder
 def test_show_plan_tells_the_size_before_the_window_opens(look, tmp_path, capfd):
     with profile(
         schedule=schedule(wait=1, warmup=2, active=3, repeat=1), on_trace_ready=handler(tmp_path), show_plan=True
@@ -274,13 +285,14 @@ def test_show_plan_tells_the_size_before_the_window_opens(look, tmp_path, capfd)
     assert lines[1].endswith("are free.")
     number, unit = lines[1].split("about ")[1].split(";")[0].split()
     told = float(number) * {"kB": 1e3, "MB": 1e6}[unit]
-    taken = (run / "KINETO" / "trace.json").stat().st_size
+    taken = look.raw_bytes(run)
     assert 0.5 <= told / taken <= 2
     # nothing of the warmup is in the window
     assert steps_of(look, run) == [3, 4, 5]
     assert look.names(run).count("aten::ones") == 900
 
 
+@each_recorder
 def test_stopping_in_a_probed_warmup_leaves_nothing(look, tmp_path):
     with profile(schedule=schedule(wait=0, warmup=3, active=3), on_trace_ready=handler(tmp_path), show_plan=True) as prof:
         torch.ones(2)

@@ -15,6 +15,9 @@ from steplens.collect.torch_internals import child_threads, torch_threads
 
 torch = pytest.importorskip("torch")
 
+# the recorder records every thread; how others join a window is a matter of Kineto's
+pytestmark = pytest.mark.usefixtures("with_kineto")
+
 can_join = pytest.mark.skipif(torch_threads.load_thread_calls() is None, reason="this PyTorch does not let threads join")
 
 

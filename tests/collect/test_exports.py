@@ -121,6 +121,17 @@ def test_what_was_not_recorded(train, tmp_path, capfd):
     assert "export_memory_timeline needs profile_memory=True, nothing is written" in messages(capfd)[0]
 
 
+def test_the_recorder_knows_no_categories(train, tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("STEPLENS_RECORDER", "on")
+    with profile(record_shapes=True, profile_memory=True, with_modules=True) as prof:
+        train(2, prof)
+    prof.export_memory_timeline(tmp_path / "memory.json")
+    (line,) = messages(capfd)
+    assert "because the recorder recorded the window, and they need what Kineto keeps: set STEPLENS_RECORDER=off" in line
+    times, sizes = json.loads((tmp_path / "memory.json").read_bytes())
+    assert len(times) == len(sizes) > 2
+
+
 def test_a_window_too_large_for_categories(train, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(kineto, "KEPT_TRACE_BYTES", 1000)
     with profile(schedule=PLAN, **ALL) as prof:

@@ -82,7 +82,7 @@ def test_base_time_is_the_last_multiple_of_the_unit():
     assert metadata.base_time_ns(6 * unit - 1) == 5 * unit
 
 
-def test_files_of_a_run(train, look, tmp_path, monkeypatch):
+def test_files_of_a_run(train, look, tmp_path, monkeypatch, with_kineto):
     monkeypatch.setenv("HCCL_ALGO", "ring")
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
@@ -183,7 +183,7 @@ for trace_id in [*odd, "run 7, 8; a:b/c@d+e-f_g.h"]:
 
 
 @pytest.mark.slow
-def test_any_id_of_a_window_is_kept_and_ends_nothing(look, tmp_path):
+def test_any_id_of_a_window_is_kept_and_ends_nothing(look, tmp_path, with_kineto):
     pytest.importorskip("torch")
     done = look.warm_python(IDS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,8 @@ import pytest
 from steplens import profile, tensorboard_trace_handler
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("each_recorder")
 nn = torch.nn
 
 
@@ -125,7 +127,7 @@ def test_window_that_begins_and_ends_inside_a_call(look):
     assert look.checks(run) == []
 
 
-def test_threads_do_not_mix(look):
+def test_threads_do_not_mix(look, each_recorder):
     nets = [Net(), Net()]
 
     def run():
@@ -137,8 +139,12 @@ def test_threads_do_not_mix(look):
             thread.join()
 
     events, found = record(look, run)
-    # Kineto only records the thread that started it.
-    assert modules(events).count("Net") == 1
+    # Kineto only records the thread that started it
+    assert modules(events).count("Net") == (1 if each_recorder == "off" else 41)
+    if each_recorder != "off":
+        of_threads = {event["tid"] for event in events}
+        assert len(of_threads) == 3
+        assert all(sum(event["tid"] == thread for event in events) in (6, 120) for thread in of_threads)
     assert look.checks(found) == []
 
 

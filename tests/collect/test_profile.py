@@ -301,7 +301,7 @@ def test_observer_is_started_and_stopped(train):
     assert calls == ["start", "stop", "cleanup"]
 
 
-def test_stop_from_another_thread_ends_at_the_next_step(train, look):
+def test_stop_from_another_thread_ends_at_the_next_step(train, look, each_recorder):
     prof = profile(schedule=schedule(wait=0, warmup=0, active=100), on_trace_ready=handler())
     prof.start()
     train(2, prof)
@@ -309,6 +309,14 @@ def test_stop_from_another_thread_ends_at_the_next_step(train, look):
     thread.start()
     thread.join()
     (run,) = look.runs("out")
+    if each_recorder != "off":
+        # any thread ends what the recorder records
+        assert look.state(run)["state"] == "collected"
+        assert look.state(run)["last_step"] == 2
+        assert [name for name in look.names(run) if name.startswith("ProfilerStep")] == [
+            f"ProfilerStep#{step}" for step in range(3)
+        ]
+        return
     assert look.state(run)["state"] == "recording"
     train(1, prof)
     assert look.state(run)["state"] == "collected"
@@ -340,7 +348,7 @@ def in_threads(look, program, tmp_path):
     return look.warm_python(THREADS + program, cwd=tmp_path)
 
 
-def test_a_window_whose_thread_has_ended_is_given_up_and_the_next_one_is_recorded(look, tmp_path):
+def test_a_window_whose_thread_has_ended_is_given_up_and_the_next_one_is_recorded(look, tmp_path, with_kineto):
     done = in_threads(look, OWNER_ENDS, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "the thread in which it began has ended" in done.stderr
@@ -349,7 +357,7 @@ def test_a_window_whose_thread_has_ended_is_given_up_and_the_next_one_is_recorde
     assert look.state(kept)["state"] == "collected" and look.state(kept)["last_step"] == 5
 
 
-def test_steps_of_another_thread_do_not_count_while_a_window_records(look, tmp_path):
+def test_steps_of_another_thread_do_not_count_while_a_window_records(look, tmp_path, with_kineto):
     done = in_threads(look, OWNER_RETURNS, tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = look.runs("out")
@@ -372,7 +380,21 @@ with steplens.profile(
 """
 
 
-def test_killed_process_keeps_its_closed_windows(look, tmp_path):
+def test_the_recorder_goes_with_the_steps_from_thread_to_thread(look, tmp_path):
+    for number, program in enumerate((OWNER_ENDS, OWNER_RETURNS)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        done = in_threads(look, program, folder)
+        assert done.returncode == 0, done.stderr
+        found = look.runs(folder / "out")
+        assert [look.state(run)["state"] for run in found] == ["collected"] * 2
+        assert [look.state(run)["last_step"] for run in found] == [2, 5]
+        steps = [name for run in found for name in look.names(run) if name.startswith("ProfilerStep")]
+        assert steps == [f"ProfilerStep#{step}" for step in (1, 2, 4, 5)]
+        assert [look.checks(run) for run in found] == [[], []]
+
+
+def test_killed_process_keeps_its_closed_windows(look, tmp_path, each_recorder):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
     process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     assert "open" in process.stdout.readline()
@@ -383,7 +405,8 @@ def test_killed_process_keeps_its_closed_windows(look, tmp_path):
     assert "ProfilerStep#2" in look.names(first)
     assert look.state(second)["state"] == "recording"
     assert look.state(second)["pid"] == process.pid
-    assert [path.name for path in (second / "KINETO").iterdir()] == ["state.json"]
+    kept = {path.name for path in (second / "KINETO").iterdir()}
+    assert kept == {"state.json", *(["operators.rec"] if each_recorder != "off" else [])}
 
 
 FORGOTTEN = """

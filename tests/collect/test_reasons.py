@@ -1,6 +1,7 @@
 """Reasons that the collector gives, each in the case it speaks of: those that no test of the part itself brings about."""
 
 import contextlib
+import functools
 import json
 import os
 import threading
@@ -89,7 +90,7 @@ def test_a_stop_inside_warmup_and_inside_a_step(train, look, capfd):
     assert look.runs("out") == []
 
 
-def test_steps_and_the_end_that_come_from_another_thread(train, look, capfd):
+def test_steps_and_the_end_that_come_from_another_thread(train, look, capfd, with_kineto):
     pytest.importorskip("torch")
     prof = profile(on_trace_ready=handler())
     prof.start()
@@ -107,14 +108,35 @@ def test_what_the_program_turns_off_inside_of_a_window(look, capfd):
     kineto = SimpleNamespace(toggle_collection_dynamic=lambda enable, names: None)
     health = Health()
     session = SimpleNamespace(window=None, _health=health)
+    session._toggle_recording = functools.partial(kineto_arguments.KinetoArguments._toggle_recording, session)
     pytest.importorskip("torch")
     toggle = kineto_arguments.KinetoArguments.toggle_collection
     toggle(session, False, ["CPU"])
-    assert "toggle_collection_dynamic has no effect, no window records with Kineto." in said(capfd)
+    assert "toggle_collection_dynamic has no effect, no window is recorded." in said(capfd)
     session.window = SimpleNamespace(recording=True, kineto=kineto)
     toggle(session, False, ["CPU"])
     (finding,) = health.take()
     assert finding["message"] == "The program turned the collection of CPU off inside the window."
+
+
+def test_what_the_program_turns_off_inside_of_a_window_of_the_recorder(look, capfd):
+    torch = pytest.importorskip("torch")
+    everything = {ProfilerActivity.CPU, ProfilerActivity.CUDA}
+    with profile(on_trace_ready=handler(), profile_memory=True) as prof:
+        torch.ones(2)
+        prof.toggle_collection_dynamic(False, everything)
+        torch.zeros(2)
+        prof.toggle_collection_dynamic(True, [ProfilerActivity.CPU])
+        torch.full((2,), 3)
+        prof.toggle_collection_dynamic(True, [ProfilerActivity.CUDA])
+    text = said(capfd)
+    assert text.count("toggle_collection_dynamic has no effect on CUDA: this window records the CPU alone.") == 2
+    (run,) = look.runs("out")
+    names = look.names(run)
+    assert [name for name in ("aten::ones", "aten::zeros", "aten::full") if name in names] == ["aten::ones", "aten::full"]
+    assert messages(look, run) == [
+        f"The program turned the collection of CPU {state} inside the window." for state in ("off", "on")
+    ]
 
 
 def test_a_file_that_arrives_in_part(monkeypatch, tmp_path):
@@ -199,7 +221,7 @@ def test_a_requested_capture_of_which_nothing_was_kept(tmp_path):
     assert capture.finish().problem == "no raw data of it was kept, see its messages"
 
 
-def test_a_requested_capture_that_does_not_begin(monkeypatch, tmp_path):
+def test_a_requested_capture_that_does_not_begin(monkeypatch, tmp_path, with_kineto):
     pytest.importorskip("torch")
     settings = SimpleNamespace(
         prof_dir=str(tmp_path), activities=None, warmup=0, active=1, analyse=False, async_mode=False, experimental=None,

@@ -94,10 +94,12 @@ def check_torch() -> Iterator[Check]:
         yield Check("PyTorch", False, f"installed, but its import fails: {error}", "repair the installation of torch")
         return
     yield Check("PyTorch", True, str(torch.__version__))
-    kineto = bool(torch.autograd.kineto_available())
+    kineto, recorder = bool(torch.autograd.kineto_available()), _check_recorder()
     why = "Kineto is part of this PyTorch" if kineto else "this PyTorch was built without Kineto"
-    yield Check("CPU operators", kineto, why, "" if kineto else "install a PyTorch built with USE_KINETO=1")
-    yield _check_recorder()
+    if recorder.available:
+        why = f"recorded by the recorder; {why}"
+    yield Check("CPU operators", kineto or recorder.available, why, "" if kineto else "install a PyTorch built with USE_KINETO=1")
+    yield recorder
     yield _check_cuda(torch)
     yield Check("modules", True, "recorded by forward hooks, with_modules=True")
     yield Check("DataLoader wait", True, "time the step waits for the next batch")
@@ -108,7 +110,9 @@ def _check_recorder() -> Check:
     name = "recorder"
     if not is_wanted():
         return Check(name, False, "STEPLENS_NATIVE=off forbids native libraries; Kineto records", "unset STEPLENS_NATIVE")
-    how = "STEPLENS_RECORDER=on has it record in place of Kineto"
+    if recorder_library.wanted_recorder() == recorder_library.OFF:
+        return Check(name, False, "STEPLENS_RECORDER=off; Kineto records", "unset STEPLENS_RECORDER")
+    how = "it records in place of Kineto, without stacks and devices"
     try:
         library = recorder_library.recorder_library()
     except recorder_library.RecorderError as error:

@@ -27,7 +27,7 @@ from steplens.collect.handoff import handler
 from steplens.collect.loaders import loader
 from steplens.collect.pytorch.activities import choose_activities
 from steplens.collect.pytorch.kineto_profile import STEP_PREFIX
-from steplens.collect.pytorch.recorder_session import uses_recorder
+from steplens.collect.recorder.recorder_choice import uses_recorder
 from steplens.common import options, rundir
 from steplens.common.options import ProfilerActivity
 
@@ -141,7 +141,10 @@ class BlackBox:
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
             **{name: profile[name] for name in options.SWITCHES},
         )
-        session_type = RecorderRingSession if uses_recorder(settings, self._health, beside_kineto=False) else KinetoRingSession
+        by_recorder = not profiler_environment.disabled_by_environment() and uses_recorder(
+            settings, self._health, exports=False, beside_kineto=False
+        )
+        session_type = RecorderRingSession if by_recorder else KinetoRingSession
         return session_type(
             settings,
             parent=lambda: self._event_directory,

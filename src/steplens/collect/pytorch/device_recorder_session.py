@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steplens.collect.common import log
 from steplens.collect.common.health import WARNING
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.recorder_session import RecorderFile
+from steplens.collect.pytorch.trace_size import RecorderSize
 from steplens.collect.pytorch.window import Window
 from steplens.collect.recorder import recorder_library
 from steplens.collect.torch_internals import child_threads, device_profile
@@ -28,6 +28,10 @@ class DeviceRecorderSession(RecorderFile, KinetoSession):
     _kineto_file = rundir.RAW_DEVICE
     _takes_memory = False
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.size = RecorderSize(self.settings)
+
     def _kineto_switches(self) -> dict[str, bool]:
         return {name: is_on and name not in _OF_THE_RECORDER for name, is_on in self.settings.switches.items()}
 
@@ -42,7 +46,7 @@ class DeviceRecorderSession(RecorderFile, KinetoSession):
         return super()._joinable_threads(all_threads=True)
 
     def _begin_recording(self, window: Window) -> None:
-        self._start_recorder(window)
+        self._record_operators(window)
         try:
             device_profile.begin_device_profile(window.kineto)
         except BaseException:  # without its other half this one is none; whoever called says why
@@ -73,13 +77,12 @@ class DeviceRecorderSession(RecorderFile, KinetoSession):
             # also of a window whose other half was given up: the next one can record from here on
             self._finish_recording(window)
 
-    def toggle_collection(self, enable: bool, names: list[str]) -> None:
-        """See ``KinetoArguments.toggle_collection``; what runs on the host is recorded all the time."""
-        of_devices = [name for name in names if name != "CPU"]
-        if of_devices != names:
-            log.warning("toggle_collection_dynamic has no effect on the CPU: STEPLENS_RECORDER=off lets Kineto record it.")
-        if of_devices:
-            super().toggle_collection(enable, of_devices)
+    def _toggle_recording(self, window: Window, enable: bool, names: list[str]) -> list[str]:
+        if "CPU" in names:
+            recorder_library.watch_calls(enable)
+        if of_devices := [name for name in names if name != "CPU"]:
+            super()._toggle_recording(window, enable, of_devices)
+        return names
 
     def _is_saved(self, window: Window) -> bool:
         return window.saving.outcome == rundir.STATE_COLLECTED and rundir.raw_device(window.run_directory) is not None

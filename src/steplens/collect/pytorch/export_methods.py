@@ -227,8 +227,12 @@ class ExportMethods:
             return
         window = self._session.closed
         if window is None or window.results is None:
-            large = window is not None and window.counters.get("trace_bytes", 0) > kineto.KEPT_TRACE_BYTES
-            why = "because the window is too large for them: record fewer steps" if large else "and the window's events are gone"
+            if window is not None and window.totals is not None:
+                why = "because the recorder recorded the window, and they need what Kineto keeps: set STEPLENS_RECORDER=off"
+            elif window is not None and window.counters.get("trace_bytes", 0) > kineto.KEPT_TRACE_BYTES:
+                why = "because the window is too large for them: record fewer steps"
+            else:
+                why = "and the window's events are gone"
             log.warning(f"export_memory_timeline: the categories of memory are unknown, {why}.")
             return
         log.info("Computing what memory was used for; training waits.")

@@ -24,7 +24,7 @@ from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch import saving
 from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.schedule_text import size_text
-from steplens.collect.pytorch.trace_size import SizeProbe, TraceSize
+from steplens.collect.pytorch.trace_size import KinetoProbe, SizeProbe, TraceSize
 from steplens.collect.pytorch.window import Span, SpareFiles, Window, WindowState
 from steplens.collect.pytorch.window_recorders import WindowRecorders
 from steplens.collect.torch_internals import backward, child_threads, kineto_messages, other_profilers
@@ -61,6 +61,8 @@ class KinetoSession(KinetoArguments):
     _keeps_spare_files = True
     #: what Kineto's file is called in the folder of the raw data
     _kineto_file = rundir.RAW_TRACE
+    #: what ranges around modules are made of; None for those of PyTorch that Kineto sees
+    _range_type: Callable[[str], Any] | None = None
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class KinetoSession(KinetoArguments):
         self._max_bytes = max_bytes
         self._close_range = close_range
         self._expected_bytes: int | None = None
-        self.size = TraceSize(settings)
+        self.size: TraceSize = TraceSize(settings)
         #: what Kineto's trace gets when a window opens, by key
         self.preset: dict[str, Any] = {}
         #: the step that runs, and the last one that has ended or been cut short
@@ -127,7 +129,9 @@ class KinetoSession(KinetoArguments):
         self._write_state(window, rundir.STATE_RECORDING, [])
         window.saving.spare = SpareFiles() if self._keeps_spare_files else None
         raw = window.run_directory / rundir.RAW_DIRECTORY
-        window.recorders = WindowRecorders(self.settings, raw, self._health, samples_host=self._device is None)
+        window.recorders = WindowRecorders(
+            self.settings, raw, self._health, samples_host=self._device is None, range_type=self._range_type
+        )
         self.window = window
         if self._device is not None:
             self._device.open(window.run_directory)
@@ -138,7 +142,7 @@ class KinetoSession(KinetoArguments):
         if window is None:
             return
         if self._probes and not self.size.measured and not other_profilers.another_is_recording():
-            self._probe = SizeProbe(self._new_kineto(window), self.size, self.step)
+            self._probe = KinetoProbe(self._new_kineto(window), self.size, self.step)
         else:
             self._prepare_window(window)
         if self._device is not None:
@@ -460,6 +464,10 @@ class KinetoSession(KinetoArguments):
         # until the next window opens: whoever asks for categories of memory does so when this one is closed
         if self.settings.categorises_memory and size <= KEPT_TRACE_BYTES:
             window.results = results
+        self._note_size(window, size)
+
+    def _note_size(self, window: Window, size: int) -> None:
+        """What the raw data of a window came to, in bytes: later ones are told and limited by that."""
         has_steps = self.settings.schedule is not None and window.span.last_step is not None
         self.size.window_saved(size, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = size

@@ -108,11 +108,16 @@ class KinetoArguments:
             names: members of PyTorch's ``ProfilerActivity``.
         """
         window = self.window
-        if window is None or not window.recording or window.kineto is None:
-            log.warning("toggle_collection_dynamic has no effect, no window records with Kineto.")
+        if window is None or not window.recording:
+            log.warning("toggle_collection_dynamic has no effect, no window is recorded.")
             return
+        if toggled := self._toggle_recording(window, enable, names):
+            state = "on" if enable else "off"
+            message = f"The program turned the collection of {', '.join(toggled)} {state} inside the window."
+            self._health.add("not_collected", WARNING, message, unsafe="averages over steps")
+
+    def _toggle_recording(self, window: Window, enable: bool, names: list[str]) -> list[str]:
+        """Do so in a window that records; the names for which that was done."""
         activity_type: Any = importlib.import_module("torch.profiler").ProfilerActivity
         window.kineto.toggle_collection_dynamic(enable, [getattr(activity_type, name) for name in names])
-        state = "on" if enable else "off"
-        message = f"The program turned the collection of {', '.join(names)} {state} inside the window."
-        self._health.add("not_collected", WARNING, message, unsafe="averages over steps")
+        return names

@@ -28,8 +28,9 @@ from steplens.collect.pytorch.budgets import Budget, Limits
 from steplens.collect.pytorch.device_recorder_session import DeviceRecorderSession
 from steplens.collect.pytorch.export_methods import ExportMethods
 from steplens.collect.pytorch.kineto import KinetoSession
-from steplens.collect.pytorch.recorder_session import RecorderSession, uses_recorder
+from steplens.collect.pytorch.recorder_session import RecorderSession
 from steplens.collect.pytorch.schedule_text import describe_schedule, size_text
+from steplens.collect.recorder.recorder_choice import uses_recorder
 from steplens.collect.torch_internals import backward, child_threads
 from steplens.common import options, rundir
 from steplens.common.options import ProfilerActivity
@@ -122,8 +123,12 @@ class _KinetoProfile(ExportMethods):
         )
         limits = Limits(**{name: values[name] for name in options.LIMITS})
         self._show_plan: bool = values["show_plan"]
+        # where nothing will be recorded nothing is built
+        by_recorder = not profiler_environment.disabled_by_environment() and uses_recorder(
+            settings, self._health, observes=self._observer is not None
+        )
         session_type = KinetoSession
-        if uses_recorder(settings, self._health):
+        if by_recorder:
             session_type = DeviceRecorderSession if ProfilerActivity.CUDA in activities else RecorderSession
         session = session_type(
             settings,

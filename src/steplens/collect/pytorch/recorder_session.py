@@ -2,72 +2,26 @@
 
 It records every thread, streams to the run directory while the window is open, so that a process that is killed keeps what it
 has recorded, and is in nobody's way: the program may use ``torch.profiler`` at the same time. What it does not record (devices,
-calls of Python) is left to Kineto: see ``why_not_recorder``.
+calls of Python) is left to Kineto: see ``recorder_choice``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from steplens.collect.common import clock, log
-from steplens.collect.common.health import INFO, Health
-from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.kineto_arguments import KinetoArguments
+from steplens.collect.pytorch.trace_size import RecorderProbe, RecorderSize
 from steplens.collect.pytorch.window import Window, WindowState
 from steplens.collect.recorder import recorder_library
-from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecorderError, RecordingTotals
-from steplens.collect.torch_internals import child_threads, device_profile, other_profilers
+from steplens.collect.recorder.recorder_library import WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecordingTotals
+from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.common import rundir
-from steplens.common.options import ProfilerActivity
-
-
-def uses_recorder(settings: RecordingSettings, health: Health, *, beside_kineto: bool = True) -> bool:
-    """Whether the recorder records, by what is wanted and what the environment says of it; it is built where it is not yet.
-
-    Args:
-        settings: what is to be recorded.
-        health: gets why Kineto records where the recorder was asked for.
-        beside_kineto: whether Kineto may record a device beside it.
-    """
-    if recorder_library.wanted_recorder() != ON:
-        return False
-    reason = why_not_recorder(settings, beside_kineto=beside_kineto)
-    if not reason:
-        if not recorder_library.is_built():
-            log.info("The recorder is built for this PyTorch, once; that takes some ten seconds.")
-        try:
-            recorder_library.load_recorder()
-            return True
-        except RecorderError as error:
-            reason = str(error)
-    message = f"Kineto records in place of the recorder that {recorder_library.VARIABLE}=on asks for: {reason}."
-    log.warning(message)
-    health.add("not_collected", INFO, message)
-    return False
-
-
-def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True) -> str:
-    """What of ``settings`` the recorder does not record; empty where it records all of it.
-
-    Args:
-        settings: what is to be recorded.
-        beside_kineto: whether Kineto may record a device beside it.
-    """
-    activities = set(settings.activities)
-    if ProfilerActivity.CPU not in activities:
-        return "it records the host, which is not to be recorded"
-    if activities == {ProfilerActivity.CPU, ProfilerActivity.CUDA}:
-        reason = device_profile.why_not_device_alone() if beside_kineto else "it records the host alone"
-        if reason:
-            return f"a GPU is to be recorded, and {reason}"
-    elif activities != {ProfilerActivity.CPU}:
-        return "it records the host alone, and a device is to be recorded"
-    if settings.with_stack:
-        return "with_stack=True asks for calls of Python, which it does not record"
-    return ""
 
 
 class RecorderFile(KinetoArguments):
@@ -76,22 +30,28 @@ class RecorderFile(KinetoArguments):
     #: whether the recorder records memory
     _takes_memory = True
 
-    def _start_recorder(self, window: Window) -> None:
+    def _record_operators(self, window: Window) -> None:
         """Record every thread into the run directory of a window; see ``start_recorder`` for what is raised."""
+        path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
+        # for a process that is killed: else it is written beside the file when the window closes
+        about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
+        self._start_recorder(path, {**about_window, **self._recorded_metadata()})
+
+    def _start_recorder(self, path: Path, described: dict[str, Any]) -> None:
         switches = {"record_shapes": WITH_SHAPES, "with_flops": WITH_FLOPS}
         if self._takes_memory:
             switches["profile_memory"] = WITH_MEMORY
         options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
-        path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
-        # for a process that is killed: else it is written beside the file when the window closes
-        about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
-        recorder_library.start_recorder(path, options, {**about_window, **self._recorded_metadata()})
+        recorder_library.start_recorder(path, options, described)
 
     def _finish_recording(self, window: Window) -> RecordingTotals:
         """Wait for what is on its way to the disk, once; another window can record from then on."""
         if window.totals is None:
             begin = clock.monotonic_ns()
-            window.totals = recorder_library.finish_recorder(self._recorded_metadata())
+            try:
+                window.totals = recorder_library.finish_recorder(self._recorded_metadata())
+            except Exception:  # of what is added: it is worth less than the window, and than those after it
+                window.totals = recorder_library.finish_recorder({})
             window.counters["save_ns"] = window.counters.get("save_ns", 0) + clock.monotonic_ns() - begin
         totals: RecordingTotals = window.totals
         return totals
@@ -114,14 +74,23 @@ class RecorderFile(KinetoArguments):
 class RecorderSession(RecorderFile, KinetoSession):
     """Opens and closes windows as the session does that it is of, with the recorder in place of Kineto."""
 
+    _range_type = recorder_library.RecorderRange
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        # what a window costs is known without a trial: its file grows while it is recorded
-        super().__init__(*arguments, **{**options, "probes": False})
+        super().__init__(*arguments, **options)
+        self.size = RecorderSize(self.settings)
 
     def warmup_trace(self) -> None:
-        """The recorder has nothing to prepare."""
-        if self.window is not None:
-            self._prepare_window(self.window)
+        """The recorder has nothing to prepare; the warmup is recorded where its size is to be told."""
+        window = self.window
+        if window is None:
+            return
+        if self._probes and not self.size.measured:
+            path = window.run_directory / rundir.RAW_DIRECTORY / f"warmup_{rundir.RAW_OPERATORS}"
+            self._start_recorder(path, {})
+            self._probe = RecorderProbe(path, self.size, self.step)
+        else:
+            self._prepare_window(window)
 
     def _is_prepared(self, window: Window) -> bool:
         return window.threads is not None
@@ -133,7 +102,8 @@ class RecorderSession(RecorderFile, KinetoSession):
         window.state = WindowState.OPEN
 
     def _begin_recording(self, window: Window) -> None:
-        self._start_recorder(window)
+        self._record_operators(window)
+        self.size.window_opens()
 
     def _describe_in_trace(self) -> None:
         # its file begins with that
@@ -166,9 +136,19 @@ class RecorderSession(RecorderFile, KinetoSession):
         totals = self._finish_recording(window)
         window.counters["trace_bytes"] = totals.file_bytes
         self._check_recording(totals)
-        has_steps = self.settings.schedule is not None and window.span.last_step is not None
-        self.size.window_saved(totals.file_bytes, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
-        self._expected_bytes = totals.file_bytes
+        self._note_size(window, totals.file_bytes)
+
+    def give_up(self) -> None:
+        """End the window that is open, because an interrupt came twice: all but what belongs to it is on disk already."""
+        window = self.window
+        if window is not None and window.started:
+            window.state = WindowState.STOPPED
+            with contextlib.suppress(Exception):
+                # no other window could begin else
+                self._abandon_recording(window)
+                if not self._finish_recording(window).error_number:
+                    window.saving.outcome = rundir.STATE_COLLECTED
+        super().give_up()
 
     def _abandon_recording(self, window: Window) -> None:
         child_threads.close_window(window.threads, recorder_library.stop_recorder)
@@ -176,3 +156,13 @@ class RecorderSession(RecorderFile, KinetoSession):
 
     def _cancel_warmup(self, window: Window) -> None:
         window.threads = None
+
+    def _toggle_recording(self, window: Window, enable: bool, names: list[str]) -> list[str]:
+        if not_recorded := [name for name in names if name != "CPU"]:
+            log.warning(
+                f"toggle_collection_dynamic has no effect on {', '.join(not_recorded)}: this window records the CPU alone."
+            )
+        if "CPU" not in names:
+            return []
+        recorder_library.watch_calls(enable)
+        return ["CPU"]

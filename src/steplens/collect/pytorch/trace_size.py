@@ -1,4 +1,4 @@
-"""How large a trace will become, told from the memory that Kineto takes while it records.
+"""How large a trace will become: the recorder says it itself, and of Kineto's it is told from the memory that Kineto takes.
 
 Kineto does not say how much it has recorded. At the end of a step a training that has come to rest holds as much memory as at the
 end of the step before; what the heap has grown by since the window opened is Kineto's.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+from pathlib import Path
 from typing import Any
 
 from steplens.collect.common.recording_settings import RecordingSettings
+from steplens.collect.recorder import recorder_library
 from steplens.collect.torch_internals import kineto_messages
 
 #: bytes of the trace per byte of the heap, measured with PyTorch 2.13 on the CPU (docs/blackbox.md); the size of the first window
@@ -74,14 +76,17 @@ class TraceSize:
 
     def estimate(self, steps: int) -> int | None:
         """Bytes of the trace so far, at the end of a step of a window with so many; None where that cannot be told."""
+        size = self._bytes_so_far()
+        if steps and size is not None and not self.measured:
+            self.bytes_per_step = size / steps
+        return size
+
+    def _bytes_so_far(self) -> int | None:
         now = heap_bytes()
         if now is None or self._at_start is None:
             return None
         self._growth = max(0, now - self._at_start)
-        size = int(self._growth * self._ratio)
-        if steps and not self.measured:
-            self.bytes_per_step = size / steps
-        return size
+        return int(self._growth * self._ratio)
 
     def window_saved(self, size: int, steps: int) -> None:
         """A window of ``steps`` steps (0 without steps) has come to ``size`` bytes; the next estimates are made with that."""
@@ -94,7 +99,29 @@ class TraceSize:
 
 
 class SizeProbe:
-    """A recording that is thrown away, from now until :meth:`end`: it tells how large a step becomes before the window opens.
+    """A recording that is thrown away, from now until :meth:`end`: how large a step becomes before the window opens.
+
+    Args:
+        size: gets what is found.
+        step: the step that runs.
+    """
+
+    def __init__(self, size: TraceSize, step: int) -> None:
+        self._size = size
+        self._first_step = step
+
+    def end(self, step: int) -> None:
+        """End it in a step; those before that are complete."""
+        if step > self._first_step:
+            self._size.estimate(step - self._first_step)
+        self._end_recording()
+
+    def _end_recording(self) -> None:
+        raise NotImplementedError
+
+
+class KinetoProbe(SizeProbe):
+    """With Kineto.
 
     Args:
         kineto: PyTorch's object of a session, unused so far.
@@ -103,9 +130,8 @@ class SizeProbe:
     """
 
     def __init__(self, kineto: Any, size: TraceSize, step: int) -> None:
+        super().__init__(size, step)
         self._kineto = kineto
-        self._size = size
-        self._first_step = step
         kineto_messages.prepare_recording(kineto)
         kineto._start_trace()
         size.window_opens()
@@ -114,9 +140,35 @@ class SizeProbe:
             torch.empty(0)
         size.first_events()
 
-    def end(self, step: int) -> None:
-        """End it in a step; those before that are complete."""
+    def _end_recording(self) -> None:
         kineto, self._kineto = self._kineto, None
-        if step > self._first_step:
-            self._size.estimate(step - self._first_step)
         kineto.__exit__(None, None, None)
+
+
+class RecorderSize(TraceSize):
+    """The size of the file of the window that is open."""
+
+    def window_opens(self) -> None:
+        """Recording begins: there is nothing to compare with."""
+
+    def _bytes_so_far(self) -> int | None:
+        return recorder_library.recorded_bytes()
+
+
+class RecorderProbe(SizeProbe):
+    """A recording of the warmup that is thrown away: it tells how large a step becomes before the window opens.
+
+    Args:
+        path: its file, in which the recorder records since now.
+        size: gets what is found.
+        step: the step that runs.
+    """
+
+    def __init__(self, path: Path, size: TraceSize, step: int) -> None:
+        super().__init__(size, step)
+        self._path = path
+
+    def _end_recording(self) -> None:
+        recorder_library.stop_recorder()
+        recorder_library.finish_recorder({})
+        self._path.unlink(missing_ok=True)

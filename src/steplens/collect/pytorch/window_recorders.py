@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from steplens.collect.common import exception_text, log
 from steplens.collect.common.health import ERROR, Health
@@ -28,15 +28,24 @@ class WindowRecorders:
         folder: the folder of the raw data.
         health: gets what is missing.
         samples_host: False where the device's own tools sample the host.
+        range_type: see :class:`~steplens.collect.torch_internals.modules.ModuleHooks`.
     """
 
-    def __init__(self, settings: RecordingSettings, folder: Path, health: Health, *, samples_host: bool) -> None:
+    def __init__(
+        self,
+        settings: RecordingSettings,
+        folder: Path,
+        health: Health,
+        *,
+        samples_host: bool,
+        range_type: Callable[[str], Any] | None = None,
+    ) -> None:
         self._experimental = experimental = settings.experimental
         #: where files are written
         self.folder = folder
         self._health = health
         on_cpu = ProfilerActivity.CPU in settings.activities
-        self._modules = ModuleHooks(self._modules_failed) if settings.with_modules and on_cpu else None
+        self._modules = ModuleHooks(self._modules_failed, range_type) if settings.with_modules and on_cpu else None
         threshold = experimental.gc_detect_threshold
         self._garbage = GcDetector(threshold) if threshold is not None and on_cpu else None
         self._marks: marks.MarkRecorder | None = None

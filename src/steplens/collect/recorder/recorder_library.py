@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steplens.common.native.build import BuildError, build_library
+from steplens.common.native.build import BuildError, build_library, find_compiler, known_failure
 from steplens.common.native.libraries import NativeLibrary, is_wanted, load_built
 from steplens.common.storage.private_folder import RefusedError
 
-#: how a program says that it wants the recorder (on), does not (off), or leaves it to steplens (auto)
+#: how a program says that it wants the recorder (on), does not (off), or leaves it to steplens (auto): where it records all that
+#: is wanted
 VARIABLE = "STEPLENS_RECORDER"
 OFF, AUTO, ON = "off", "auto", "on"
 
@@ -118,6 +119,8 @@ def load_recorder() -> ctypes.CDLL:
         ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t,
     )  # fmt: skip
     loaded.steplens_recorder_finish.argtypes = (ctypes.c_char_p, ctypes.POINTER(_Totals))
+    loaded.steplens_recorder_watch_calls.argtypes = (ctypes.c_int,)
+    loaded.steplens_recorder_bytes.restype = ctypes.c_uint64
     return loaded
 
 
@@ -127,6 +130,16 @@ def is_built() -> bool:
         return is_wanted() and load_built(recorder_library()) is not None
     except RecorderError:
         return False
+
+
+def will_be_built() -> bool:
+    """Whether to load it begins with building it, which takes its time.
+
+    Raises:
+        RecorderError: PyTorch brings no headers to build it against.
+    """
+    compiler = find_compiler() if is_wanted() and not is_built() else None
+    return compiler is not None and not known_failure(recorder_library(), compiler)
 
 
 def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
@@ -140,6 +153,10 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
     Raises:
         RecorderError: it records already, or the file cannot be made.
     """
+    if is_recorder_recording():
+        raise RecorderError(
+            "the recorder records one window of a process at a time, and has another; nothing is recorded in this one"
+        )
     error = ctypes.create_string_buffer(_ERROR_BYTES)
     text = json.dumps(metadata, default=str).encode()
     if load_recorder().steplens_recorder_start(os.fsencode(path), options, MOST_WAITING_BYTES, text, error, _ERROR_BYTES):
@@ -160,6 +177,48 @@ def finish_recorder(metadata: dict[str, Any]) -> RecordingTotals:
     totals = _Totals()
     load_recorder().steplens_recorder_finish(json.dumps(metadata, default=str).encode(), ctypes.byref(totals))
     return RecordingTotals(**{name: getattr(totals, name) for name, _ in _Totals._fields_})
+
+
+def watch_calls(watched: bool) -> None:
+    """Record calls that begin from now on, or none of them, while a recording goes on; memory is recorded all the time."""
+    load_recorder().steplens_recorder_watch_calls(int(watched))
+
+
+def recorded_bytes() -> int:
+    """What the file comes to with all that is recorded by now. Takes about a microsecond."""
+    return int(load_recorder().steplens_recorder_bytes())
+
+
+class RecorderRange:
+    """A context manager around a call of this name, for the recorder and whoever else watches PyTorch's calls.
+
+    PyTorch's ``_RecordFunctionFast`` does nothing unless Kineto records, and its ``record_function`` costs several times as much.
+    """
+
+    __slots__ = ("_name", "_opened")
+
+    def __init__(self, name: str) -> None:
+        self._name = name.encode(errors="replace")
+        self._opened: int | None = None
+
+    def __enter__(self) -> None:
+        self._opened = _range_calls()[0](self._name)
+
+    def __exit__(self, *_: object) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            _range_calls()[1](opened)
+
+
+@functools.lru_cache(maxsize=1)
+def _range_calls() -> tuple[Any, Any]:
+    """What begins and ends a range. They are short, so that other threads of Python need not get a turn meanwhile."""
+    library = load_recorder()
+    with_lock = ctypes.PyDLL(library._name)
+    begin, end = with_lock.steplens_recorder_begin_range, with_lock.steplens_recorder_end_range
+    begin.argtypes, begin.restype = (ctypes.c_char_p,), ctypes.c_void_p
+    end.argtypes, end.restype = (ctypes.c_void_p,), None
+    return begin, end
 
 
 def is_recorder_recording() -> bool:

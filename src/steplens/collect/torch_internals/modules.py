@@ -25,13 +25,14 @@ class ModuleHooks:
 
     Args:
         failed: called at most once, with the exception, if the hooks themselves fail; they record nothing then.
+        range_type: makes a context manager of a name, which whoever records sees; by default one that Kineto sees.
     """
 
-    def __init__(self, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, failed: Callable[[Exception], None], range_type: Callable[[str], Any] | None = None) -> None:
         torch: Any = importlib.import_module("torch")
         profiler: Any = importlib.import_module("torch._C._profiler")
         # A plain record_function costs several times as much, and dispatches through the operator registry.
-        self._range: Any = profiler._RecordFunctionFast
+        self._range: Any = range_type or profiler._RecordFunctionFast
         self._compiling: Callable[[], bool] = torch.compiler.is_compiling
         self._modules: Any = importlib.import_module("torch.nn.modules.module")
         self._failed = failed

@@ -35,6 +35,8 @@ void FileWriter::write_parts(const void* first, size_t first_bytes, const void* 
     if (written < 0) {
       if (errno == EINTR) continue;
       error_ = errno;
+      // A full disk is full for the training too: half of what is here makes room, and the rest is read like that of a killed process.
+      if (error_ == ENOSPC || error_ == EDQUOT) (void)!::ftruncate(descriptor_, static_cast<off_t>(bytes_ / 2));
       return;
     }
     bytes_ += static_cast<uint64_t>(written);

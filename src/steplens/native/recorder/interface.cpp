@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 
 #include "recorder.h"
@@ -9,6 +10,12 @@
 #define STEPLENS_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
+
+// PyTorch keeps a view of the name.
+struct Range {
+  std::string name;
+  at::RecordFunction function{at::RecordScope::FUNCTION};
+};
 
 void copy_text(const std::string& text, char* place, size_t bytes) {
   if (bytes == 0) return;
@@ -53,5 +60,34 @@ STEPLENS_EXPORT int steplens_recorder_finish(const char* metadata, steplens::Tot
     return ENOMEM;
   }
 }
+
+// Whether calls are recorded that begin from now on, while a recording goes on.
+STEPLENS_EXPORT int steplens_recorder_watch_calls(int watched) {
+  try {
+    steplens::Recorder::instance().watch_calls(watched != 0);
+    return 0;
+  } catch (const std::exception&) {
+    return ENOMEM;
+  }
+}
+
+// A call of this name from now until `end_range` of the same thread, for all who listen; nullptr where nobody does. Kineto's own such
+// ranges for Python exist while it records, and not else.
+STEPLENS_EXPORT void* steplens_recorder_begin_range(const char* name) {
+  try {
+    auto range = std::make_unique<Range>();
+    if (!range->function.isActive()) return nullptr;
+    range->name = name;
+    range->function.before(range->name.c_str());
+    return range.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+STEPLENS_EXPORT void steplens_recorder_end_range(void* range) { delete static_cast<Range*>(range); }
+
+// What the file comes to with all that is recorded by now.
+STEPLENS_EXPORT uint64_t steplens_recorder_bytes() { return steplens::Recorder::instance().recorded_bytes(); }
 
 STEPLENS_EXPORT int steplens_recorder_is_recording() { return steplens::Recorder::instance().is_recording(); }

@@ -86,7 +86,11 @@ class RecordStream {
   void commit() {
     position_++;
     last_->filled.store(position_, std::memory_order_release);
+    added_.store(added_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
+
+  // How many records there ever were; of any thread.
+  uint64_t added() const { return added_.load(std::memory_order_relaxed); }
 
   // Of the writer: calls take(records, count) with all that is complete and of this session; gives back chunks that are done.
   // What is left of sessions before is passed over. The last chunk stays: its thread may be about to add to it.
@@ -144,7 +148,7 @@ class RecordStream {
   uint32_t position_ = 0;
   // of both
   std::atomic<Chunk<Record>*> first_{nullptr};
-  std::atomic<uint64_t> dropped_{0};
+  std::atomic<uint64_t> dropped_{0}, added_{0};
   // of the writer
   Chunk<Record>* reading_ = nullptr;
   uint64_t told_ = 0;

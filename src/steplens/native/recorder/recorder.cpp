@@ -215,6 +215,12 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
   file->write_block(BlockKind::METADATA, 0, 1, metadata, std::strlen(metadata));
   const ClockPair pair = read_clock_pair(counter_, 25);
   file->write_block(BlockKind::CLOCKS, 0, 1, &pair, sizeof(pair));
+  {
+    const std::lock_guard<std::mutex> threads_lock(threads_mutex_);
+    bytes_before_ = added_bytes_locked();
+    written_bytes_ = 0;
+    file_bytes_ = file->bytes();
+  }
   file_ = std::move(file);
   options_.store(options, std::memory_order_relaxed);
   stop_ticks_.store(0, std::memory_order_relaxed);
@@ -231,12 +237,41 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
   recording_.store(true, std::memory_order_release);
   if (inherited_callback_ != 0) at::removeCallback(inherited_callback_);
   inherited_callback_ = 0;
-  at::RecordFunctionCallback callback(on_start, on_end);
-  // the inputs are copied for whoever asks for them
-  callback.needsInputs((options & (WITH_SHAPES | WITH_FLOPS)) != 0);
-  callback_ = at::addGlobalCallback(callback);
+  add_callback();
   if ((options & WITH_MEMORY) != 0) watch_processor_memory();
   return 0;
+}
+
+void Recorder::add_callback() {
+  at::RecordFunctionCallback callback(on_start, on_end);
+  // the inputs are copied for whoever asks for them
+  callback.needsInputs((options_.load(std::memory_order_relaxed) & (WITH_SHAPES | WITH_FLOPS)) != 0);
+  callback_ = at::addGlobalCallback(callback);
+}
+
+void Recorder::watch_calls(bool watched) {
+  const std::lock_guard<std::mutex> lock(control_mutex_);
+  if (!is_recording() || watched == (callback_ != 0)) return;
+  if (watched) {
+    add_callback();
+  } else {
+    // calls that are open have a copy of the list, and end in the recording
+    at::removeCallback(callback_);
+    callback_ = 0;
+  }
+}
+
+uint64_t Recorder::added_bytes_locked() const {
+  uint64_t bytes = gone_bytes_;
+  for (const ThreadState* state : threads_) bytes += state->recorded_bytes();
+  return bytes;
+}
+
+uint64_t Recorder::recorded_bytes() {
+  const std::lock_guard<std::mutex> lock(threads_mutex_);
+  const uint64_t added = added_bytes_locked() - bytes_before_;
+  // a record may be in the file before its thread has counted it
+  return file_bytes_ + (added > written_bytes_ ? added - written_bytes_ : 0);
 }
 
 void Recorder::stop() {
@@ -315,6 +350,9 @@ void Recorder::write_loop() {
     }
     write_all(ends);
     if (ends) return;
+    const std::lock_guard<std::mutex> lock(threads_mutex_);
+    written_bytes_ = totals_.calls * sizeof(CallRecord) + totals_.memory_events * sizeof(MemoryRecord);
+    file_bytes_ = file_->bytes();
   }
 }
 
@@ -397,6 +435,7 @@ void Recorder::remove_thread(ThreadState* state) {
   {
     const std::lock_guard<std::mutex> lock(threads_mutex_);
     threads_.erase(std::find(threads_.begin(), threads_.end(), state));
+    gone_bytes_ += state->recorded_bytes();
   }
   state->calls.free_all();
   state->memory.free_all();

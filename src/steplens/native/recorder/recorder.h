@@ -87,6 +87,7 @@ struct ThreadState {
     free_context_count++;
     return true;
   }
+  uint64_t recorded_bytes() const { return calls.added() * sizeof(CallRecord) + memory.added() * sizeof(MemoryRecord); }
 };
 
 class FileWriter;
@@ -99,6 +100,10 @@ class Recorder {
   // Ends recording; what is recorded is on its way to the disk until `finish`.
   void stop();
   Totals finish(const char* metadata);
+  // Whether calls are recorded that begin from now on, while a recording goes on.
+  void watch_calls(bool watched);
+  // What the file comes to with all that is recorded by now.
+  uint64_t recorded_bytes();
 
   CallContext* begin_call(const at::RecordFunction& function);
   void end_call(OpenCall* call);
@@ -110,6 +115,8 @@ class Recorder {
  private:
   Recorder();
   void stop_locked();
+  void add_callback();
+  uint64_t added_bytes_locked() const;
   ThreadState* thread_state();
   ThreadState* new_thread_state();
   void enter_session(ThreadState* state);
@@ -132,6 +139,9 @@ class Recorder {
   std::mutex threads_mutex_;
   std::vector<ThreadState*> threads_;
   uint32_t next_thread_ = 1;
+  // with the lock of the threads: bytes of records of threads that have ended, of all of them before this recording, and of those in
+  // the file, and of the file itself
+  uint64_t gone_bytes_ = 0, bytes_before_ = 0, written_bytes_ = 0, file_bytes_ = 0;
   SignatureTable signatures_;
   // of the writer: how many of them are in the file
   uint32_t named_signatures_ = 0;

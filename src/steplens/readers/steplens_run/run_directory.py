@@ -61,11 +61,17 @@ def read(path: Path, *, with_npu: bool = False, allow_msprof: bool = False) -> T
     for name, frame in host_events.tables(raw_trace.parent, host, pid, health).items():
         extra[name] = pl.concat([extra[name], frame], how="diagonal_relaxed") if name in extra else frame
     # where an NPU was recorded, the CPU's work must not pass for that of a device whose data is missing
-    options: Any = {"extra": extra, "health": health, "cpu_is_device": "NPU" not in options_in_meta(meta).activities}
-    if raw_trace.name == rundir.RAW_TRACE:
-        trace = kineto.read(raw_trace, **options)
-    else:
-        trace = recorder_file.read_recording(raw_trace, device=rundir.raw_device(path), **options)
+    read_options: Any = {"extra": extra, "health": health, "cpu_is_device": "NPU" not in options_in_meta(meta).activities}
+    try:
+        if raw_trace.name == rundir.RAW_TRACE:
+            trace = kineto.read(raw_trace, **read_options)
+        else:
+            trace = recorder_file.read_recording(raw_trace, device=rundir.raw_device(path), **read_options)
+    except InputError as error:
+        if state.get("state") == rundir.STATE_RECORDING:
+            # the recorder has just begun
+            raise InputError(path, *lost_window(path, state)) from error
+        raise
     return flight_recorder.with_sizes(trace, raw_trace.parent)
 
 
