@@ -112,9 +112,9 @@ def test_a_url_as_target(tmp_path, monkeypatch, capfd):
     assert len(runs) == 2
     for run in runs:
         names = {name.removeprefix(run + "/") for name in remote.find(run)}
-        assert {"KINETO/trace.json", "KINETO/state.json", "KINETO/host_events.json", "profiler_metadata.json"} <= names
-        trace = json.loads(remote.cat(run + "/KINETO/trace.json"))
-        assert any(event["name"] == "aten::ones" for event in trace["traceEvents"])
+        assert {"KINETO/operators.rec", "KINETO/state.json", "KINETO/host_events.json", "profiler_metadata.json"} <= names
+        recorded = remote.cat(run + "/KINETO/operators.rec")
+        assert recorded.startswith(b"STPLREC\n") and b'{"name":"aten::ones"' in recorded
     assert list(Path(handler.dir_name).iterdir()) == []
     assert capfd.readouterr().err.count("is in memory://bucket/runs.") == 2
 

@@ -16,6 +16,7 @@ from steplens.collect.dynamic import client
 from steplens.collect.dynamic.job import job_folder
 
 from ... import light_optimizer
+from .. import conftest
 from .jobs import Folder, Job, Jobs, until
 
 pytest.importorskip("torch")
@@ -46,7 +47,7 @@ PLAIN = NETWORK + "while not pathlib.Path('stop').exists(): train()\nprint('trai
 
 def raw(run: str | Path) -> list[dict[str, Any]]:
     """The events of a run that have a time, in its order."""
-    events = json.loads((Path(run) / "KINETO" / "trace.json").read_bytes())["traceEvents"]
+    events = conftest.raw(Path(run))["traceEvents"]
     return sorted((event for event in events if "ts" in event), key=lambda event: event["ts"])
 
 

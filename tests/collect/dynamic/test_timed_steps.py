@@ -12,6 +12,8 @@ from steplens.collect.dynamic import launched_processes
 from steplens.collect.dynamic.launched_processes import Order, StepRecording, Watcher
 from steplens.collect.loaders import loader
 
+from .. import conftest
+
 
 def order_of(folder: Path, active: int, timing: bool = True) -> Order:
     timed = {"folder": str(folder), "skip": 1, "steps": 3} if timing else None
@@ -62,6 +64,6 @@ def test_recorded_steps_have_the_numbers_that_they_have_in_the_program(tmp_path:
     pytest.importorskip("torch")
     watcher = Watcher(order_of(tmp_path, active=2))
     take_steps(watcher, 8)
-    (trace,) = (tmp_path / "out").rglob("trace.json*")
-    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    (raw,) = (tmp_path / "out").rglob("KINETO")
+    names = {event.get("name") for event in conftest.raw(raw.parent)["traceEvents"]}
     assert {name for name in names if str(name).startswith("ProfilerStep#")} == {"ProfilerStep#6", "ProfilerStep#7"}
