@@ -268,6 +268,11 @@ def disable_thread() -> None:
 # --- for the profiler and its session
 
 
+def profile_function() -> Any:
+    """What the profile function of a thread that asked is a method of: a recorder of calls may take the thread from it."""
+    return _Member._on_event
+
+
 def profiler_starts() -> None:
     """Wake the threads that asked; a profiler runs from now on."""
     with _state.lock:

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "file_format.h"
+#include "python_calls.h"
 #include "record_stream.h"
 #include "signatures.h"
 #include "ticks.h"
@@ -21,6 +23,7 @@ enum Options : uint32_t {
   WITH_SHAPES = 1,
   WITH_MEMORY = 2,
   WITH_FLOPS = 4,
+  WITH_PYTHON = 8,
 };
 
 struct ThreadState;
@@ -61,6 +64,7 @@ struct ThreadState {
   std::atomic<uint32_t> depth{0};
   RecordStream<CallRecord> calls;
   RecordStream<MemoryRecord> memory;
+  PythonStack python;
   std::atomic<bool> ended{false};
   // of the writer: the recording in whose file it is named
   uint64_t named_in = 0;
@@ -85,6 +89,7 @@ class Recorder {
   void after_fork_in_child();
 
  private:
+  friend class PythonCalls;
   Recorder();
   void stop_locked();
   ThreadState* thread_state();
@@ -94,6 +99,7 @@ class Recorder {
   void write_loop();
   void write_all(bool is_end);
   void write_signatures(std::string& texts);
+  void write_python(ThreadState* state, const std::function<void()>& name_thread);
   void remove_thread(ThreadState* state);
 
   std::atomic<bool> recording_{false};
@@ -111,7 +117,7 @@ class Recorder {
   uint32_t next_thread_ = 1;
   SignatureTable signatures_;
   // of the writer: how many of them are in the file
-  uint32_t named_signatures_ = 0;
+  uint32_t named_signatures_ = 0, named_python_ = 0;
 
   // start, stop and finish, each of which may come from any thread
   std::mutex control_mutex_;
