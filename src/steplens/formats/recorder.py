@@ -35,7 +35,7 @@ CALL_FIELDS = (
     ("start_thread", "<u4"), ("scope", "<u2"), ("reserved", "<u2"),
 )  # fmt: skip
 MEMORY_FIELDS = (("ticks", "<u8"), ("address", "<u8"), ("bytes", "<i8"))
-PYTHON_FIELDS = (("start_ticks", "<u8"), ("end_ticks", "<u8"), ("name", "<u4"), ("reserved", "<u4"))
+PYTHON_FIELDS = (("start_ticks", "<u8"), ("end_ticks", "<u8"), ("name", "<u4"), ("depth", "<u4"))
 #: the last four are not in files of versions that did not record calls of Python
 TOTAL_FIELDS = (
     ("calls", "<u8"), ("memory_events", "<u8"), ("dropped_calls", "<u8"), ("dropped_memory_events", "<u8"), ("file_bytes", "<u8"),

@@ -82,8 +82,8 @@ static_assert(sizeof(MemoryRecord) == 24);
 struct PythonRecord {
   uint64_t start_ticks;
   uint64_t end_ticks;
-  uint32_t name;  // number of its text in PYTHON_NAMES, from 0; UINT32_MAX: it could not be made
-  uint32_t reserved;
+  uint32_t name;   // number of its text in PYTHON_NAMES, from 0
+  uint32_t depth;  // calls of Python that it was in, as far as they are known: all that were open at the start begin at one tick
 };
 static_assert(sizeof(PythonRecord) == 24);
 

@@ -246,7 +246,7 @@ void PythonCalls::leave(ThreadState* state, uint32_t depth, uint64_t ticks) {
     stack.depth.store(place, std::memory_order_release);
     PythonRecord* record = stack.calls.next_place(session);
     if (record == nullptr) continue;
-    *record = {call.start_ticks, ticks, call.name, 0};
+    *record = {call.start_ticks, ticks, call.name, place};
     stack.calls.commit();
   }
 }

@@ -444,7 +444,7 @@ void Recorder::write_python(ThreadState* state, const std::function<void()>& nam
   std::vector<uint64_t> starts;
   for (uint32_t place = 0; place < depth; place++) {
     const OpenPythonCall& call = python.open[place];
-    open.push_back({call.start_ticks, now, call.name, 0});
+    open.push_back({call.start_ticks, now, call.name, place});
     starts.push_back(call.start_ticks);
   }
   if (open.empty() || starts == python.written_starts) return;
