@@ -1,8 +1,8 @@
 """Windows that steplens' own recorder fills: what runs on the host, at a fraction of what Kineto takes.
 
 It records every thread, streams to the run directory while the window is open, so that a process that is killed keeps what it
-has recorded, and is in nobody's way: the program may use ``torch.profiler`` at the same time. What it does not record (devices,
-calls of Python) is left to Kineto: see ``why_not_recorder``.
+has recorded, and is in nobody's way: the program may use ``torch.profiler`` at the same time. What it does not record, such as
+devices, is left to Kineto: see ``why_not_recorder``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,16 @@ from steplens.collect.common.health import INFO, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.window import Window, WindowState
-from steplens.collect.recorder import recorder_library
-from steplens.collect.recorder.recorder_library import ON, WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecorderError, RecordingTotals
+from steplens.collect.recorder import python_calls, recorder_library
+from steplens.collect.recorder.recorder_library import (
+    ON,
+    WITH_FLOPS,
+    WITH_MEMORY,
+    WITH_PYTHON,
+    WITH_SHAPES,
+    RecorderError,
+    RecordingTotals,
+)
 from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.common import rundir
 from steplens.common.options import ProfilerActivity
@@ -51,9 +59,9 @@ def why_not_recorder(settings: RecordingSettings) -> str:
     """What of ``settings`` the recorder does not record; empty where it records all of it."""
     if tuple(settings.activities) != (ProfilerActivity.CPU,):
         return "it records the host alone, and a device is to be recorded"
-    if settings.with_stack:
-        return "with_stack=True asks for calls of Python, which it does not record"
-    return ""
+    if settings.with_stack and settings.categorises_memory:
+        return "with_stack=True with record_shapes and profile_memory asks for what memory is used for, which it does not record"
+    return python_calls.why_not_recorded() if settings.with_stack else ""
 
 
 class RecorderSession(KinetoSession):
@@ -77,10 +85,17 @@ class RecorderSession(KinetoSession):
         window.state = WindowState.OPEN
 
     def _begin_recording(self, window: Window) -> None:
-        switches = {"record_shapes": WITH_SHAPES, "profile_memory": WITH_MEMORY, "with_flops": WITH_FLOPS}
+        switches = {
+            "record_shapes": WITH_SHAPES,
+            "profile_memory": WITH_MEMORY,
+            "with_flops": WITH_FLOPS,
+            "with_stack": WITH_PYTHON,
+        }
         options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
         path = window.run_directory / rundir.RAW_DIRECTORY / rundir.RAW_OPERATORS
         # for a process that is killed: else it is written beside the file when the window closes
+        if self.settings.with_stack:
+            child_threads.lose_control()
         about_window = {"config": self.settings.recorded(), "host_name": socket.gethostname(), "rank": window.rank}
         recorder_library.start_recorder(path, options, {**about_window, **self._recorded_metadata()})
 
@@ -125,11 +140,13 @@ class RecorderSession(KinetoSession):
         totals = self._finish_recording(window)
         if totals.error_number:
             raise OSError(totals.error_number, f"the recorder could not write all of it ({os.strerror(totals.error_number)})")
-        lost = totals.dropped_calls + totals.dropped_memory_events
+        lost = totals.dropped_calls + totals.dropped_memory_events + totals.dropped_python_calls
         if lost:
             # what that makes doubtful is said by whoever reads the file, which knows of it
-            records = lost + totals.calls + totals.memory_events
+            records = lost + totals.calls + totals.memory_events + totals.python_calls
             log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
+        if threads := totals.refused_python_threads + totals.lost_python_threads:
+            log.warning(f"A profiler of the program (sys.setprofile) had {threads} threads, whose calls of Python are missing.")
         has_steps = self.settings.schedule is not None and window.span.last_step is not None
         self.size.window_saved(totals.file_bytes, (window.span.last_step or 0) - window.span.first_step + 1 if has_steps else 0)
         self._expected_bytes = totals.file_bytes

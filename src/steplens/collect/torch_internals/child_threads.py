@@ -323,11 +323,15 @@ def needs_all_threads(with_stack: bool) -> bool:
     Args:
         with_stack: Kineto then takes the control of calls and returns away from every thread that exists.
     """
-    members = list(_state.members)
     if with_stack:
-        for member in members:
-            member.controlled = False
+        lose_control()
     return _has_sleeping_threads(besides=threading.get_native_id())
+
+
+def lose_control() -> None:
+    """Of all threads that asked: who records calls of Python takes it. They get it again as those that sleep do."""
+    for member in list(_state.members):
+        member.controlled = False
 
 
 def open_window(window: Joinable) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from steplens.readers.steplens_run.recorder_blocks import Blocks
 from steplens.trace.health import (
+    CALL_STACKS,
     ERROR,
     EVERYTHING,
     FLOWS,
@@ -46,12 +47,22 @@ def report_end(blocks: Blocks, log: HealthLog) -> None:
     if totals["dropped_calls"]:
         message = "operator calls found no room on their way to the disk and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_calls"], message, _OF_CALLS)
+    if totals["dropped_python_calls"]:
+        message = "calls of Python found no room on their way to the disk, or were deeper than any, and were not recorded"
+        log.add("dropped_records", WARNING, totals["dropped_python_calls"], message, CALL_STACKS)
     if totals["dropped_memory_events"]:
         message = "allocator events found no room on their way to the disk and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_memory_events"], message, MEMORY)
+    if totals["refused_python_threads"]:
+        message = "threads were left to a profiler of the program (sys.setprofile): their calls of Python are not recorded"
+        log.add("missing_python_calls", WARNING, totals["refused_python_threads"], message, CALL_STACKS)
+    if totals["lost_python_threads"]:
+        message = "threads were taken by a profiler of the program (sys.setprofile): their calls of Python end there"
+        log.add("missing_python_calls", WARNING, totals["lost_python_threads"], message, CALL_STACKS)
     for name, there, words, unsafe in (
         ("calls", len(blocks.calls), "operator calls", _OF_CALLS),
         ("memory_events", len(blocks.memory), "allocator events", (MEMORY,)),
+        ("python_calls", len(blocks.python_calls), "calls of Python", (CALL_STACKS,)),
     ):
         if totals[name] > there:
             message = f"{words} that the recording counts at its end are not in it"
