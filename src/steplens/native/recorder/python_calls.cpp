@@ -103,6 +103,7 @@ bool PythonCalls::take_thread(ThreadState* state) {
     return false;
   }
   python_.set_profile(on_event, profile.get());
+  state->python.is_taken = true;
   return true;
 }
 
@@ -111,6 +112,7 @@ bool PythonCalls::join_thread(uint32_t skipped) {
   if (waiting_ == nullptr || !recorder.is_recording()) return false;
   ThreadState* state = recorder.thread_state();
   if (state == nullptr) return false;
+  if (state->python.session.load(std::memory_order_relaxed) == state->session) lose_thread(state, read_ticks(counter_));
   PyObject* frame = python_.frame_of_thread(python_.current_thread());
   for (; skipped != 0 && frame != nullptr; skipped--) {
     PyObject* back = python_.frame_back(frame);
@@ -125,7 +127,12 @@ bool PythonCalls::join_thread(uint32_t skipped) {
 void PythonCalls::stop() {
   if (waiting_ == nullptr) return;
   const OwnedObject profile(python_, python_.call(python_.system_object("getprofile"), nullptr));
-  if (is_ours(profile.get())) python_.set_profile(nullptr, nullptr);
+  if (is_ours(profile.get())) {
+    python_.set_profile(nullptr, nullptr);
+  } else if (ThreadState* state = Recorder::instance().known_state(); state != nullptr && state->python.is_taken) {
+    // who took this thread has kept what we would have been told by
+    lose_thread(state, read_ticks(counter_));
+  }
   names_.end_session();
   python_.clear_error();
 }
@@ -139,6 +146,7 @@ int PythonCalls::on_event(PyObject*, PyObject* frame, int what, PyObject* argume
   try {
     if (!recorder.is_recording() || (recorder.options_.load(std::memory_order_relaxed) & WITH_PYTHON) == 0) {
       // also in a child of a process that recorded
+      if (ThreadState* state = recorder.known_state()) state->python.is_taken = false;
       calls.python_.set_profile(nullptr, nullptr);
       return 0;
     }
@@ -251,6 +259,14 @@ void PythonCalls::leave(ThreadState* state, uint32_t depth, uint64_t ticks) {
   }
 }
 
+void PythonCalls::lose_thread(ThreadState* state, uint64_t ticks) {
+  // a thread that has ended is in nothing any more
+  state->python.is_taken = false;
+  if (state->python.depth.load(std::memory_order_relaxed) == 0) return;
+  lost_.fetch_add(1, std::memory_order_relaxed);
+  leave(state, 0, ticks);
+}
+
 void PythonCalls::on_left(PyObject* capsule) {
   PythonCalls& calls = instance();
   Recorder& recorder = Recorder::instance();
@@ -261,9 +277,7 @@ void PythonCalls::on_left(PyObject* capsule) {
     const std::lock_guard<std::mutex> lock(recorder.threads_mutex_);
     for (ThreadState* state : recorder.threads_) {
       if (state != hold->state || state->python.session.load(std::memory_order_relaxed) != hold->session) continue;
-      // a thread that ends is in nothing any more
-      if (state->python.depth.load(std::memory_order_relaxed) != 0) calls.lost_.fetch_add(1, std::memory_order_relaxed);
-      calls.leave(state, 0, ticks);
+      calls.lose_thread(state, ticks);
     }
   }
   delete hold;

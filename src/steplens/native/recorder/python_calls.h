@@ -37,6 +37,8 @@ struct PythonStack {
   std::atomic<uint32_t> depth{0};
   // open calls that found no place
   uint32_t beyond = 0;
+  // whether the profile function of the thread was ours when that was seen last
+  bool is_taken = false;
   RecordStream<PythonRecord> calls;
   // of the writer: the starts of what was open when that was written last
   std::vector<uint64_t> written_starts;
@@ -117,6 +119,7 @@ class PythonCalls {
   void push(ThreadState* state, PyObject* frame, uint32_t name, bool is_function);
   void pop(ThreadState* state, const void* frame, bool is_function, uint64_t ticks);
   void leave(ThreadState* state, uint32_t depth, uint64_t ticks);
+  void lose_thread(ThreadState* state, uint64_t ticks);
 
   PythonInterface python_;
   PythonNames names_;

@@ -98,6 +98,8 @@ ThreadState* Recorder::thread_state() {
   return state;
 }
 
+ThreadState* Recorder::known_state() { return current_state; }
+
 ThreadState* Recorder::new_thread_state() {
   auto* state = new ThreadState;
   state->native_id = static_cast<uint32_t>(syscall(SYS_gettid));

@@ -93,6 +93,8 @@ class Recorder {
   Recorder();
   void stop_locked();
   ThreadState* thread_state();
+  // Of this thread, which may have none.
+  static ThreadState* known_state();
   ThreadState* new_thread_state();
   void enter_session(ThreadState* state);
   uint32_t signature_of(ThreadState* state, const at::RecordFunction& function);
