@@ -290,3 +290,55 @@ def stacks(trace: Trace) -> list[tuple[str, str]]:
     return [
         (name, _ADDRESS.sub("", stack.partition(f": {ROOT}")[0])) for name, stack in ops.rows() if stack and f": {ROOT}" in stack
     ]
+
+
+def test_calls_of_another_thread_are_those_of_kineto(tmp_path: Path) -> None:
+    tasks: queue.Queue[Callable[[], None] | None] = queue.Queue()
+    done: queue.Queue[int] = queue.Queue()
+
+    def works() -> None:
+        while (task := tasks.get()) is not None:
+            program_begins_here(task)
+            done.put(1)
+
+    # Kineto records the threads that are there when it begins
+    thread = threading.Thread(target=works)
+    thread.start()
+    inner = network()
+
+    def work() -> None:
+        tasks.put(inner)
+        done.get()
+        len("")
+
+    ours, theirs = record_each(tmp_path, work)
+    tasks.put(None)
+    thread.join()
+    # how often who waits has to look does not matter
+    assert sorted(map(len, calls_below(theirs, ROOT)))[-1] > 100
+    assert any(row["name"].endswith(": works") and row["tid"] == thread.native_id for row in python_rows(ours))
+    of_thread = [max(calls_below(trace, ROOT), key=len) for trace in (ours, theirs)]
+    assert of_thread[0] == of_thread[1]
+    assert are_nested(ours)
+
+
+def test_threads_that_begin_while_recording_goes_on_are_recorded(tmp_path: Path) -> None:
+    """Kineto leaves them out: what they call is compared with what the main thread calls."""
+    work = nested_functions()
+
+    def both() -> None:
+        program_begins_here(work)
+        thread = threading.Thread(target=program_begins_here, args=(work,))
+        thread.start()
+        thread.join()
+
+    program_begins_here(work)
+    recorder.start_recorder(tmp_path / "x.rec", recorder.WITH_PYTHON, {})
+    both()
+    recorder.stop_recorder()
+    recorder.finish_recorder({})
+    trace = read_recording(tmp_path / "x.rec")
+    found = calls_below(trace, ROOT)
+    assert len(found) == 2 and found[0] == found[1]
+    counts = Counter(row["tid"] for row in python_rows(trace))
+    assert len(counts) == 2 and min(counts.values()) > len(found[0])

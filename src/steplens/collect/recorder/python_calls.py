@@ -77,7 +77,7 @@ def start(library: ctypes.CDLL) -> None:
     if _State.library.steplens_recorder_start_python(ctypes.byref(objects), error, _ERROR_BYTES):
         raise PythonCallsError(error.value.decode(errors="replace"))
     _State.is_on = True
-    if threading.getprofile() is None:
+    if threading.getprofile() in (None, _join):
         threading.setprofile(_join)
 
 

@@ -98,6 +98,9 @@ def raw_tables(path: Path, log: HealthLog) -> tuple[dict[str, pl.DataFrame], dic
     }
     if len(python.records):
         raw["python"] = python_table(python, threads, pid)
+        if blocks.totals is None:
+            still_open = raw["python"].filter(pl.Series(python.records["end_ticks"] == latest))
+            health_of.report_open_python(still_open, log)
     options = {name: 1 for name, bit in _OPTIONS.items() if blocks.header.options & bit}
     members = {**options, "pid": pid, **blocks.metadata, OPERATOR_RECORDER: OWN_RECORDER}
     raw["meta"] = meta_table(members, clock.first_ns, path)
