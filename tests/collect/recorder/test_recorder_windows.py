@@ -80,7 +80,7 @@ print(sys.getprofile())
     theirs = run_program(STACKS + ending, tmp_path / "theirs", recorder="off")
     assert raw_names(tmp_path / "ours") == [{"operators.rec"}] * 2
     assert raw_names(tmp_path / "theirs") == [{"trace.json"}] * 2
-    assert without_addresses(ours.splitlines()[0]) == without_addresses(theirs.splitlines()[0]) and "Conv2d_0" in ours
+    assert without_addresses(ours.splitlines()[0]) == without_addresses(theirs.splitlines()[0])
     assert ours.splitlines()[1] == "None"
     exported = [
         {without_addresses(line.rpartition(" ")[0]) for line in (tmp_path / name / "stacks.log").read_text().splitlines()}
@@ -105,7 +105,7 @@ thread = threading.Thread(target=in_a_thread, daemon=True); thread.start()
 handler = steplens.tensorboard_trace_handler(out, analyse_flag=False)
 with steplens.profile(schedule=steplens.schedule(wait=1, warmup=1, active=2), on_trace_ready=handler, with_stack=True) as prof:
     for _ in range(4):
-        tasks.put(1); train(); done.get(timeout=20); prof.step()
+        train(); tasks.put(1); done.get(timeout=20); prof.step()
 tasks.put(0); thread.join()
 """
     said = run_program(text, tmp_path)

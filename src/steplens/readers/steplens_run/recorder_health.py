@@ -101,7 +101,9 @@ def report_open_python(frames: pl.DataFrame, log: HealthLog) -> None:
     ]
     if stacks:
         more = f" and {len(stacks) - _NAMED} threads more" if len(stacks) > _NAMED else ""
-        message = f"calls of Python had not ended when the recording did, and end with it here: {'; '.join(stacks[:_NAMED])}{more}"
+        message = (
+            f"calls of Python had not ended when the recording did, and end with it here: {'; '.join(stacks[:_NAMED])}{more}"
+        )
         log.add("open_calls", WARNING, frames.height, message, CALL_STACKS)
 
 
