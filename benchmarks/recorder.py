@@ -1,4 +1,4 @@
-"""What recording operators and calls of Python costs: steplens' own recorder beside Kineto with the same options, in turns in one process.
+"""What recording costs: steplens' own recorder beside Kineto with the same options, in turns in one process.
 
 Usage: ``python benchmarks/recorder.py [--rounds 7] [--calls 200000] [--steps 15] [--million 10]``
 

@@ -199,7 +199,7 @@ def exceptions() -> Callable[[], None]:
 def generators() -> Callable[[], None]:
     def numbers(count: int) -> Iterator[int]:
         for number in range(count):
-            yield number
+            yield number + len("")
         len("")
 
     def delegates() -> Iterator[int]:

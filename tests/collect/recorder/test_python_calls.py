@@ -1,4 +1,4 @@
-"""The recorder's calls of Python under what programs do: threads, forks, profilers of their own, deep recursion, many starts, a kill.
+"""The recorder's calls of Python under what programs do: threads, forks, profilers of their own, deep recursion, a kill.
 
 Each program is a process of its own, since there is one recorder in a process. What is recorded is compared with Kineto's in
 ``test_python_truth.py``; here it is counted, and the program has to go on as without.
@@ -7,7 +7,6 @@ Each program is a process of its own, since there is one recorder in a process. 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -110,9 +109,11 @@ def test_a_profiler_of_the_program_stays_and_is_told_of(tmp_path: Path) -> None:
     text = """
 sys.setprofile(mine); start(); program(); answers['before'] = finish(); answers['stays'] = sys.getprofile() is mine
 sys.setprofile(None)
-start(); program(); sys.setprofile(mine); program(); answers['inside'] = finish(); answers['stays_inside'] = sys.getprofile() is mine
+start(); program(); sys.setprofile(mine); program(); answers['inside'] = finish()
+answers['stays_inside'] = sys.getprofile() is mine
 sys.setprofile(None)
-start(); program(); old = sys.getprofile(); sys.setprofile(mine); program(); sys.setprofile(old); program(); answers['around'] = finish()
+start(); program(); old = sys.getprofile(); sys.setprofile(mine); program(); sys.setprofile(old); program()
+answers['around'] = finish()
 answers['none_after'] = sys.getprofile() is None
 sys.setprofile(old); program(); answers['none_of_old'] = sys.getprofile() is None
 start(); old = sys.getprofile(); sys.setprofile(mine); program(); answers['kept'] = finish(); sys.setprofile(None)
@@ -230,7 +231,7 @@ def make():
     layer(value); value.sum()
     return weakref.ref(layer), weakref.ref(value)
 start(); first, second = make(); gc.collect(); answers['alive'] = [first() is not None, second() is not None]; finish()
-def functions(): 
+def functions():
     namespace = {}; exec("def made(): return 1", namespace); namespace["made"](); return weakref.ref(namespace["made"].__code__)
 start(); code = functions(); answers['held'] = code() is not None; finish(); gc.collect(); answers['released'] = code() is None
 start()
@@ -320,7 +321,8 @@ answers['counts'] = finish()
     load = f"import ctypes; r.load_built = lambda *_: ctypes.CDLL({str(built)!r})"
     replaced = BEGINNING.replace(
         "folder = Path(sys.argv[1])",
-        f"folder = Path(sys.argv[1])\nimport steplens.collect.recorder.recorder_library as r\nr.build_library = lambda *_: None\n{load}",
+        "folder = Path(sys.argv[1])\nimport steplens.collect.recorder.recorder_library as r\n"
+        f"r.build_library = lambda *_: None\n{load}",
     )
     environment = {
         "PATH": "/usr/bin:/bin",

@@ -1,6 +1,7 @@
-"""Calls of Python in a recording: a profile function of C on the threads of this interpreter, see ``native/recorder/python_calls.h``.
+"""Calls of Python in a recording: a profile function of C on the threads of this interpreter.
 
-A profiler of the program that has a thread keeps it, and one that comes later gets it: what that costs, the recording says.
+It is in ``native/recorder/python_calls.h``. A profiler of the program that has a thread keeps it, and one that comes later gets
+it: what that costs, the recording says.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class _State:
     """What stays from recording to recording.
 
     Attributes:
-        library: what records, with Python's lock kept while it is called; None until the first recording.
-        kept: objects whose addresses the library has.
+        library: what records, with Python's lock held_objects while it is called; None until the first recording.
+        held_objects: objects whose addresses the library has.
         is_on: whether this process records calls of Python.
     """
 
     library: ctypes.PyDLL | None = None
-    kept: tuple[Any, ...] = ()
+    held_objects: tuple[Any, ...] = ()
     is_on = False
 
 
@@ -57,7 +58,7 @@ def why_not_recorded() -> str:
     return "calls of Python are recorded on CPython before 3.14 with its global lock"
 
 
-def start(library: ctypes.CDLL) -> None:
+def start_python_calls(library: ctypes.CDLL) -> None:
     """Record calls of Python from now on, on all threads of this interpreter.
 
     Args:
@@ -70,27 +71,27 @@ def start(library: ctypes.CDLL) -> None:
         raise PythonCallsError(reason)
     if _State.library is None:
         _State.library = ctypes.PyDLL(library._name, handle=library._handle)
-        _State.kept = (_module_call(), functools.partial, _join, child_threads.profile_function())
-    prefixes = "\n".join(_prefixes()).encode(errors="surrogateescape")
-    objects = _Objects(prefixes, *(id(each) if each is not None else None for each in _State.kept))
+        _State.held_objects = (_module_call(), functools.partial, _join_thread, child_threads.profile_function())
+    prefixes = "\n".join(_file_prefixes()).encode(errors="surrogateescape")
+    objects = _Objects(prefixes, *(id(each) if each is not None else None for each in _State.held_objects))
     error = ctypes.create_string_buffer(_ERROR_BYTES)
     if _State.library.steplens_recorder_start_python(ctypes.byref(objects), error, _ERROR_BYTES):
         raise PythonCallsError(error.value.decode(errors="replace"))
     _State.is_on = True
-    if threading.getprofile() in (None, _join):
-        threading.setprofile(_join)
+    if threading.getprofile() in (None, _join_thread):
+        threading.setprofile(_join_thread)
 
 
-def stop() -> None:
+def stop_python_calls() -> None:
     """End that, after the recording has ended: threads notice it at their next call."""
     if _State.is_on and _State.library is not None:
         _State.is_on = False
         _State.library.steplens_recorder_stop_python()
-    if threading.getprofile() is _join:
-        threading.setprofile(None)  # type: ignore[arg-type]
+    if threading.getprofile() is _join_thread:
+        threading.setprofile(None)
 
 
-def _join(*_event: Any) -> None:
+def _join_thread(*_event: Any) -> None:
     """The first event of a thread that begins, or that a profiler of the program gives back."""
     library = _State.library
     if library is None or not library.steplens_recorder_join_python(1):
@@ -103,7 +104,7 @@ def _module_call() -> Any:
     return getattr(modules.Module.__call__, "__code__", None)
 
 
-def _prefixes() -> list[str]:
+def _file_prefixes() -> list[str]:
     """Beginnings of file names that PyTorch leaves out."""
     try:
         tracer: Any = importlib.import_module("torch.profiler.python_tracer")

@@ -159,7 +159,7 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
         raise RecorderError(f"{path}: {error.value.decode(errors='replace')}")
     if options & WITH_PYTHON:
         try:
-            python_calls.start(load_recorder())
+            python_calls.start_python_calls(load_recorder())
         except python_calls.PythonCallsError as exception:
             finish_recorder(metadata)
             raise RecorderError(f"{path}: {exception}") from exception
@@ -168,7 +168,7 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
 def stop_recorder() -> None:
     """End recording, at once: the file is complete after ``finish_recorder``."""
     load_recorder().steplens_recorder_stop()
-    python_calls.stop()
+    python_calls.stop_python_calls()
 
 
 def finish_recorder(metadata: dict[str, Any]) -> RecordingTotals:

@@ -192,12 +192,12 @@ def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: byte
     """Add a block of another kind than records that are joined; False where it is damaged. Unknown kinds are passed over."""
     if kind in (layout.SIGNATURES, layout.PYTHON_NAMES):
         # texts of a damaged block before this one are missing: their numbers stay theirs
-        known = blocks.signatures if kind == layout.SIGNATURES else blocks.python_names
-        missing = thread - len(known)
+        numbered = blocks.signatures if kind == layout.SIGNATURES else blocks.python_names
+        missing = thread - len(numbered)
         if missing < 0 or thread > most_texts:
             return False
         texts = _split_texts(content, count)
-        known += [b""] * missing + texts
+        numbered += [b""] * missing + texts
         return len(texts) == count
     if kind in (layout.OPEN_CALLS, layout.OPEN_PYTHON_CALLS):
         of_python = kind == layout.OPEN_PYTHON_CALLS

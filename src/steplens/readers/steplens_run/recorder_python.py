@@ -146,7 +146,7 @@ def python_table(calls: PythonCalls, threads: Threads, pid: int) -> pl.DataFrame
 
 def _number_modules(calls: PythonCalls, number: Any) -> tuple[list[str], list[int]]:
     """The name of each number, and of modules which of its class it is, in the order in which they were called first."""
-    used, first = np.unique(number, return_index=True)
+    used = np.unique(number)
     # rows are in the order of threads: which was first of all threads, the time says
     begins = np.full(len(calls.names), np.iinfo(np.int64).max)
     np.minimum.at(begins, number, calls.start_ns)
