@@ -69,10 +69,12 @@ def read_python(blocks: Blocks, clock: RecorderClock, threads: Threads, latest: 
     records, thread = blocks.python_calls, blocks.python_threads
     open_records, open_threads = _open_python(blocks, clock, latest)
     if len(open_records):
-        records, thread = np.concatenate([records, open_records]), np.concatenate([thread, open_threads])
+        # as bytes: numpy copies the fields of records one by one
+        raw = [part.view(f"V{PYTHON_CALL.itemsize}") for part in (records, open_records)]
+        records, thread = np.concatenate(raw).view(PYTHON_CALL), np.concatenate([thread, open_threads])
     count = len(records)
-    # of calls that begin at once the outer one comes first
-    order = np.lexsort((records["depth"], records["start_ticks"], thread))
+    # of calls that begin at once the outer one ends later, so it lies behind the inner one
+    order = count - 1 - np.lexsort((records["start_ticks"][::-1], thread[::-1]))
     start, end = records["start_ticks"][order], records["end_ticks"][order]
     possible = clock.are_possible(start) & clock.are_possible(end) & (start <= end)
     damaged = count - int(np.count_nonzero(possible))
@@ -84,7 +86,7 @@ def read_python(blocks: Blocks, clock: RecorderClock, threads: Threads, latest: 
 
 
 def _open_python(blocks: Blocks, clock: RecorderClock, latest: int) -> tuple[Records, Numbers]:
-    """The calls that had not ended when the recording did, and their threads; as with those of operators.
+    """The calls that had not ended when the recording did, inner ones first, and their threads; as with those of operators.
 
     A thread may have been changing them while they were written: a call counts that began no earlier than the one around it, and
     whose end is not in the file.
@@ -99,10 +101,11 @@ def _open_python(blocks: Blocks, clock: RecorderClock, latest: int) -> tuple[Rec
         start = records["start_ticks"]
         is_inside = start >= np.r_[start[:1], start[:-1]]
         records = records[: len(records) if is_inside.all() else int(np.argmin(is_inside))]
-        ended = blocks.python_calls[blocks.python_threads == number]
+        is_there = (blocks.python_threads == number) & np.isin(blocks.python_calls["start_ticks"], records["start_ticks"])
+        ended = blocks.python_calls[is_there]
         ends = set(zip(ended["start_ticks"].tolist(), ended["depth"].tolist(), strict=True))
         begins = zip(records["start_ticks"].tolist(), records["depth"].tolist(), strict=True)
-        parts.append(records[np.array([begin not in ends for begin in begins], dtype=bool)])
+        parts.append(records[np.array([begin not in ends for begin in begins], dtype=bool)][::-1])
         threads.append(np.full(len(parts[-1]), number, dtype=np.uint32))
     if not parts:
         return none
