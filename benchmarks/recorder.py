@@ -1,4 +1,4 @@
-"""What recording operators costs: steplens' own recorder beside Kineto with the same options, in turns in one process.
+"""What recording costs: steplens' own recorder beside Kineto with the same options, in turns in one process.
 
 Usage: ``python benchmarks/recorder.py [--rounds 7] [--calls 200000] [--steps 15] [--million 10]``
 
@@ -26,6 +26,7 @@ from steplens.collect.recorder import recorder_library as recorder
 
 NAMES = 0
 ALL = recorder.WITH_SHAPES | recorder.WITH_MEMORY
+STACKS = recorder.WITH_PYTHON
 MB = 1e6
 
 
@@ -55,9 +56,11 @@ class Recorder:
 class Kineto:
     """A recording of PyTorch's, likewise; its file is what it saves."""
 
-    def __init__(self, folder: Path, *, shapes_and_memory: bool) -> None:
+    def __init__(self, folder: Path, *, shapes_and_memory: bool = False, stacks: bool = False) -> None:
         self._path = folder / "trace.json"
-        self._profile = profile(use_kineto=True, record_shapes=shapes_and_memory, profile_memory=shapes_and_memory)
+        self._profile = profile(
+            use_kineto=True, record_shapes=shapes_and_memory, profile_memory=shapes_and_memory, with_stack=stacks
+        )
         self.stop_s = 0.0
         self.bytes = 0
 
@@ -126,6 +129,8 @@ def recordings(folder: Path) -> dict[str, Callable[[], Any]]:
         "Kineto, bare": lambda: Kineto(folder, shapes_and_memory=False),
         "recorder, shapes and memory": lambda: Recorder(folder, ALL),
         "Kineto, shapes and memory": lambda: Kineto(folder, shapes_and_memory=True),
+        "recorder, with stacks": lambda: Recorder(folder, STACKS),
+        "Kineto, with stacks": lambda: Kineto(folder, stacks=True),
     }
 
 
@@ -160,6 +165,50 @@ def compare_tiny_operators(folder: Path, rounds: int, calls: int) -> None:
     stop_ratio = statistics.median(stops[ours]) / statistics.median(stops[theirs])
     print(f"stop(): {stop_ratio * 100:.3f} % of Kineto's (goal 1 %)")
     print(f"raw file: {sizes[ours] / sizes[theirs]:.3f} of Kineto's JSON (goal 0.25)\n")
+
+
+def time_functions(calls: int) -> float:
+    """Seconds per call of a function of Python that does nothing."""
+
+    def function() -> None:
+        pass
+
+    begin = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - begin) / calls
+
+
+def time_builtins(calls: int) -> float:
+    """Seconds per call of a method of C that does next to nothing."""
+    values: list[int] = []
+    begin = time.perf_counter()
+    for _ in range(calls):
+        values.count(1)
+    return (time.perf_counter() - begin) / calls
+
+
+def compare_python_calls(folder: Path, rounds: int, calls: int) -> None:
+    """Print what recording adds to calls of Python, with what its end takes and how large its file is."""
+    kinds = {name: make for name, make in recordings(folder).items() if name == "nothing" or name.endswith("with stacks")}
+    for what, measure in (("function of Python", time_functions), ("method of C", time_builtins)):
+        costs: defaultdict[str, list[float]] = defaultdict(list)
+        stops: defaultdict[str, list[float]] = defaultdict(list)
+        sizes: dict[str, int] = {}
+        for _ in range(rounds):
+            for name, make in kinds.items():
+                with make() as recording:
+                    costs[name].append(measure(calls))
+                stops[name].append(recording.stop_s)
+                sizes[name] = recording.bytes
+        without = statistics.median(costs["nothing"])
+        print(f"{calls:,} calls of a {what}, {without * 1e6:.3f} us each\n")
+        print("| recorded | added per call | stop() | raw file |\n| --- | --- | --- | --- |")
+        for name in kinds:
+            if name != "nothing":
+                more, stop = statistics.median(costs[name]) - without, statistics.median(stops[name])
+                print(f"| {name} | {more * 1e6:.3f} us | {stop * 1e3:.2f} ms | {sizes[name] / MB:.1f} MB |")
+        print()
 
 
 def compare_steps(folder: Path, width: int, tokens: int, rounds: int) -> None:
@@ -232,6 +281,7 @@ def main() -> None:
         folder = Path(name)
         if chosen.rounds:
             compare_tiny_operators(folder, chosen.rounds, chosen.calls)
+            compare_python_calls(folder, chosen.rounds, chosen.calls)
         if chosen.steps:
             compare_steps(folder, 128, 64, chosen.steps)
             compare_steps(folder, 256, 128, chosen.steps)

@@ -22,6 +22,7 @@ MONOTONIC_NS = 5_000_000_000_000
 
 CALL = np.dtype(list(layout.CALL_FIELDS))
 MEMORY = np.dtype(list(layout.MEMORY_FIELDS))
+PYTHON = np.dtype(list(layout.PYTHON_FIELDS))
 
 
 def ticks_at(ns: int) -> int:
@@ -58,6 +59,17 @@ def signatures(*texts: dict[str, Any] | bytes, first: int = 0) -> bytes:
     return block(layout.SIGNATURES, b"".join(struct.pack("<I", len(text)) + text for text in raw), count=len(raw), thread=first)
 
 
+def python_names(*texts: dict[str, Any] | bytes, first: int = 0) -> bytes:
+    raw = [text if isinstance(text, bytes) else json.dumps(text).encode() for text in texts]
+    return block(layout.PYTHON_NAMES, b"".join(struct.pack("<I", len(text)) + text for text in raw), count=len(raw), thread=first)
+
+
+def python_calls(*rows: tuple[int, int, int, int], thread: int = 1, kind: int = layout.PYTHON_CALLS) -> bytes:
+    """Calls of Python: ns after the begin of their begin and end, number of the name, depth."""
+    records = np.array([(ticks_at(start), ticks_at(end), name, depth) for start, end, name, depth in rows], dtype=PYTHON)
+    return block(kind, records.tobytes(), count=len(records), thread=thread)
+
+
 def thread(number: int, native_id: int, torch_id: int, name: str = "python") -> bytes:
     return block(layout.THREADS, struct.pack("<IIQ16s", number, native_id, torch_id, name.encode()), count=1, thread=number)
 
@@ -85,6 +97,10 @@ def metadata(members: dict[str, Any] | bytes) -> bytes:
 
 def end(calls: int = 0, memory_events: int = 0, *, dropped_calls: int = 0, dropped_memory: int = 0, error: int = 0) -> bytes:
     return block(layout.END, struct.pack("<5Qq", calls, memory_events, dropped_calls, dropped_memory, 0, error), count=1)
+
+
+def end_with_python(calls: int, python_calls: int, *, dropped: int = 0, refused: int = 0, lost: int = 0) -> bytes:
+    return block(layout.END, struct.pack("<5Qq4Q", calls, 0, 0, 0, 0, 0, python_calls, dropped, refused, lost), count=1)
 
 
 @dataclass

@@ -13,7 +13,7 @@ HEADER = "<8s6Iq"
 HEADER_BYTES = 40
 
 #: what was recorded of a call beside its name, thread and times: bits of the options in the header
-WITH_SHAPES, WITH_MEMORY, WITH_FLOPS = 1, 2, 4
+WITH_SHAPES, WITH_MEMORY, WITH_FLOPS, WITH_PYTHON = 1, 2, 4, 8
 #: sources of the clock: what is counted are nanoseconds of CLOCK_MONOTONIC, or ticks of the processor's own counter
 MONOTONIC_CLOCK, PROCESSOR_COUNTER = 0, 1
 
@@ -24,7 +24,8 @@ BLOCK_HEADER_BYTES = 24
 ALIGNMENT = 8
 
 #: kinds of blocks
-CLOCKS, SIGNATURES, THREADS, CALLS, MEMORY, OPEN_CALLS, METADATA, END, THREAD_HANDLES = range(1, 10)
+CLOCKS, SIGNATURES, THREADS, CALLS, MEMORY, OPEN_CALLS, METADATA, END = range(1, 9)
+PYTHON_NAMES, PYTHON_CALLS, OPEN_PYTHON_CALLS, THREAD_HANDLES = range(9, 13)
 
 #: fields of records in their order, as numpy names their types
 CLOCK_FIELDS = (("ticks", "<u8"), ("monotonic_ns", "<i8"))
@@ -34,9 +35,12 @@ CALL_FIELDS = (
     ("start_thread", "<u4"), ("scope", "<u2"), ("reserved", "<u2"),
 )  # fmt: skip
 MEMORY_FIELDS = (("ticks", "<u8"), ("address", "<u8"), ("bytes", "<i8"))
+PYTHON_FIELDS = (("start_ticks", "<u8"), ("end_ticks", "<u8"), ("name", "<u4"), ("depth", "<u4"))
+#: the last four are not in files of versions that did not record calls of Python
 TOTAL_FIELDS = (
     ("calls", "<u8"), ("memory_events", "<u8"), ("dropped_calls", "<u8"), ("dropped_memory_events", "<u8"), ("file_bytes", "<u8"),
-    ("error_number", "<i8"),
+    ("error_number", "<i8"), ("python_calls", "<u8"), ("dropped_python_calls", "<u8"), ("refused_python_threads", "<u8"),
+    ("lost_python_threads", "<u8"),
 )  # fmt: skip
 
 #: the signature of a call whose text could not be made
@@ -47,6 +51,9 @@ NO_SEQUENCE = -1
 FREED = -1
 #: of PyTorch's scopes those of operators, of nodes of the backward pass, and of ``record_function``
 FUNCTION_SCOPE, BACKWARD_SCOPE, USER_SCOPE = 0, 1, 7
+
+#: bytes of totals that each end has
+LEAST_TOTALS = 48
 
 #: members of the text of a signature, the first of which each has; ``collective`` has those of Kineto's arguments
 SIGNATURE_MEMBERS = ("name", "shapes", "types", "arguments", "flops", "collective")

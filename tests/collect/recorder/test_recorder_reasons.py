@@ -16,7 +16,7 @@ from steplens.collect.common.experimental_config import _ExperimentalConfig
 from steplens.collect.common.health import Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.pytorch import recorder_session
-from steplens.collect.recorder import recorder_choice, recorder_library
+from steplens.collect.recorder import python_calls, recorder_choice, recorder_library
 from steplens.collect.recorder.recorder_library import RecorderError, RecordingTotals
 from steplens.collect.torch_internals import device_profile
 from steplens.common import options
@@ -57,11 +57,24 @@ def why(wanted_settings: Any) -> str:
     return str(finding["message"])
 
 
-def test_devices_and_stacks_are_left_to_kineto() -> None:
+def test_devices_and_categories_of_memory_are_left_to_kineto(monkeypatch: pytest.MonkeyPatch) -> None:
     on_device = why(settings(ProfilerActivity.CPU, ProfilerActivity.NPU))
     assert "it records the host alone, and a device is to be recorded" in on_device
     assert "it records the host, which is not to be recorded" in why(settings(ProfilerActivity.CUDA))
-    assert "with_stack=True asks for calls of Python" in why(settings(ProfilerActivity.CPU, with_stack=True))
+    categories = settings(ProfilerActivity.CPU, with_stack=True, record_shapes=True, profile_memory=True)
+    assert "asks for what memory is used for, which it does not record" in why(categories)
+    assert not recorder_choice.why_not_recorder(settings(ProfilerActivity.CPU, with_stack=True))
+    monkeypatch.setattr(python_calls.sys, "_is_gil_enabled", lambda: False, raising=False)
+    without_lock = why(settings(ProfilerActivity.CPU, with_stack=True))
+    assert "calls of Python are recorded on CPython before 3.14 with its global lock" in without_lock
+
+
+def test_a_python_that_offers_too_little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    recorder_library.load_recorder()
+    monkeypatch.setattr(python_calls, "why_not_recorded", lambda: "this Python is another one")
+    with pytest.raises(RecorderError, match="this Python is another one"):
+        recorder_library.start_recorder(tmp_path / "x.rec", recorder_library.WITH_PYTHON, {})
+    assert not recorder_library.is_recorder_recording()
 
 
 def test_a_gpu_is_recorded_beside_the_recorder_where_kineto_can_leave_out_operators(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +222,11 @@ def test_records_that_were_lost_and_files_that_could_not_be_written(
     session.size, session._max_bytes = SimpleNamespace(window_saved=lambda *_: None), None
     session._recorded_metadata = dict
     window: Any = SimpleNamespace(totals=None, counters={}, span=SimpleNamespace(last_step=None))
-    monkeypatch.setattr(recorder_library, "finish_recorder", lambda metadata: RecordingTotals(7, 2, 1, 0, 100, 0))
+    monkeypatch.setattr(recorder_library, "finish_recorder", lambda metadata: RecordingTotals(7, 2, 1, 0, 100, 0, 0, 0, 2, 1))
     session._save_trace(window)
-    assert "1 of 10 records were lost: they came faster than they could be written." in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "1 of 10 records were lost: they came faster than they could be written." in said
+    assert "A profiler of the program (sys.setprofile) had 3 threads, whose calls of Python are missing." in said
     window.totals = RecordingTotals(0, 0, 0, 0, 100, 28)
     with pytest.raises(OSError, match="could not write all of it"):
         session._save_trace(window)

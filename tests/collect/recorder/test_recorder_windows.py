@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import steplens
+from steplens.readers.steplens_run.recorder_file import read_recording
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to build the recorder with")
 
@@ -63,11 +66,63 @@ def test_windows_hold_what_kineto_would(tmp_path: Path) -> None:
     assert tables[0].equals(tables[1])
 
 
+STACKS = PROFILE.replace("profile_memory=True", "with_stack=True")
+
+
+def test_windows_hold_the_calls_of_python_that_kineto_would(tmp_path: Path) -> None:
+    ending = """
+prof.export_stacks(out + "/stacks.log")
+averages = prof.key_averages(group_by_stack_n=20)
+print(sorted((e.key, e.count, " ".join(e.stack)) for e in averages if e.key.startswith("aten::")))
+print(sys.getprofile())
+"""
+    ours = run_program(STACKS + ending, tmp_path / "ours")
+    theirs = run_program(STACKS + ending, tmp_path / "theirs", recorder="off")
+    assert raw_names(tmp_path / "ours") == [{"operators.rec"}] * 2
+    assert raw_names(tmp_path / "theirs") == [{"trace.json"}] * 2
+    assert without_addresses(ours.splitlines()[0]) == without_addresses(theirs.splitlines()[0])
+    assert ours.splitlines()[1] == "None"
+    exported = [
+        {without_addresses(line.rpartition(" ")[0]) for line in (tmp_path / name / "stacks.log").read_text().splitlines()}
+        for name in ("ours", "theirs")
+    ]
+    assert exported[0] == exported[1] and any("nn.Module: Linear_0" in stack for stack in exported[0])
+
+
+def without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def test_threads_that_asked_are_recorded_and_ask_again(tmp_path: Path) -> None:
+    text = """
+import queue, threading
+tasks, done = queue.Queue(), queue.Queue()
+def in_a_thread():
+    steplens.profile.enable_profiler_in_child_thread(with_stack=True)
+    while tasks.get(): train(); done.put(1)
+    steplens.profile.disable_profiler_in_child_thread()
+thread = threading.Thread(target=in_a_thread, daemon=True); thread.start()
+handler = steplens.tensorboard_trace_handler(out, analyse_flag=False)
+with steplens.profile(schedule=steplens.schedule(wait=1, warmup=1, active=2), on_trace_ready=handler, with_stack=True) as prof:
+    for _ in range(4):
+        train(); tasks.put(1); done.get(timeout=20); prof.step()
+tasks.put(0); thread.join()
+"""
+    said = run_program(text, tmp_path)
+    assert "warning" not in said.lower() and raw_names(tmp_path) == [{"operators.rec"}]
+    trace = read_recording(next(tmp_path.glob("*/KINETO/operators.rec")))
+    python = trace.table("python")
+    assert python is not None
+    trains = python.filter(pl.col("name").cast(pl.String).str.ends_with(": train"))
+    assert sorted(trains.group_by("tid").len()["len"].to_list()) == [2, 2]
+
+
 @pytest.mark.slow
-def test_every_analysis_answers_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [PROFILE, STACKS], ids=["memory", "stacks"])
+def test_every_analysis_answers_alike(program: str, tmp_path: Path) -> None:
     from steplens.analysis.catalogue import ANALYSES
 
-    program = PROFILE.replace("repeat=2", "repeat=1")
+    program = program.replace("repeat=2", "repeat=1")
     for recorder in ("on", "off"):
         run_program(program, tmp_path / recorder, recorder=recorder)
     runs = [steplens.open(tmp_path / recorder) for recorder in ("on", "off")]
@@ -91,9 +146,9 @@ def train_profiled():
 
 
 def test_what_the_recorder_does_not_record_is_left_to_kineto(tmp_path: Path) -> None:
-    said = run_program(PROFILE.replace("with_flops=True", "with_stack=True"), tmp_path / "stacks")
+    said = run_program(PROFILE.replace("with_flops=True", "with_stack=True"), tmp_path / "categories")
     assert "Kineto records in place of the recorder" in said and "with_stack=True" in said
-    assert raw_names(tmp_path / "stacks") == [{"trace.json"}] * 2
+    assert raw_names(tmp_path / "categories") == [{"trace.json"}] * 2
     said = run_program(PROFILE, tmp_path / "off", STEPLENS_NATIVE="off")
     assert "STEPLENS_NATIVE=off forbids native libraries" in said
     assert raw_names(tmp_path / "off") == [{"trace.json"}] * 2

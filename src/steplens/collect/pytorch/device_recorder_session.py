@@ -19,7 +19,7 @@ from steplens.collect.torch_internals import child_threads, device_profile
 from steplens.common import rundir
 
 #: of what is to be recorded, what the recorder does in Kineto's place
-_OF_THE_RECORDER = ("record_shapes", "with_flops")
+_OF_THE_RECORDER = ("record_shapes", "with_flops", "with_stack")
 
 
 class DeviceRecorderSession(RecorderFile, KinetoSession):

@@ -1,8 +1,8 @@
 """Windows that steplens' own recorder fills: what runs on the host, at a fraction of what Kineto takes.
 
 It records every thread, streams to the run directory while the window is open, so that a process that is killed keeps what it
-has recorded, and is in nobody's way: the program may use ``torch.profiler`` at the same time. What it does not record (devices,
-calls of Python) is left to Kineto: see ``recorder_choice``.
+has recorded, and is in nobody's way: the program may use ``torch.profiler`` at the same time. What it does not record, such as
+devices, is left to Kineto: see ``recorder_choice``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from steplens.collect.pytorch.kineto_arguments import KinetoArguments
 from steplens.collect.pytorch.trace_size import RecorderProbe, RecorderSize
 from steplens.collect.pytorch.window import Window, WindowState
 from steplens.collect.recorder import recorder_library
-from steplens.collect.recorder.recorder_library import WITH_FLOPS, WITH_MEMORY, WITH_SHAPES, RecordingTotals
+from steplens.collect.recorder.recorder_library import (
+    WITH_FLOPS,
+    WITH_MEMORY,
+    WITH_PYTHON,
+    WITH_SHAPES,
+    RecordingTotals,
+)
 from steplens.collect.torch_internals import child_threads, other_profilers
 from steplens.common import rundir
 
@@ -38,7 +44,9 @@ class RecorderFile(KinetoArguments):
         self._start_recorder(path, {**about_window, **self._recorded_metadata()})
 
     def _start_recorder(self, path: Path, described: dict[str, Any]) -> None:
-        switches = {"record_shapes": WITH_SHAPES, "with_flops": WITH_FLOPS}
+        switches = {"record_shapes": WITH_SHAPES, "with_flops": WITH_FLOPS, "with_stack": WITH_PYTHON}
+        if self.settings.with_stack:
+            child_threads.lose_control()
         if self._takes_memory:
             switches["profile_memory"] = WITH_MEMORY
         options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
@@ -64,11 +72,13 @@ class RecorderFile(KinetoArguments):
         """
         if totals.error_number:
             raise OSError(totals.error_number, f"the recorder could not write all of it ({os.strerror(totals.error_number)})")
-        lost = totals.dropped_calls + totals.dropped_memory_events
+        lost = totals.dropped_calls + totals.dropped_memory_events + totals.dropped_python_calls
         if lost:
             # what that makes doubtful is said by whoever reads the file, which knows of it
-            records = lost + totals.calls + totals.memory_events
+            records = lost + totals.calls + totals.memory_events + totals.python_calls
             log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
+        if threads := totals.refused_python_threads + totals.lost_python_threads:
+            log.warning(f"A profiler of the program (sys.setprofile) had {threads} threads, whose calls of Python are missing.")
 
 
 class RecorderSession(RecorderFile, KinetoSession):

@@ -8,7 +8,7 @@ from typing import Any
 from steplens.collect.common import log, metadata
 from steplens.collect.common.health import INFO, Health
 from steplens.collect.common.recording_settings import RecordingSettings
-from steplens.collect.recorder import recorder_library
+from steplens.collect.recorder import python_calls, recorder_library
 from steplens.collect.recorder.recorder_library import OFF, ON, RecorderError
 from steplens.collect.torch_internals import device_profile
 from steplens.common.native.libraries import is_wanted
@@ -65,7 +65,12 @@ def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True)
     elif activities != {ProfilerActivity.CPU}:
         return "it records the host alone, and a device is to be recorded"
     if settings.with_stack:
-        return "with_stack=True asks for calls of Python, which it does not record"
+        if settings.categorises_memory:
+            return (
+                "with_stack=True with record_shapes and profile_memory asks for what memory is used for, which it does not record"
+            )
+        if reason := python_calls.why_not_recorded():
+            return reason
     if settings.profile_memory and not on_gpu and _has_device_memory():
         return "profile_memory=True asks for the memory of this machine's device too, and it sees that of the host alone"
     return ""
@@ -74,7 +79,8 @@ def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True)
 def _prefers_kineto(settings: RecordingSettings, observes: bool, exports: bool) -> bool:
     """Whether something is to be made of the window for which Kineto's own result is needed."""
     # an execution trace refers to calls by numbers that Kineto's file has; export_memory_timeline asks Kineto what memory was for
-    return observes or (exports and settings.categorises_memory)
+    # calls of Python it records where it is asked to
+    return observes or settings.with_stack or (exports and settings.categorises_memory)
 
 
 def _why_not_loaded() -> str:

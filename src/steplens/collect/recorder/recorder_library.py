@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steplens.collect.recorder import python_calls
 from steplens.common.native.build import BuildError, build_library, find_compiler, known_failure
 from steplens.common.native.libraries import NativeLibrary, is_wanted, load_built
 from steplens.common.storage.private_folder import RefusedError
@@ -25,7 +26,7 @@ VARIABLE = "STEPLENS_RECORDER"
 OFF, AUTO, ON = "off", "auto", "on"
 
 #: what is recorded of a call beside its name, thread and times; bits of ``Options`` in ``native/recorder/recorder.h``
-WITH_SHAPES, WITH_MEMORY, WITH_FLOPS = 1, 2, 4
+WITH_SHAPES, WITH_MEMORY, WITH_FLOPS, WITH_PYTHON = 1, 2, 4, 8
 
 #: records of all threads that wait for the disk take no more than this
 MOST_WAITING_BYTES = 32 << 20
@@ -44,6 +45,10 @@ class _Totals(ctypes.Structure):
         ("dropped_memory_events", ctypes.c_uint64),
         ("file_bytes", ctypes.c_uint64),
         ("error_number", ctypes.c_int64),
+        ("python_calls", ctypes.c_uint64),
+        ("dropped_python_calls", ctypes.c_uint64),
+        ("refused_python_threads", ctypes.c_uint64),
+        ("lost_python_threads", ctypes.c_uint64),
     )
 
 
@@ -58,6 +63,10 @@ class RecordingTotals:
         dropped_memory_events: likewise.
         file_bytes: size of the file.
         error_number: errno of what ended writing early; 0 where nothing did.
+        python_calls: calls of Python in the file.
+        dropped_python_calls: likewise, of those.
+        refused_python_threads: threads whose calls of Python are not recorded, since a profiler of the program had them.
+        lost_python_threads: threads that one took while recording went on.
     """
 
     calls: int
@@ -66,6 +75,10 @@ class RecordingTotals:
     dropped_memory_events: int
     file_bytes: int
     error_number: int
+    python_calls: int = 0
+    dropped_python_calls: int = 0
+    refused_python_threads: int = 0
+    lost_python_threads: int = 0
 
 
 def wanted_recorder() -> str:
@@ -161,11 +174,18 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
     text = json.dumps(metadata, default=str).encode()
     if load_recorder().steplens_recorder_start(os.fsencode(path), options, MOST_WAITING_BYTES, text, error, _ERROR_BYTES):
         raise RecorderError(f"{path}: {error.value.decode(errors='replace')}")
+    if options & WITH_PYTHON:
+        try:
+            python_calls.start_python_calls(load_recorder())
+        except python_calls.PythonCallsError as exception:
+            finish_recorder(metadata)
+            raise RecorderError(f"{path}: {exception}") from exception
 
 
 def stop_recorder() -> None:
     """End recording, at once: the file is complete after ``finish_recorder``."""
     load_recorder().steplens_recorder_stop()
+    python_calls.stop_python_calls()
 
 
 def finish_recorder(metadata: dict[str, Any]) -> RecordingTotals:
@@ -175,6 +195,7 @@ def finish_recorder(metadata: dict[str, Any]) -> RecordingTotals:
         metadata: kept at the end of the file; its members count before those of the beginning.
     """
     totals = _Totals()
+    stop_recorder()
     load_recorder().steplens_recorder_finish(json.dumps(metadata, default=str).encode(), ctypes.byref(totals))
     return RecordingTotals(**{name: getattr(totals, name) for name, _ in _Totals._fields_})
 

@@ -268,6 +268,11 @@ def disable_thread() -> None:
 # --- for the profiler and its session
 
 
+def profile_function() -> Any:
+    """What the profile function of a thread that asked is a method of: a recorder of calls may take the thread from it."""
+    return _Member._on_event
+
+
 def profiler_starts() -> None:
     """Wake the threads that asked; a profiler runs from now on."""
     with _state.lock:
@@ -318,10 +323,8 @@ def needs_all_threads(with_stack: bool) -> bool:
     Args:
         with_stack: Kineto then takes the control of calls and returns away from every thread that exists.
     """
-    members = list(_state.members)
     if with_stack:
-        for member in members:
-            member.controlled = False
+        lose_control()
     return _has_sleeping_threads(besides=threading.get_native_id())
 
 
@@ -329,6 +332,12 @@ def has_asked() -> bool:
     """Whether another thread than the calling one asked to be recorded."""
     calling = threading.get_native_id()
     return _has_sleeping_threads(besides=calling) or any(member.native_id != calling for member in list(_state.members))
+
+
+def lose_control() -> None:
+    """Of all threads that asked: who records calls of Python takes it. They get it again as those that sleep do."""
+    for member in list(_state.members):
+        member.controlled = False
 
 
 def open_window(window: Joinable) -> None:

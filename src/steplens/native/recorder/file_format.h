@@ -1,5 +1,6 @@
 // The recorder's file: a header, then blocks until its end. Little-endian; every part begins at a multiple of 8 bytes.
-// docs/formats.md describes it; readers/steplens_run/recorder_file.py reads it. What changes here raises FORMAT_VERSION.
+// docs/formats.md describes it; readers/steplens_run/recorder_file.py reads it. What changes here raises FORMAT_VERSION;
+// readers pass over kinds of blocks that they do not know, and over what follows in totals.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,10 @@ enum class BlockKind : uint32_t {
   OPEN_CALLS = 6,
   METADATA = 7,    // one JSON object
   END = 8,         // Totals: the recording was ended, and all of it is in the file
-  THREAD_HANDLES = 9,  // u32[count]: low half of pthread_self() of the thread, which is what CUPTI names threads by
+  PYTHON_NAMES = 9,        // count texts of JSON, as those of signatures: what calls of Python are of
+  PYTHON_CALLS = 10,       // PythonRecord[count], of one thread, in the order of their ends
+  OPEN_PYTHON_CALLS = 11,  // PythonRecord[count] of one thread, as those of OPEN_CALLS; it is written when it differs from the last one
+  THREAD_HANDLES = 12,     // u32[count]: low half of pthread_self() of the thread, which is what CUPTI names threads by
 };
 
 struct BlockHeader {
@@ -76,6 +80,14 @@ struct MemoryRecord {
 };
 static_assert(sizeof(MemoryRecord) == 24);
 
+struct PythonRecord {
+  uint64_t start_ticks;
+  uint64_t end_ticks;
+  uint32_t name;   // number of its text in PYTHON_NAMES, from 0
+  uint32_t depth;  // calls of Python that it was in, as far as they are known: all that were open at the start begin at one tick
+};
+static_assert(sizeof(PythonRecord) == 24);
+
 struct Totals {
   uint64_t calls;
   uint64_t memory_events;
@@ -83,7 +95,11 @@ struct Totals {
   uint64_t dropped_memory_events;
   uint64_t file_bytes;
   int64_t error_number;  // errno of what ended writing early; 0: nothing did
+  uint64_t python_calls;
+  uint64_t dropped_python_calls;
+  uint64_t refused_python_threads;  // a profiler of the program had them when recording began
+  uint64_t lost_python_threads;     // one took them while recording went on
 };
-static_assert(sizeof(Totals) == 48);
+static_assert(sizeof(Totals) == 80);
 
 }  // namespace steplens

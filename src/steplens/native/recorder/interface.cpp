@@ -91,3 +91,33 @@ STEPLENS_EXPORT void steplens_recorder_end_range(void* range) { delete static_ca
 STEPLENS_EXPORT uint64_t steplens_recorder_bytes() { return steplens::Recorder::instance().recorded_bytes(); }
 
 STEPLENS_EXPORT int steplens_recorder_is_recording() { return steplens::Recorder::instance().is_recording(); }
+
+// The next three are called with Python's lock. Begins to record calls of Python, after `start` with WITH_PYTHON. 0, or -1 with a text.
+STEPLENS_EXPORT int steplens_recorder_start_python(const steplens::PythonObjects* objects, char* error, size_t error_bytes) {
+  std::string text;
+  try {
+    text = steplens::PythonCalls::instance().start(*objects);
+  } catch (const std::exception& exception) {
+    text = exception.what();
+  }
+  copy_text(text, error, error_bytes);
+  return text.empty() ? 0 : -1;
+}
+
+// Records the calls of this thread, too, which its `skipped` innermost frames are none of; 0 where nothing is recorded.
+STEPLENS_EXPORT int steplens_recorder_join_python(uint32_t skipped) {
+  try {
+    return steplens::PythonCalls::instance().join_thread(skipped);
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+// After `stop`.
+STEPLENS_EXPORT void steplens_recorder_stop_python() {
+  try {
+    steplens::PythonCalls::instance().stop();
+  } catch (const std::exception&) {
+    // no memory to leave with: threads leave by themselves
+  }
+}

@@ -76,6 +76,8 @@ ThreadState* Recorder::thread_state() {
   return state;
 }
 
+ThreadState* Recorder::known_state() { return current_state; }
+
 ThreadState* Recorder::new_thread_state() {
   auto* state = new ThreadState;
   state->native_id = static_cast<uint32_t>(syscall(SYS_gettid));
@@ -199,7 +201,7 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
   }
   chunk_budget().most.store(most_bytes, std::memory_order_relaxed);
   signatures_.begin_session();
-  named_signatures_ = 0;
+  named_signatures_ = named_python_ = 0;
   totals_ = Totals{};
   FileHeader header{};
   std::memcpy(header.magic, FILE_MAGIC, sizeof(header.magic));
@@ -313,6 +315,7 @@ void Recorder::after_fork_in_child() {
   new (&wake_) std::condition_variable;
   new (&writer_) std::thread;
   signatures_.after_fork();
+  PythonCalls::instance().after_fork();
   // PyTorch's list may be locked for ever; without a recording the callback returns at once, and who records here takes it away
   if (callback_ != 0) inherited_callback_ = callback_;
   callback_ = 0;
@@ -322,6 +325,9 @@ void Recorder::after_fork_in_child() {
     if (state == current_state) {
       state->calls.forget();
       state->memory.forget();
+      state->python.calls.forget();
+      state->python.session.store(0, std::memory_order_relaxed);
+      state->python.depth.store(0, std::memory_order_relaxed);
       state->native_id = static_cast<uint32_t>(syscall(SYS_gettid));
     }
   }
@@ -412,10 +418,13 @@ void Recorder::write_all(bool is_end) {
       const uint32_t count = static_cast<uint32_t>(open.size());
       file_->write_block(BlockKind::OPEN_CALLS, state->number, count, open.data(), count * sizeof(CallRecord));
     }
+    write_python(state, name_thread);
     if (has_ended) remove_thread(state);
   }
   if (is_end) {
     if (!last_metadata_.empty()) file_->write_block(BlockKind::METADATA, 0, 1, last_metadata_.data(), last_metadata_.size());
+    totals_.refused_python_threads = PythonCalls::instance().refused_threads();
+    totals_.lost_python_threads = PythonCalls::instance().lost_threads();
     totals_.file_bytes = file_->bytes() + sizeof(BlockHeader) + sizeof(Totals);
     totals_.error_number = file_->error_number();
     file_->write_block(BlockKind::END, 0, 1, &totals_, sizeof(totals_));
@@ -431,6 +440,40 @@ void Recorder::write_signatures(std::string& texts) {
   }
 }
 
+void Recorder::write_python(ThreadState* state, const std::function<void()>& name_thread) {
+  PythonStack& python = state->python;
+  const uint64_t session = session_.load(std::memory_order_acquire);
+  const auto write = [&](BlockKind kind, const PythonRecord* records, uint32_t count) {
+    name_thread();
+    std::string texts;
+    if (const uint32_t added = PythonCalls::instance().take_texts(texts)) {
+      file_->write_block(BlockKind::PYTHON_NAMES, named_python_, added, texts.data(), texts.size());
+      named_python_ += added;
+    }
+    file_->write_block(kind, state->number, count, records, count * sizeof(PythonRecord));
+  };
+  python.calls.drain(session, [&](const PythonRecord* records, uint32_t count) {
+    write(BlockKind::PYTHON_CALLS, records, count);
+    if (file_->error_number() == 0) totals_.python_calls += count;
+  });
+  totals_.dropped_python_calls += python.calls.take_dropped();
+  if (python.session.load(std::memory_order_acquire) != session) return;
+  // as with open calls: a look at a thread that may be changing them
+  const uint32_t depth = std::min(python.depth.load(std::memory_order_acquire), MOST_OPEN_PYTHON_CALLS);
+  const uint64_t stopped = stop_ticks_.load(std::memory_order_acquire);
+  const uint64_t now = stopped != 0 ? stopped : read_ticks(counter_);
+  std::vector<PythonRecord> open;
+  std::vector<uint64_t> starts;
+  for (uint32_t place = 0; place < depth; place++) {
+    const OpenPythonCall& call = python.open[place];
+    open.push_back({call.start_ticks, now, call.name, place});
+    starts.push_back(call.start_ticks);
+  }
+  if (open.empty() || starts == python.written_starts) return;
+  python.written_starts = std::move(starts);
+  write(BlockKind::OPEN_PYTHON_CALLS, open.data(), depth);
+}
+
 void Recorder::remove_thread(ThreadState* state) {
   {
     const std::lock_guard<std::mutex> lock(threads_mutex_);
@@ -439,6 +482,7 @@ void Recorder::remove_thread(ThreadState* state) {
   }
   state->calls.free_all();
   state->memory.free_all();
+  state->python.calls.free_all();
   // a call that ends on another thread still comes back to its place here
   if (state->depth.load(std::memory_order_acquire) == 0) delete state;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "file_format.h"
+#include "python_calls.h"
 #include "record_stream.h"
 #include "signatures.h"
 #include "ticks.h"
@@ -21,6 +23,7 @@ enum Options : uint32_t {
   WITH_SHAPES = 1,
   WITH_MEMORY = 2,
   WITH_FLOPS = 4,
+  WITH_PYTHON = 8,
 };
 
 struct ThreadState;
@@ -61,6 +64,7 @@ struct ThreadState {
   std::atomic<uint32_t> depth{0};
   RecordStream<CallRecord> calls;
   RecordStream<MemoryRecord> memory;
+  PythonStack python;
   std::atomic<bool> ended{false};
   // memory of contexts that were deleted on this thread
   struct FreeContext {
@@ -113,17 +117,21 @@ class Recorder {
   void after_fork_in_child();
 
  private:
+  friend class PythonCalls;
   Recorder();
   void stop_locked();
   void add_callback();
   uint64_t added_bytes_locked() const;
   ThreadState* thread_state();
+  // Of this thread, which may have none.
+  static ThreadState* known_state();
   ThreadState* new_thread_state();
   void enter_session(ThreadState* state);
   uint32_t signature_of(ThreadState* state, const at::RecordFunction& function);
   void write_loop();
   void write_all(bool is_end);
   void write_signatures(std::string& texts);
+  void write_python(ThreadState* state, const std::function<void()>& name_thread);
   void remove_thread(ThreadState* state);
 
   std::atomic<bool> recording_{false};
@@ -144,7 +152,7 @@ class Recorder {
   uint64_t gone_bytes_ = 0, bytes_before_ = 0, written_bytes_ = 0, file_bytes_ = 0;
   SignatureTable signatures_;
   // of the writer: how many of them are in the file
-  uint32_t named_signatures_ = 0;
+  uint32_t named_signatures_ = 0, named_python_ = 0;
 
   // start, stop and finish, each of which may come from any thread
   std::mutex control_mutex_;

@@ -56,25 +56,6 @@ bool is_scalar_list(const c10::IValue& value) {
   return values.empty() || (values[0].isScalar() && values.size() <= MOST_LIST_VALUES);
 }
 
-void append_quoted(std::string& text, std::string_view words) {
-  static constexpr char DIGITS[] = "0123456789abcdef";
-  text += '"';
-  for (const char letter : words) {
-    const unsigned char byte = static_cast<unsigned char>(letter);
-    if (letter == '"' || letter == '\\') {
-      text += '\\';
-      text += letter;
-    } else if (byte < 0x20) {
-      text += "\\u00";
-      text += DIGITS[byte >> 4];
-      text += DIGITS[byte & 15];
-    } else {
-      text += letter;
-    }
-  }
-  text += '"';
-}
-
 void append_sizes(std::string& text, const at::Tensor& tensor) {
   text += '[';
   if (has_sizes(tensor)) {
@@ -138,6 +119,25 @@ void append_inputs(std::string& text, const at::RecordFunction& function, bool w
 }
 
 }  // namespace
+
+void append_quoted(std::string& text, std::string_view words) {
+  static constexpr char DIGITS[] = "0123456789abcdef";
+  text += '"';
+  for (const char letter : words) {
+    const unsigned char byte = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      text += '\\';
+      text += letter;
+    } else if (byte < 0x20) {
+      text += "\\u00";
+      text += DIGITS[byte >> 4];
+      text += DIGITS[byte & 15];
+    } else {
+      text += letter;
+    }
+  }
+  text += '"';
+}
 
 void SignatureTable::begin_session() {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -98,6 +99,9 @@ class KnownSignatures {
   std::vector<Entry> places_;
   size_t mask_ = 0, count_ = 0;
 };
+
+// Adds a text of JSON, with its quotes.
+void append_quoted(std::string& text, std::string_view words);
 
 // Adds what is seen of the inputs.
 void add_inputs(SignatureHasher& hasher, const at::RecordFunction& function, bool with_arguments);

@@ -25,6 +25,7 @@ Numbers = npt.NDArray[np.uint32]
 CLOCK = np.dtype(list(layout.CLOCK_FIELDS))
 CALL, MEMORY = np.dtype(list(layout.CALL_FIELDS)), np.dtype(list(layout.MEMORY_FIELDS))
 THREAD = np.dtype(list(layout.THREAD_FIELDS))
+PYTHON_CALL = np.dtype(list(layout.PYTHON_FIELDS))
 TOTALS = np.dtype(list(layout.TOTAL_FIELDS))
 #: a record that is longer is damage of the header
 _LONGEST_RECORD = 4096
@@ -60,6 +61,10 @@ class Blocks:
         memory_threads: for each the number of its thread.
         open_calls: by the number of a thread, what it was in when that was written last, outermost first.
         thread_handles: by the number of a thread the low half of its ``pthread_self()``.
+        python_names: texts of JSON, by number.
+        python_calls: records of calls of Python; those of one thread are in the order of their ends.
+        python_threads: for each the number of its thread.
+        open_python: as ``open_calls``, of Python.
         metadata: members of the objects that say how it was recorded; of a key that several have the last one counts.
         totals: what the end of the file says; None where it has none.
         damaged_blocks: that are no possible ones, and were left out.
@@ -76,6 +81,10 @@ class Blocks:
     memory_threads: Numbers = field(default_factory=lambda: np.empty(0, np.uint32))
     open_calls: dict[int, Records] = field(default_factory=dict)
     thread_handles: dict[int, int] = field(default_factory=dict)
+    python_names: list[bytes] = field(default_factory=list)
+    python_calls: Records = field(default_factory=lambda: np.empty(0, PYTHON_CALL))
+    python_threads: Numbers = field(default_factory=lambda: np.empty(0, np.uint32))
+    open_python: dict[int, Records] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     totals: Records | None = None
     damaged_blocks: int = 0
@@ -121,7 +130,13 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
         InputError: it is no file of the recorder, or of another version.
     """
     blocks = Blocks(read_header(content, path))
-    kinds = {layout.CLOCKS: CLOCK, layout.THREADS: THREAD, layout.CALLS: blocks.header.call, layout.MEMORY: blocks.header.memory}
+    kinds = {
+        layout.CLOCKS: CLOCK,
+        layout.THREADS: THREAD,
+        layout.CALLS: blocks.header.call,
+        layout.MEMORY: blocks.header.memory,
+        layout.PYTHON_CALLS: PYTHON_CALL,
+    }
     parts: dict[int, list[tuple[memoryview, int]]] = {kind: [] for kind in kinds}
     place, size, view = layout.HEADER_BYTES, len(content), memoryview(content)
     while place < size:
@@ -133,7 +148,7 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
             following = _next_block(content, place + layout.ALIGNMENT)
             if following is None:
                 blocks.cut_bytes = size - place
-                if magic == layout.BLOCK_MAGIC and kind in (layout.CALLS, layout.MEMORY):
+                if magic == layout.BLOCK_MAGIC and kind in (layout.CALLS, layout.MEMORY, layout.PYTHON_CALLS):
                     # where the disk was full, records before the cut are as good as any
                     whole_bytes = (size - begin) // kinds[kind].itemsize * kinds[kind].itemsize
                     parts[kind].append((view[begin : begin + whole_bytes], thread))
@@ -154,6 +169,7 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
     blocks.threads, _ = _join_parts(parts[layout.THREADS], THREAD)
     blocks.calls, blocks.call_threads = _join_parts(parts[layout.CALLS], blocks.header.call)
     blocks.memory, blocks.memory_threads = _join_parts(parts[layout.MEMORY], blocks.header.memory)
+    blocks.python_calls, blocks.python_threads = _join_parts(parts[layout.PYTHON_CALLS], PYTHON_CALL)
     return blocks
 
 
@@ -176,18 +192,21 @@ def _join_parts(parts: Sequence[tuple[memoryview, int]], kind: np.dtype[np.void]
 
 def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: bytes, *, most_texts: int) -> bool:
     """Add a block of another kind than records that are joined; False where it is damaged. Unknown kinds are passed over."""
-    if kind == layout.SIGNATURES:
+    if kind in (layout.SIGNATURES, layout.PYTHON_NAMES):
         # texts of a damaged block before this one are missing: their numbers stay theirs
-        missing = thread - len(blocks.signatures)
+        numbered = blocks.signatures if kind == layout.SIGNATURES else blocks.python_names
+        missing = thread - len(numbered)
         if missing < 0 or thread > most_texts:
             return False
         texts = _split_texts(content, count)
-        blocks.signatures += [b""] * missing + texts
+        numbered += [b""] * missing + texts
         return len(texts) == count
-    if kind == layout.OPEN_CALLS:
-        if count * blocks.header.call.itemsize != len(content):
+    if kind in (layout.OPEN_CALLS, layout.OPEN_PYTHON_CALLS):
+        of_python = kind == layout.OPEN_PYTHON_CALLS
+        record = PYTHON_CALL if of_python else blocks.header.call
+        if count * record.itemsize != len(content):
             return False
-        blocks.open_calls[thread] = np.frombuffer(content, blocks.header.call)
+        (blocks.open_python if of_python else blocks.open_calls)[thread] = np.frombuffer(content, record)
     elif kind == layout.THREAD_HANDLES:
         if len(content) != _NUMBER.size:
             return False
@@ -202,9 +221,9 @@ def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: byte
             return False
         blocks.metadata.update(members)
     elif kind == layout.END:
-        if len(content) < TOTALS.itemsize:
+        if len(content) < layout.LEAST_TOTALS:
             return False
-        blocks.totals = np.frombuffer(content, TOTALS, count=1)
+        blocks.totals = np.frombuffer(content.ljust(TOTALS.itemsize, b"\0"), TOTALS, count=1)
     return True
 
 

@@ -19,6 +19,7 @@ from steplens.readers.steplens_run import recorder_health as health_of
 from steplens.readers.steplens_run.recorder_blocks import Blocks, Records, read_blocks
 from steplens.readers.steplens_run.recorder_clock import RecorderClock
 from steplens.readers.steplens_run.recorder_device import add_device
+from steplens.readers.steplens_run.recorder_python import python_table, read_python
 from steplens.readers.steplens_run.recorder_signatures import Signatures, read_signatures
 from steplens.readers.steplens_run.recorder_tables import (
     Threads,
@@ -36,7 +37,12 @@ from steplens.trace.schema import OPERATOR_RECORDER, OWN_RECORDER
 from steplens.trace.trace import Trace
 
 #: what Kineto's header says of the options, and the bits of the recorder's that say the same
-_OPTIONS = {"record_shapes": layout.WITH_SHAPES, "profile_memory": layout.WITH_MEMORY, "with_flops": layout.WITH_FLOPS}
+_OPTIONS = {
+    "record_shapes": layout.WITH_SHAPES,
+    "profile_memory": layout.WITH_MEMORY,
+    "with_flops": layout.WITH_FLOPS,
+    "with_stack": layout.WITH_PYTHON,
+}
 
 
 def read_recording(
@@ -79,7 +85,7 @@ def _device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], lo
 
 
 def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
-    """``ops``, ``memory``, ``flows``, ``threads`` and ``meta`` of a file, and what it says of the recording.
+    """``ops``, ``python``, ``memory``, ``flows``, ``threads`` and ``meta`` of a file, and what it says of the recording.
 
     Args:
         path: the file.
@@ -92,7 +98,9 @@ def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[
     blocks = read_blocks(read_bytes(path), path)
     clock = RecorderClock(blocks, path)
     threads, signatures = read_threads(blocks.threads), read_signatures(blocks.signatures)
-    open_calls = _open_calls(blocks, clock)
+    latest = _latest_ticks(blocks, clock)
+    open_calls = _open_calls(blocks, clock, latest)
+    python = read_python(blocks, clock, threads, latest)
     calls = read_calls(blocks, open_calls, clock, threads, signatures)
     memory = read_memory(blocks, clock, threads)
     pid = blocks.header.pid
@@ -100,8 +108,13 @@ def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[
         "ops": call_table(calls, threads, signatures, pid),
         "memory": memory.frame,
         "flows": flow_table(calls, threads, pid),
-        "threads": thread_table(threads, calls, pid),
+        "threads": thread_table(threads, [*np.unique(calls.thread), *np.unique(python.thread)], pid),
     }
+    if len(python.records):
+        raw["python"] = python_table(python, threads, pid)
+        if blocks.totals is None:
+            still_open = raw["python"].filter(pl.Series(python.records["end_ticks"] == latest))
+            health_of.report_open_python(still_open, log)
     options = {name: 1 for name, bit in _OPTIONS.items() if blocks.header.options & bit}
     of_device = {}
     if device is not None:
@@ -109,7 +122,7 @@ def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[
     members = {**of_device, **options, "pid": pid, **blocks.metadata, OPERATOR_RECORDER: OWN_RECORDER}
     raw["meta"] = meta_table(members, clock.first_ns, path)
     _report_losses(blocks, open_calls, threads, signatures, log)
-    damaged = calls.damaged + memory.damaged + signatures.damaged + clock.damaged + blocks.damaged_blocks
+    damaged = calls.damaged + memory.damaged + signatures.damaged + python.damaged + clock.damaged + blocks.damaged_blocks
     health_of.report_damage(damaged, calls.unnamed, memory.unknown, log)
     return raw, members
 
@@ -123,8 +136,20 @@ def _report_losses(blocks: Blocks, open_calls: Records, threads: Threads, signat
     health_of.report_open_calls(named_calls, log, is_ended=blocks.totals is not None)
 
 
-def _open_calls(blocks: Blocks, clock: RecorderClock) -> Records:
-    """The calls that had not ended when the recording did, inner ones first, with its last time as their end, as Kineto has it.
+def _latest_ticks(blocks: Blocks, clock: RecorderClock) -> int:
+    """The last time in a file: when what had not ended does, as Kineto has it."""
+    present = [records for records in (*blocks.open_calls.values(), *blocks.open_python.values()) if len(records)]
+    looked = [records["end_ticks"] for records in present]
+    ends = [blocks.calls["end_ticks"], blocks.python_calls["end_ticks"], blocks.memory["ticks"]]
+    ticks = [*ends, *looked, *(records["start_ticks"] for records in present)]
+    if blocks.totals is None:
+        ticks.append(blocks.clocks["ticks"])
+    possible = np.concatenate(ticks)
+    return int(possible[clock.are_possible(possible)].max(initial=0))
+
+
+def _open_calls(blocks: Blocks, clock: RecorderClock, latest: int) -> Records:
+    """The calls that had not ended when the recording did, inner ones first, with its last time as their end.
 
     A thread may have been changing them while they were written, and what was written last of it may be long over: a call counts
     that began in this recording, no earlier than the one around it, and whose end is not in the file.
@@ -133,12 +158,6 @@ def _open_calls(blocks: Blocks, clock: RecorderClock) -> Records:
     if not present or (blocks.totals is not None and blocks.totals["dropped_calls"][0]):
         # a call without room for its record would pass for one that never ended
         return blocks.calls[:0]
-    looked = [records["end_ticks"] for records in present]
-    ticks = [blocks.calls["end_ticks"], blocks.memory["ticks"], *looked, *(records["start_ticks"] for records in present)]
-    if blocks.totals is None:
-        ticks.append(blocks.clocks["ticks"])
-    possible = np.concatenate(ticks)
-    latest = possible[clock.are_possible(possible)].max(initial=0)
     open_parts = []
     for records in present:
         records = records[clock.are_possible(records["start_ticks"])]

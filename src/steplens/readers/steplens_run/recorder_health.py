@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import polars as pl
+
 from steplens.readers.steplens_run.recorder_blocks import Blocks
 from steplens.trace.health import (
+    CALL_STACKS,
     ERROR,
     EVERYTHING,
     FLOWS,
@@ -25,6 +28,8 @@ from steplens.trace.health import (
 _OF_CALLS = (STEP_TIMES, OPERATOR_CALLS, OPERATOR_TIMES, OPERATOR_SELF_TIMES, FLOWS)
 #: so many open calls are named
 _NAMED = 12
+#: so many frames of a stack
+_NAMED_FRAMES = 6
 
 
 def report_end(blocks: Blocks, log: HealthLog) -> None:
@@ -46,12 +51,22 @@ def report_end(blocks: Blocks, log: HealthLog) -> None:
     if totals["dropped_calls"]:
         message = "operator calls found no room on their way to the disk and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_calls"], message, _OF_CALLS)
+    if totals["dropped_python_calls"]:
+        message = "calls of Python found no room on their way to the disk, or were deeper than any, and were not recorded"
+        log.add("dropped_records", WARNING, totals["dropped_python_calls"], message, CALL_STACKS)
     if totals["dropped_memory_events"]:
         message = "allocator events found no room on their way to the disk and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_memory_events"], message, MEMORY)
+    if totals["refused_python_threads"]:
+        message = "threads were left to a profiler of the program (sys.setprofile): their calls of Python are not recorded"
+        log.add("missing_python_calls", WARNING, totals["refused_python_threads"], message, CALL_STACKS)
+    if totals["lost_python_threads"]:
+        message = "threads were taken by a profiler of the program (sys.setprofile): their calls of Python end there"
+        log.add("missing_python_calls", WARNING, totals["lost_python_threads"], message, CALL_STACKS)
     for name, there, words, unsafe in (
         ("calls", len(blocks.calls), "operator calls", _OF_CALLS),
         ("memory_events", len(blocks.memory), "allocator events", (MEMORY,)),
+        ("python_calls", len(blocks.python_calls), "calls of Python", (CALL_STACKS,)),
     ):
         if totals[name] > there:
             message = f"{words} that the recording counts at its end are not in it"
@@ -70,6 +85,26 @@ def report_open_calls(names: Sequence[str], log: HealthLog, *, is_ended: bool) -
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         message = f"calls had not ended when the recording did, and end with it here: {', '.join(names[:_NAMED])}{more}"
         log.add("open_calls", INFO if is_ended else WARNING, len(names), message, (OPERATOR_TIMES, OPERATOR_SELF_TIMES))
+
+
+def report_open_python(frames: pl.DataFrame, log: HealthLog) -> None:
+    """What of Python a process was in when it was killed, thread by thread.
+
+    Args:
+        frames: rows of ``python`` that had not ended.
+        log: takes the finding.
+    """
+    threads = frames.group_by("tid", maintain_order=True).agg(pl.col("name").cast(pl.String).reverse())
+    stacks = [
+        f"thread {tid}: {' in '.join(names[:_NAMED_FRAMES])}{' in others' if len(names) > _NAMED_FRAMES else ''}"
+        for tid, names in threads.rows()
+    ]
+    if stacks:
+        more = f" and {len(stacks) - _NAMED} threads more" if len(stacks) > _NAMED else ""
+        message = (
+            f"calls of Python had not ended when the recording did, and end with it here: {'; '.join(stacks[:_NAMED])}{more}"
+        )
+        log.add("open_calls", WARNING, frames.height, message, CALL_STACKS)
 
 
 def report_damage(damaged: int, unnamed: int, unknown_frees: int, log: HealthLog) -> None:
