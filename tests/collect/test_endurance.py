@@ -133,7 +133,7 @@ def test_kill_leaves_closed_windows_and_no_process(tmp_path, seed):
         assert (run / "ASCEND_PROFILER_OUTPUT" / "analyse.done").exists()
 
 
-def test_a_killed_black_box_leaves_nothing(tmp_path):
+def test_a_killed_black_box_leaves_no_process_and_its_last_steps(tmp_path, each_recorder):
     process = subprocess.Popen([sys.executable, "-c", BOX], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     process.stdout.readline()
@@ -141,7 +141,8 @@ def test_a_killed_black_box_leaves_nothing(tmp_path):
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     process.stdout.close()
-    assert list(tmp_path.iterdir()) == []
+    kept = [path.name.rpartition("_last_")[2] for path in tmp_path.glob("box/*")]
+    assert kept == ([] if each_recorder == "off" else ["steps"])
     assert processes_of(tmp_path) == []
 
 

@@ -136,7 +136,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_full_disk(train, look, small_disk, capfd):
+def test_full_disk(train, look, small_disk, capfd, each_recorder):
     torch = pytest.importorskip("torch")
     plan = schedule(wait=0, warmup=0, active=1, repeat=2)
     with profile(schedule=plan, on_trace_ready=handler(small_disk)) as prof:
@@ -148,6 +148,10 @@ def test_full_disk(train, look, small_disk, capfd):
     assert look.state(full)["state"] == "failed"
     assert look.checks(full) == ["disk_space", "save_failed"]
     assert not [path for path in (full / "KINETO").iterdir() if "trace" in path.name]
+    if each_recorder != "off":
+        # half of what fitted is kept, and the rest of the room given back
+        assert 400_000 < look.raw_bytes(full) < 600_000
+        assert look.names(full).count("aten::ones") > 2000
     assert look.state(small)["state"] == "collected"
     assert "ProfilerStep#1" in look.names(small)
     err = capfd.readouterr().err

@@ -62,7 +62,7 @@ def test_a_handler_of_the_program_itself(train, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("with_stack", [False, True])
-def test_key_averages_agree_with_pytorch(tmp_path, monkeypatch, with_stack):
+def test_key_averages_agree_with_pytorch(tmp_path, monkeypatch, with_stack, with_kineto):
     autograd = importlib.import_module("torch.autograd.profiler")
     configuration = importlib.import_module("torch._C._profiler")
 

@@ -221,7 +221,7 @@ answers['nowhere'] = why(lambda: recorder.start_recorder(folder / "no" / "such.r
 start(); step(); answers['after'] = finish()
 """
     answers = run_program(tmp_path, text)
-    assert "records already" in answers["second"]
+    assert "records one window of a process at a time, and has another" in answers["second"]
     assert "File exists" in answers["there"] and "No such file" in answers["nowhere"]
     assert answers["after"] == answers["of_step"]
 
