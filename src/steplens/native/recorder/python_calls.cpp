@@ -12,7 +12,7 @@ constexpr char CAPSULE[] = "steplens.recorder.thread";
 
 // What the profile object of a thread holds: when Python lets go of it, the thread has ended, or has another profile function.
 struct ThreadHold {
-  ThreadState* state;
+  uint32_t number;  // of the thread, which may be gone by then
   uint64_t session;
 };
 
@@ -94,7 +94,7 @@ bool PythonCalls::is_replaceable(PyObject* profile) const {
 }
 
 bool PythonCalls::take_thread(ThreadState* state) {
-  auto* hold = new ThreadHold{state, state->session};
+  auto* hold = new ThreadHold{state->number, state->session};
   const OwnedObject capsule(python_, python_.new_capsule(hold, CAPSULE, on_left));
   if (capsule.get() == nullptr) delete hold;
   const OwnedObject profile(python_, capsule.get() == nullptr ? nullptr : make_profile_object(capsule.get()));
@@ -276,8 +276,8 @@ void PythonCalls::on_left(PyObject* capsule) {
   if (recorder.is_recording() && hold->session == recorder.session_.load(std::memory_order_relaxed)) {
     const std::lock_guard<std::mutex> lock(recorder.threads_mutex_);
     for (ThreadState* state : recorder.threads_) {
-      if (state != hold->state || state->python.session.load(std::memory_order_relaxed) != hold->session) continue;
-      calls.lose_thread(state, ticks);
+      const bool is_held = state->number == hold->number && state->python.session.load(std::memory_order_relaxed) == hold->session;
+      if (is_held) calls.lose_thread(state, ticks);
     }
   }
   delete hold;
