@@ -340,5 +340,9 @@ def test_threads_that_begin_while_recording_goes_on_are_recorded(tmp_path: Path)
     trace = read_recording(tmp_path / "x.rec")
     found = calls_below(trace, ROOT)
     assert len(found) == 2 and found[0] == found[1]
+    began = {row["tid"]: row["start_ns"] for row in reversed(python_rows(trace))}
+    started = next(row for row in python_rows(trace) if row["name"] == "<built-in function start_new_thread>")
+    # not before it was made
+    assert max(began.values()) >= started["start_ns"] and began[started["tid"]] < started["start_ns"]
     counts = Counter(row["tid"] for row in python_rows(trace))
     assert len(counts) == 2 and min(counts.values()) > len(found[0])

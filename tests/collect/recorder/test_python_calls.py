@@ -145,6 +145,26 @@ start(); begins.set(); thread.join(); answers['counts'] = finish()
         assert answers["counts"][1:] == [0, 1, 0] and answers["stays"]
 
 
+def test_a_profiler_of_pytorch_with_stacks_takes_the_threads_and_is_left_alone(tmp_path: Path) -> None:
+    text = """
+from torch.profiler import profile, ProfilerActivity
+def other(): return profile(activities=[ProfilerActivity.CPU], with_stack=True)
+def names(found): return sum(event.name.endswith(": program") for event in found.events())
+start(); program()
+with other() as inside: program()
+program(); answers['inside'] = finish()
+with other() as around:
+    start(); program(); answers['around'] = finish()
+    program()
+answers['theirs'] = [names(inside), names(around)]
+start(); program(); answers['after'] = finish()
+"""
+    answers = run_program(tmp_path, text)
+    assert answers["inside"][2:] == [0, 1] and answers["inside"][0] > OF_PROGRAM
+    assert answers["around"] == [0, 0, 1, 0]
+    assert answers["theirs"] == [1, 2] and answers["after"] == answers["of_program"]
+
+
 def test_forked_children_are_not_slowed_and_can_record(tmp_path: Path) -> None:
     text = """
 start()

@@ -12,7 +12,7 @@ constexpr char CAPSULE[] = "steplens.recorder.thread";
 
 // What the profile object of a thread holds: when Python lets go of it, the thread has ended, or has another profile function.
 struct ThreadHold {
-  ThreadState* state;
+  uint32_t number;  // of the thread, which may be gone by then
   uint64_t session;
 };
 
@@ -45,7 +45,7 @@ std::string PythonCalls::start(const PythonObjects& objects) {
   if (!is_free) refused_.fetch_add(1, std::memory_order_relaxed);
   // since 3.13 all threads are taken or none
   if (is_free || python_.version < PYTHON_3_13) take_other_threads();
-  if (is_free) join_thread(0);
+  if (is_free) join_thread(0, start_ticks_);
   python_.clear_error();
   return {};
 }
@@ -94,7 +94,7 @@ bool PythonCalls::is_replaceable(PyObject* profile) const {
 }
 
 bool PythonCalls::take_thread(ThreadState* state) {
-  auto* hold = new ThreadHold{state, state->session};
+  auto* hold = new ThreadHold{state->number, state->session};
   const OwnedObject capsule(python_, python_.new_capsule(hold, CAPSULE, on_left));
   if (capsule.get() == nullptr) delete hold;
   const OwnedObject profile(python_, capsule.get() == nullptr ? nullptr : make_profile_object(capsule.get()));
@@ -107,12 +107,14 @@ bool PythonCalls::take_thread(ThreadState* state) {
   return true;
 }
 
-bool PythonCalls::join_thread(uint32_t skipped) {
+bool PythonCalls::join_thread(uint32_t skipped) { return join_thread(skipped, read_ticks(counter_)); }
+
+bool PythonCalls::join_thread(uint32_t skipped, uint64_t start_ticks) {
   Recorder& recorder = Recorder::instance();
   if (waiting_ == nullptr || !recorder.is_recording()) return false;
   ThreadState* state = recorder.thread_state();
   if (state == nullptr) return false;
-  if (state->python.session.load(std::memory_order_relaxed) == state->session) lose_thread(state, read_ticks(counter_));
+  if (state->python.session.load(std::memory_order_relaxed) == state->session) lose_thread(state, start_ticks);
   PyObject* frame = python_.frame_of_thread(python_.current_thread());
   for (; skipped != 0 && frame != nullptr; skipped--) {
     PyObject* back = python_.frame_back(frame);
@@ -120,7 +122,7 @@ bool PythonCalls::join_thread(uint32_t skipped) {
     frame = back;
   }
   const OwnedObject innermost(python_, frame);
-  begin_thread(state, frame);
+  begin_thread(state, frame, start_ticks);
   return take_thread(state);
 }
 
@@ -164,9 +166,9 @@ void PythonCalls::record_event(ThreadState* state, PyObject* frame, int what, Py
     // what is open has been so since recording began: nothing has ended on this thread
     if (what == PYTHON_CALL) {
       const OwnedObject back(python_, python_.frame_back(frame));
-      begin_thread(state, back.get());
+      begin_thread(state, back.get(), start_ticks_);
     } else {
-      begin_thread(state, frame);
+      begin_thread(state, frame, start_ticks_);
     }
     take_thread(state);
   }
@@ -189,7 +191,7 @@ void PythonCalls::record_event(ThreadState* state, PyObject* frame, int what, Py
   }
 }
 
-void PythonCalls::begin_thread(ThreadState* state, PyObject* frame) {
+void PythonCalls::begin_thread(ThreadState* state, PyObject* frame, uint64_t start_ticks) {
   PythonStack& stack = state->python;
   std::vector<uint32_t> names;
   std::vector<const void*> frames;
@@ -208,7 +210,7 @@ void PythonCalls::begin_thread(ThreadState* state, PyObject* frame) {
   const uint32_t depth = static_cast<uint32_t>(names.size());
   for (uint32_t place = 0; place < depth; place++) {
     const uint32_t row = depth - 1 - place;
-    stack.open[place] = {frames[row], start_ticks_, names[row], false};
+    stack.open[place] = {frames[row], start_ticks, names[row], false};
   }
   stack.depth.store(depth, std::memory_order_release);
   stack.session.store(state->session, std::memory_order_release);
@@ -276,8 +278,8 @@ void PythonCalls::on_left(PyObject* capsule) {
   if (recorder.is_recording() && hold->session == recorder.session_.load(std::memory_order_relaxed)) {
     const std::lock_guard<std::mutex> lock(recorder.threads_mutex_);
     for (ThreadState* state : recorder.threads_) {
-      if (state != hold->state || state->python.session.load(std::memory_order_relaxed) != hold->session) continue;
-      calls.lose_thread(state, ticks);
+      const bool is_held = state->number == hold->number && state->python.session.load(std::memory_order_relaxed) == hold->session;
+      if (is_held) calls.lose_thread(state, ticks);
     }
   }
   delete hold;

@@ -110,7 +110,8 @@ class PythonCalls {
   static int on_event(PyObject* object, PyObject* frame, int what, PyObject* argument);
   static void on_left(PyObject* capsule);
   void record_event(ThreadState* state, PyObject* frame, int what, PyObject* argument, uint64_t ticks);
-  void begin_thread(ThreadState* state, PyObject* frame);
+  bool join_thread(uint32_t skipped, uint64_t start_ticks);
+  void begin_thread(ThreadState* state, PyObject* frame, uint64_t start_ticks);
   bool take_thread(ThreadState* state);
   void take_other_threads();
   PyObject* make_profile_object(PyObject* capsule);
