@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from steplens.readers.kineto import kineto
-from steplens.readers.steplens_run.recorder_file import read_recording
+from steplens.readers.recorder.recorder_file import read_recording
 from steplens.trace.trace import Trace
 
 torch = pytest.importorskip("torch")

@@ -24,7 +24,8 @@ from steplens.readers.detect import READERS, find_one
 from steplens.readers.kineto import kineto_captures
 from steplens.readers.mindspore import mindspore_captures
 from steplens.readers.reader import AnyReader
-from steplens.readers.steplens_run import recorder_captures, run_captures
+from steplens.readers.recorder import recorder_captures
+from steplens.readers.steplens_run import run_captures
 from steplens.writers.result import TEXT, Settings, write_result
 
 from ..writers.builder import training_step

@@ -15,7 +15,7 @@ from steplens.common import rundir
 from steplens.common.errors import InputError
 from steplens.formats import recorder as layout
 from steplens.readers.detect import find_one, find_traces
-from steplens.readers.steplens_run.recorder_file import read_recording
+from steplens.readers.recorder.recorder_file import read_recording
 from steplens.trace.trace import Trace
 
 from . import recorder_files as files

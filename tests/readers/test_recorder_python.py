@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from steplens.formats import recorder as layout
-from steplens.readers.steplens_run.recorder_file import read_recording
+from steplens.readers.recorder.recorder_file import read_recording
 from steplens.trace.trace import Trace
 
 from . import recorder_files as files

@@ -17,8 +17,9 @@ from steplens.readers.glance import nothing_found, unknown_file
 from steplens.readers.kineto import kineto_captures
 from steplens.readers.mindspore import mindspore_captures
 from steplens.readers.reader import AnyCapture, AnyReader, Capture, Reader, guard_reader
+from steplens.readers.recorder import recorder_captures
 from steplens.readers.search import Search
-from steplens.readers.steplens_run import recorder_captures, run_captures
+from steplens.readers.steplens_run import run_captures
 from steplens.readers.unread import Unread
 from steplens.trace.cache import manifest
 from steplens.trace.kept_tables import KeptTables

@@ -61,7 +61,7 @@ def names_of(tmp_path: Path, name: str = "window") -> list[str]:
     """The calls of Python in a file."""
     import polars as pl
 
-    from steplens.readers.steplens_run.recorder_file import read_recording
+    from steplens.readers.recorder.recorder_file import read_recording
 
     frame = read_recording(tmp_path / f"{name}.rec").table("python")
     assert frame is not None
@@ -270,7 +270,7 @@ def test_a_program_that_ends_while_it_is_recorded(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_says_what_of_python_it_was_in(tmp_path: Path) -> None:
-    from steplens.readers.steplens_run.recorder_file import read_recording
+    from steplens.readers.recorder.recorder_file import read_recording
 
     text = """
 import signal

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.readers.steplens_run.recorder_file import read_recording
+from steplens.readers.recorder.recorder_file import read_recording
 
 PROGRAM = Path(__file__).parent / "python_program.py"
 ROOT = "program_begins_here"

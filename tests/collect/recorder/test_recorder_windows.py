@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import steplens
-from steplens.readers.steplens_run.recorder_file import read_recording
+from steplens.readers.recorder.recorder_file import read_recording
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to build the recorder with")
 

@@ -2,7 +2,7 @@
 
 What Kineto costs in a training with a GPU, where the host is often what everything waits for, are the operator calls. Here it
 records none of them: it brings the tasks of the device, the calls that launched them, ranges of the user as the device saw them,
-and memory. Whoever reads a run joins both by thread and time (``readers.steplens_run.recorder_device``).
+and memory. Whoever reads a run joins both by thread and time (``readers.recorder.recorder_device``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // The recorder's file: a header, then blocks until its end. Little-endian; every part begins at a multiple of 8 bytes.
-// docs/formats.md describes it; readers/steplens_run/recorder_file.py reads it. What changes here raises FORMAT_VERSION;
+// docs/formats.md describes it; readers/recorder/recorder_file.py reads it. What changes here raises FORMAT_VERSION;
 // readers pass over kinds of blocks that they do not know, and over what follows in totals.
 #pragma once
 

@@ -15,7 +15,8 @@ from steplens.readers.common.run_info import info_files, read_info, read_metadat
 from steplens.readers.common.side_files import add_findings, as_list, read_json, report_left_out
 from steplens.readers.common.trace_rows import merged_meta, meta_rows
 from steplens.readers.kineto import kineto
-from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events, recorder_file
+from steplens.readers.recorder import recorder_file
+from steplens.readers.steplens_run import ascend_device, flight_recorder, host_events
 from steplens.trace.health import ERROR, GARBAGE_COLLECTION, WARNING, HealthLog
 from steplens.trace.recorded_options import options_in_meta
 from steplens.trace.schema import PROCESS_IDENTITY, WHOLE_STEPS

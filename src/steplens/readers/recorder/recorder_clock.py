@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from steplens.common.errors import InputError
 from steplens.formats import recorder as layout
-from steplens.readers.steplens_run.recorder_blocks import Blocks, Records
+from steplens.readers.recorder.recorder_blocks import Blocks, Records
 from steplens.trace.building.nesting import Int64Array
 
 Ticks = npt.NDArray[np.uint64]

@@ -23,7 +23,7 @@ class RecorderReader(Reader[Path]):
 
     def read(self, where: Path, *, allow_msprof: bool = False) -> Trace:
         """See ``recorder_file.read_recording``."""
-        from steplens.readers.steplens_run import recorder_file
+        from steplens.readers.recorder import recorder_file
 
         return recorder_file.read_recording(where)
 

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 
 from steplens.readers.common import json_decoder
-from steplens.readers.steplens_run.recorder_blocks import PYTHON_CALL, Blocks, Numbers, Records
-from steplens.readers.steplens_run.recorder_clock import RecorderClock
-from steplens.readers.steplens_run.recorder_tables import Threads, take_records
+from steplens.readers.recorder.recorder_blocks import PYTHON_CALL, Blocks, Numbers, Records
+from steplens.readers.recorder.recorder_clock import RecorderClock
+from steplens.readers.recorder.recorder_tables import Threads, take_records
 from steplens.trace.building.nesting import Int64Array, nest_calls
 from steplens.trace.schema import MODULE_PREFIX, NAME
 

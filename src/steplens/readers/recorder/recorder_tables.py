@@ -14,9 +14,9 @@ import polars as pl
 
 from steplens.formats import recorder as layout
 from steplens.formats.kineto import FORWARD_BACKWARD
-from steplens.readers.steplens_run.recorder_blocks import Blocks, Numbers, Records
-from steplens.readers.steplens_run.recorder_clock import RecorderClock
-from steplens.readers.steplens_run.recorder_signatures import Signatures
+from steplens.readers.recorder.recorder_blocks import Blocks, Numbers, Records
+from steplens.readers.recorder.recorder_clock import RecorderClock
+from steplens.readers.recorder.recorder_signatures import Signatures
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU, NAME, SCOPE_BACKWARD, SCOPE_FUNCTION, SCOPE_USER
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from steplens.readers.steplens_run.recorder_blocks import Blocks
+from steplens.readers.recorder.recorder_blocks import Blocks
 from steplens.trace.health import (
     CALL_STACKS,
     ERROR,

@@ -19,9 +19,9 @@ from steplens.readers.kineto.kineto_collectives import rows_around
 from steplens.readers.kineto.kineto_device import accelerator_meta, device_tables
 from steplens.readers.kineto.kineto_frames import collective_frame, decode_collectives
 from steplens.readers.kineto.kineto_tables import flow_arrows, host_tables
-from steplens.readers.steplens_run.recorder_blocks import Blocks
-from steplens.readers.steplens_run.recorder_signatures import Signatures
-from steplens.readers.steplens_run.recorder_tables import Calls, Threads
+from steplens.readers.recorder.recorder_blocks import Blocks
+from steplens.readers.recorder.recorder_signatures import Signatures
+from steplens.readers.recorder.recorder_tables import Calls, Threads
 from steplens.trace.building.nesting import Int64Array
 from steplens.trace.health import ERROR, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, HealthLog
 from steplens.trace.schema import SCOPE_USER

@@ -15,13 +15,13 @@ from steplens.formats import recorder as layout
 from steplens.readers.common.trace_rows import add_recorded_beside
 from steplens.readers.kineto.kineto_device import device_is_missing
 from steplens.readers.kineto.kineto_meta import meta_table
-from steplens.readers.steplens_run import recorder_health as health_of
-from steplens.readers.steplens_run.recorder_blocks import Blocks, Records, read_blocks
-from steplens.readers.steplens_run.recorder_clock import RecorderClock
-from steplens.readers.steplens_run.recorder_device import add_device
-from steplens.readers.steplens_run.recorder_python import python_table, read_python
-from steplens.readers.steplens_run.recorder_signatures import Signatures, read_signatures
-from steplens.readers.steplens_run.recorder_tables import (
+from steplens.readers.recorder import recorder_health as health_of
+from steplens.readers.recorder.recorder_blocks import Blocks, Records, read_blocks
+from steplens.readers.recorder.recorder_clock import RecorderClock
+from steplens.readers.recorder.recorder_device import add_device
+from steplens.readers.recorder.recorder_python import python_table, read_python
+from steplens.readers.recorder.recorder_signatures import Signatures, read_signatures
+from steplens.readers.recorder.recorder_tables import (
     Threads,
     call_table,
     flow_table,
