@@ -20,6 +20,10 @@ from steplens.collect.handoff import closing_line, upload
 from steplens.common import options, parent, rundir
 from steplens.common.storage import urls
 
+#: A wait with an end looks every 50 ms: it notices Ctrl-C also where a library of the program, such as polars, has put a handler
+#: before Python's after which the system goes on with a wait.
+_LONGEST_S = 365 * 24 * 3600.0
+
 
 class WindowProfiler(Protocol):
     """A profiler object, as far as the handler of its windows and the end of the program need it."""
@@ -194,7 +198,7 @@ def analyse_and_wait(run_directory: Path, *, quiet: bool = False) -> None:
             log.report_progress("analysing the window (the training waits; async_mode=True would not) ...")
         process, path = _start_analysis(run_directory, is_async=False)
         with interrupts.allow_signals():
-            code = process.wait()
+            code = process.wait(_LONGEST_S)
     except BaseException as error:  # Ctrl-C while the training waits: the analysis is not waited for any longer
         if isinstance(error, Exception) and not interrupts.of_the_program(error):
             raise
