@@ -52,7 +52,9 @@ def test_a_pytorch_without_kineto(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.autograd, "kineto_available", lambda: False)
     checks = {check.name: check for check in doctor.check_torch()}
-    assert not checks["CPU operators"].available and checks["CPU operators"].detail == "this PyTorch was built without Kineto"
+    assert checks["CPU operators"].detail.endswith("this PyTorch was built without Kineto")
+    # the recorder needs none
+    assert checks["CPU operators"].available is checks["recorder"].available
 
 
 def test_an_export_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

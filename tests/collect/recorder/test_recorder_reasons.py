@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,6 +104,7 @@ def test_memory_of_a_device_is_left_to_kineto(monkeypatch: pytest.MonkeyPatch) -
 def loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library is there."""
     monkeypatch.setattr(recorder_library, "load_recorder", lambda: None)
+    monkeypatch.setattr(recorder_library, "will_be_built", lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,13 @@ def test_by_default_kineto_has_what_needs_it_and_nobody_is_told(
     assert not recorder_choice.uses_recorder(settings(ProfilerActivity.CPU, with_stack=True), health)
     assert not recorder_choice.uses_recorder(ON_HOST, health, observes=True)
     assert not recorder_choice.uses_recorder(categories, health)
+    compiler = SimpleNamespace(cached_backends={1: None})
+    monkeypatch.setitem(sys.modules, "torch._dynamo.eval_frame", compiler)
+    assert recorder_choice.uses_recorder(ON_HOST, health)
+    compiler.cached_backends[2] = "of torch.compile"
+    assert not recorder_choice.uses_recorder(ON_HOST, health)
+    assert recorder_choice.uses_recorder(settings(ProfilerActivity.CPU, ProfilerActivity.CUDA), health)
+    compiler.cached_backends.clear()
     # nobody can ask a black box for them
     assert recorder_choice.uses_recorder(categories, health, exports=False)
     monkeypatch.setenv("STEPLENS_NATIVE", "off")

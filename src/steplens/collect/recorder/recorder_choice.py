@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from steplens.collect.common import log, metadata
@@ -80,7 +81,15 @@ def _prefers_kineto(settings: RecordingSettings, observes: bool, exports: bool) 
     """Whether something is to be made of the window for which Kineto's own result is needed."""
     # an execution trace refers to calls by numbers that Kineto's file has; export_memory_timeline asks Kineto what memory was for
     # calls of Python it records where it is asked to
-    return observes or settings.with_stack or (exports and settings.categorises_memory)
+    if observes or settings.with_stack or (exports and settings.categorises_memory):
+        return True
+    return ProfilerActivity.CUDA not in settings.activities and _compiles()
+
+
+def _compiles() -> bool:
+    """Whether the program has called ``torch.compile``: what its compiler does it tells while Kineto records, and only then."""
+    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
+    return any(backend is not None for backend in dict(getattr(frames, "cached_backends", {})).values())
 
 
 def _why_not_loaded() -> str:
