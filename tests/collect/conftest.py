@@ -29,6 +29,13 @@ def _quiet_environment(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch):
+    """What another test has compiled does not make this one a program that compiles, for which Kineto records."""
+    if compiler := sys.modules.get("torch._dynamo.eval_frame"):
+        monkeypatch.setattr(compiler, "cached_backends", {})
+
+
 @pytest.fixture
 def train():
     """A function that runs training steps of a small network, calling ``step`` after each one."""
