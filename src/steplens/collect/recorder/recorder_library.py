@@ -7,6 +7,7 @@ and kept under that version: another one has it built anew.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import importlib
 import json
@@ -31,6 +32,7 @@ WITH_SHAPES, WITH_MEMORY, WITH_FLOPS, WITH_PYTHON = 1, 2, 4, 8
 #: records of all threads that wait for the disk take no more than this
 MOST_WAITING_BYTES = 32 << 20
 _ERROR_BYTES = 1024
+_TAKEN = "the recorder records one window of a process at a time, and has another; nothing is recorded in this one"
 
 
 class RecorderError(RuntimeError):
@@ -167,12 +169,14 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
         RecorderError: it records already, or the file cannot be made.
     """
     if is_recorder_recording():
-        raise RecorderError(
-            "the recorder records one window of a process at a time, and has another; nothing is recorded in this one"
-        )
+        raise RecorderError(_TAKEN)
     error = ctypes.create_string_buffer(_ERROR_BYTES)
     text = json.dumps(metadata, default=str).encode()
-    if load_recorder().steplens_recorder_start(os.fsencode(path), options, MOST_WAITING_BYTES, text, error, _ERROR_BYTES):
+    failed = load_recorder().steplens_recorder_start(os.fsencode(path), options, MOST_WAITING_BYTES, text, error, _ERROR_BYTES)
+    if failed == errno.EBUSY:
+        # another thread was faster, or its window is on its way to the disk
+        raise RecorderError(_TAKEN)
+    if failed:
         raise RecorderError(f"{path}: {error.value.decode(errors='replace')}")
     if options & WITH_PYTHON:
         try:
