@@ -58,12 +58,10 @@ def why(wanted_settings: Any) -> str:
     return str(finding["message"])
 
 
-def test_devices_and_categories_of_memory_are_left_to_kineto(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_and_unknown_pythons_are_left_to_kineto(monkeypatch: pytest.MonkeyPatch) -> None:
     on_device = why(settings(ProfilerActivity.CPU, ProfilerActivity.NPU))
     assert "it records the host alone, and a device is to be recorded" in on_device
     assert "it records the host, which is not to be recorded" in why(settings(ProfilerActivity.CUDA))
-    categories = settings(ProfilerActivity.CPU, with_stack=True, record_shapes=True, profile_memory=True)
-    assert "asks for what memory is used for, which it does not record" in why(categories)
     assert not recorder_choice.why_not_recorder(settings(ProfilerActivity.CPU, with_stack=True))
     monkeypatch.setattr(python_calls.sys, "_is_gil_enabled", lambda: False, raising=False)
     without_lock = why(settings(ProfilerActivity.CPU, with_stack=True))
@@ -117,14 +115,18 @@ def test_it_records_unless_it_is_off(value: str, used: bool, monkeypatch: pytest
     assert not health.take()
 
 
+@pytest.mark.parametrize("switch", ["with_modules", "with_stack"])
 def test_by_default_kineto_has_what_needs_it_and_nobody_is_told(
-    monkeypatch: pytest.MonkeyPatch, loads: None, capfd: pytest.CaptureFixture[str]
+    switch: str,
+    monkeypatch: pytest.MonkeyPatch,
+    loads: None,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv(recorder_library.VARIABLE)
     health = Health()
-    categories = settings(ProfilerActivity.CPU, record_shapes=True, profile_memory=True, with_modules=True)
+    categories = settings(ProfilerActivity.CPU, record_shapes=True, profile_memory=True, **{switch: True})
     assert not recorder_choice.uses_recorder(settings(ProfilerActivity.CPU, ProfilerActivity.NPU), health)
-    assert not recorder_choice.uses_recorder(settings(ProfilerActivity.CPU, with_stack=True), health)
+    assert recorder_choice.uses_recorder(settings(ProfilerActivity.CPU, with_stack=True), health)
     assert not recorder_choice.uses_recorder(ON_HOST, health, observes=True)
     assert not recorder_choice.uses_recorder(categories, health)
     compiler = SimpleNamespace(cached_backends={1: None})
@@ -138,8 +140,12 @@ def test_by_default_kineto_has_what_needs_it_and_nobody_is_told(
     assert recorder_choice.uses_recorder(categories, health, exports=False)
     monkeypatch.setenv("STEPLENS_NATIVE", "off")
     assert not recorder_choice.uses_recorder(ON_HOST, health)
-    assert not health.take() and not capfd.readouterr().err
     monkeypatch.delenv("STEPLENS_NATIVE")
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert not recorder_choice.uses_recorder(settings(ProfilerActivity.CPU, with_stack=True), health)
+    assert recorder_choice.uses_recorder(ON_HOST, health)
+    assert not health.take() and not capfd.readouterr().err
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
     monkeypatch.setenv(recorder_library.VARIABLE, "on")
     # who asks for it gets it, without categories
     assert recorder_choice.uses_recorder(categories, health) and recorder_choice.uses_recorder(ON_HOST, health, observes=True)

@@ -145,12 +145,21 @@ def train_profiled():
     assert sorted(steplens.open(tmp_path).steps()["step"]) == [2, 3, 4, 7, 8, 9]
 
 
-def test_what_the_recorder_does_not_record_is_left_to_kineto(tmp_path: Path) -> None:
-    said = run_program(PROFILE.replace("with_flops=True", "with_stack=True"), tmp_path / "categories")
-    assert "Kineto records in place of the recorder" in said and "with_stack=True" in said
-    assert raw_names(tmp_path / "categories") == [{"trace.json"}] * 2
+def test_categories_of_memory_are_kinetos_unless_the_recorder_is_asked_for(tmp_path: Path) -> None:
+    text = PROFILE.replace("with_flops=True", "with_stack=True") + "prof.export_memory_timeline(out + '/memory.html')\n"
+    said = run_program(text, tmp_path / "auto", recorder="auto")
+    assert "in place of the recorder" not in said and "categories of memory are unknown" not in said
+    assert raw_names(tmp_path / "auto") == [{"trace.json"}] * 2
+    said = run_program(text, tmp_path / "on")
+    assert "the categories of memory are unknown, because the recorder recorded the window" in said
+    assert raw_names(tmp_path / "on") == [{"operators.rec"}] * 2
+    pages = {name: (tmp_path / name / "memory.html").read_text().lower() for name in ("auto", "on")}
+    assert "categories of memory are unknown" in pages["on"] and "categories of memory are unknown" not in pages["auto"]
+
+
+def test_without_native_libraries_kineto_records(tmp_path: Path) -> None:
     said = run_program(PROFILE, tmp_path / "off", STEPLENS_NATIVE="off")
-    assert "STEPLENS_NATIVE=off forbids native libraries" in said
+    assert "Kineto records in place of the recorder" in said and "STEPLENS_NATIVE=off forbids native libraries" in said
     assert raw_names(tmp_path / "off") == [{"trace.json"}] * 2
 
 

@@ -18,7 +18,6 @@ from steplens.common.options import ProfilerActivity
 #: modules of torch whose allocators tell PyTorch's profiler of the memory that they hand out
 _DEVICE_MODULES = ("cuda", "npu", "xpu")
 
-
 #: what has been said in this process
 _said: set[str] = set()
 
@@ -65,13 +64,8 @@ def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True)
             return f"a GPU is to be recorded, and {reason}"
     elif activities != {ProfilerActivity.CPU}:
         return "it records the host alone, and a device is to be recorded"
-    if settings.with_stack:
-        if settings.categorises_memory:
-            return (
-                "with_stack=True with record_shapes and profile_memory asks for what memory is used for, which it does not record"
-            )
-        if reason := python_calls.why_not_recorded():
-            return reason
+    if settings.with_stack and (reason := python_calls.why_not_recorded()):
+        return reason
     if settings.profile_memory and not on_gpu and _has_device_memory():
         return "profile_memory=True asks for the memory of this machine's device too, and it sees that of the host alone"
     return ""
@@ -80,8 +74,7 @@ def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True)
 def _prefers_kineto(settings: RecordingSettings, observes: bool, exports: bool) -> bool:
     """Whether something is to be made of the window for which Kineto's own result is needed."""
     # an execution trace refers to calls by numbers that Kineto's file has; export_memory_timeline asks Kineto what memory was for
-    # calls of Python it records where it is asked to
-    if observes or settings.with_stack or (exports and settings.categorises_memory):
+    if observes or (exports and settings.categorises_memory):
         return True
     return ProfilerActivity.CUDA not in settings.activities and _compiles()
 
