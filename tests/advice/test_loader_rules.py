@@ -22,6 +22,7 @@ from steplens.advice.rules.loaders import (
     loader_slow_collate,
     loader_slow_pin,
     loader_slow_start,
+    loader_slow_transfer,
     loader_too_many_workers,
     loader_too_slow,
     loader_without_pinning,
@@ -192,7 +193,9 @@ def test_no_more_of_the_waits_is_promised_than_collating_takes(tmp_path: Path) -
 
 def test_a_validation_now_and_then_is_not_the_loop(tmp_path: Path) -> None:
     """A loader that gives batches in two of eleven steps: how it is set up changes nothing for the training."""
-    rules = (loader_slow_collate, loader_slow_pin, loader_slow_start, loader_too_many_workers, loader_too_slow)
+    rules = (
+        loader_slow_collate, loader_slow_pin, loader_slow_start, loader_slow_transfer, loader_too_many_workers, loader_too_slow,
+    )  # fmt: skip
     for workers, own in ((2, rules), (0, (loader_without_workers,))):
         folder = tmp_path / str(workers)
         folder.mkdir()
@@ -232,6 +235,46 @@ def test_a_thread_that_pins_too_slowly(tmp_path: Path) -> None:
     finding = only(loader_slow_pin.judge(Facts(trace_of(tmp_path, pins))))
     assert evidence(finding)["loader_pin"] == 9 * MS
     assert list(loader_slow_pin.judge(Facts(trace_of(tmp_path, waits(5))))) == []
+
+
+def receives(milliseconds: int) -> Any:
+    """What a loop sees that finds every batch ready, and takes so long for receiving it."""
+
+    def got(row: dict[str, Any]) -> dict[str, Any]:
+        begin = row["next_start_ns"]
+        end = begin + milliseconds * MS
+        return {**row, "receive_start_ns": begin, "receive_end_ns": end, "next_end_ns": end, "wait_ns": 0, "ready": 2}
+
+    return got
+
+
+def test_batches_that_are_ready_and_take_long_to_receive(tmp_path: Path) -> None:
+    """9 ms to make a batch: who receives it in 4 ms has fewer tensors to put into it; who makes it in 1 ms needs no workers."""
+    finding = only(loader_slow_transfer.judge(Facts(trace_of(tmp_path, receives(4)))))
+    assert evidence(finding)["receiving"] == 4 * MS
+    assert evidence(finding)["loader_made"] == 9 * MS
+    assert (finding.saving, finding.values["case"]) == (Saving(0, 2 * MS, 4 * MS), "")
+    assert list(loader_too_slow.judge(Facts(trace_of(tmp_path, receives(4))))) == []
+
+    def quick(row: Row) -> Row:
+        return {
+            **row,
+            "collate_ns": row["start_ns"] + MS // 2,
+            "end_ns": row["start_ns"] + MS,
+            "transform_ns": 0,
+            "transforms": 0,
+        }
+
+    finding = only(loader_slow_transfer.judge(Facts(trace_of(tmp_path, receives(4), change=quick))))
+    assert (finding.saving, finding.values["case"]) == (Saving(0, 3 * MS, 4 * MS), "quick_batches")
+    for language in LANGUAGES:
+        assert "num_workers=0" in Words(language).of(finding).remedy and "num_workers=2" in Words(language).of(finding).patch
+    assert list(loader_slow_transfer.judge(Facts(trace_of(tmp_path, receives(0))))) == []
+    # a loop that waits is held up by what it waits for
+    assert list(loader_slow_transfer.judge(Facts(trace_of(tmp_path, waits(4))))) == []
+    # a thread that pins receives beside the loop
+    pinned = trace_of(tmp_path, lambda row: {**receives(4)(row), "pin_end_ns": row["next_start_ns"] + 4 * MS + 1})
+    assert list(loader_slow_transfer.judge(Facts(pinned))) == []
 
 
 def test_epochs_that_start_workers_again(tmp_path: Path) -> None:
@@ -362,6 +405,31 @@ def test_the_function_that_collates_and_how_many_workers_are_enough(tmp_path: Pa
     finding = only(loader_without_workers.judge(Facts(Trace(tmp_path, tables))))
     places = {item.what: item.places for item in finding.evidence}
     assert places["loader_collate"][1:] == ("train.py(7): join",) and "no_collate_line" not in places
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tensors", [1, 60])
+def test_what_receiving_takes_is_what_the_loop_measured(tmp_path: Path, tensors: int) -> None:
+    """One tensor to a batch is made in little time, so no workers are a cure; of sixty, each made slowly, fewer are."""
+    pytest.importorskip("torch")
+    job = {"workers": 1, "kind": "many", "tensors": tensors, "batches": 30}
+    job |= {"fetch": 0.0, "step": 0.01} if tensors == 1 else {"fetch": 0.0002, "step": 0.15}
+    waited, _, findings = run(tmp_path / "slow", job)
+    (found,) = [finding for finding in findings if finding.rule == "loader_slow_transfer"]
+    figures = evidence(found)
+    assert found.values["case"] == ("quick_batches" if figures["loader_made"] <= figures["receiving"] / 2 else "")
+    # the rest of next() sends the worker its next indices, some half a millisecond
+    assert (
+        statistics.median(waited) - MS <= figures["receiving"] * 1.3 and figures["receiving"] <= statistics.median(waited) * 1.1
+    )
+    assert not any(finding.rule in ("next_input_bound", "loader_too_slow") for finding in findings)
+    cured, _, healthy = run(
+        tmp_path / "fast", {**job, "workers": 0} if tensors == 1 else {**job, "tensors": 1, "kind": "samples"}
+    )
+    assert not [finding for finding in healthy if finding.rule == "loader_slow_transfer"] or tensors > 1
+    assert found.saving is not None
+    gained = statistics.median(waited) - statistics.median(cured)
+    assert found.saving.low_ns <= gained <= found.saving.high_ns * 1.3 + MS / 2
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def test_rules_of_installed_packages_are_asked_and_said(caplog: pytest.LogCaptur
 def test_ours_alone_are_in_the_order_of_the_catalogue() -> None:
     names = [rule.name for rule in built_in_rules()]
     assert names == list(TEXTS)
-    assert [names[0], names[-1], len(names)] == ["loader_without_workers", "next_slow_rank", 94]
+    assert [names[0], names[-1], len(names)] == ["loader_without_workers", "next_slow_rank", 95]
     assert all((rule.judge_run or rule.judge).__module__.startswith("steplens.advice.rules.") for rule in built_in_rules())
 
 

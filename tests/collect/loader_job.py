@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 import steplens
 
@@ -136,7 +136,14 @@ class Nested(Samples):
         return super().__getitem__(index) + sum(batch.sum() for batch in inner) * 0
 
 
-DATASETS = {"samples": Samples, "batched": Batched, "stream": Stream, "nested": Nested}
+class Many(Samples):
+    """Samples of many tensors, which make a batch of as many."""
+
+    def __getitem__(self, index: int) -> Any:
+        return [super(Many, self).__getitem__(index) for _ in range(int(self.job["tensors"]))]
+
+
+DATASETS = {"samples": Samples, "batched": Batched, "stream": Stream, "nested": Nested, "many": Many}
 
 
 class Collate:
@@ -151,6 +158,8 @@ class Collate:
         wait(self.job.get("collate", 0.0))
         if self.job.get("fault") == "collate" and float(samples[0][0]) == BATCH * 3:
             raise RuntimeError("shapes differ")
+        if self.job.get("kind") == "many":
+            return default_collate(samples)
         batch = torch.stack(samples) if isinstance(samples, list) else samples
         self.log.end("collate", begun)
         return batch
@@ -193,7 +202,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
             waited = waited_ns() - waited
             found["waits"].append([begin, time.time_ns()])
             found["waited"].append(waited)
-            found["batches"].append(float(batch.sum()))
+            found["batches"].append(float(sum(part.sum() for part in batch) if isinstance(batch, list) else batch.sum()))
             wait(job.get("step", 0.0))
             if step is not None:
                 step()

@@ -391,6 +391,47 @@ def loader_slow_pin(facts: Facts, *, least_share: float = 0.03) -> Iterator[Find
     )
 
 
+#: where making a batch takes at most this of receiving one, the loop makes it itself in less time
+_QUICK_SHARE = 0.5
+
+
+@rule(rests_on=(DATA_LOADING, OPERATOR_CALLS, STEP_PHASES), explains=_LATE_RANK, framework=PYTORCH)
+def loader_slow_transfer(facts: Facts, *, least_share: float = 0.03) -> Iterator[Finding]:
+    """The batches are ready, and the loop spends its time on taking them over from the workers.
+
+    Half of the receiving, or, where a batch is made in half the time that receiving it takes, what no workers at all would save.
+
+    The part of ``next()`` in which the batch is received and unpickled: a call per tensor, whose memory is mapped. A loop that
+    also waits for its workers is what ``loader_too_slow`` is about.
+    """
+    verdict = worst_loader(
+        facts, lambda loader: loader.workers > 0 and loader.stage == TRANSFER and loader.wait_share < LEAST_WAIT
+    )
+    fetches = facts.starting_with(FETCH_OF_WORKERS)
+    if verdict is None or not facts.step_ns or not verdict.next_share or not are_fetches_regular(facts, fetches):
+        return
+    share = min(verdict.receive_share / verdict.next_share, 1.0)
+    receiving = facts.at_most_part(facts.typical_ns(fetches), "data_wait_ns") * share
+    if receiving < least_share * facts.step_ns:
+        return
+    made = verdict.made_ns * _batches_per_step(facts, verdict)
+    is_quick = made <= _QUICK_SHARE * receiving
+    evidence = [
+        Evidence("receiving", receiving, "ns", facts.numbers, (name_of(verdict),)),
+        *stage_evidence(facts, verdict),
+        Evidence("loader_made", verdict.made_ns, "ns", per_step=False),
+        Evidence("loader_workers", verdict.workers, "count", per_step=False),
+    ]
+    yield facts.make_finding(
+        loader_slow_transfer.name,
+        evidence,
+        Saving(0.0, receiving - made if is_quick else receiving / 2, receiving),
+        confidence=0.7,
+        part="data_wait_ns",
+        values={"case": "quick_batches" if is_quick else "", "now": verdict.workers},
+    )
+
+
 #: how CUPTI names a copy from memory that the driver has to pin piece by piece
 _PAGEABLE = "Memcpy HtoD (Pageable"
 #: an assumption: what pinned memory leaves of a copy differs between machines
