@@ -352,6 +352,8 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
     """The measured values of each task, in the order of tasks and of ``METRICS``."""
     launches = _parse_launches(tasks["launch"]).with_row_index("_row")
     names = [*METRICS, BANDWIDTH]
+    if not launches.height and "bandwidth" not in tasks.columns:
+        return pl.DataFrame(schema={"kernel": pl.Int32, "name": NAME, "value": pl.Float64})
     values = np.full((tasks.height, len(names)), np.nan)
     if launches.height:
         row = tasks.select("launch").join(launches.select("launch", "_row"), on="launch", how="left", maintain_order="left")[
