@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from steplens.common.native.libraries import NativeLibrary, load_built
+from steplens.common.worker_processes import map_in_two_threads
 from steplens.readers.common.json_events import Piece
 from steplens.readers.kineto import kineto_frames as frames
 from steplens.readers.kineto import native_layout as layout
@@ -24,6 +25,8 @@ from steplens.readers.kineto.kineto_structs import OTHER_PHASES, CollectiveArgs
 from steplens.trace.schema import NAME
 
 LIBRARY = NativeLibrary("decoder")
+#: of so many rows a column takes longer to copy than a thread to start
+_MANY_ROWS = 1 << 20
 
 
 def load_library() -> ctypes.CDLL | None:
@@ -206,24 +209,32 @@ class _TakenRows:
     def make_frame(self, table: int, kind: str, columns: tuple[str, ...]) -> pl.DataFrame | None:
         """The rows of a table; None where there are none."""
         optional = layout.OPTIONAL.get(kind, ())
-        made: list[pl.Series] = []
+        rows = 0
+        wanted: list[int] = []
         has_copies = False
         for index, name in enumerate(columns):
             views = [decoder.column(table, index) for decoder in self._decoders]
             rows = sum(view.rows for view in views)
-            if not rows:
-                return None
             if kind == "operators":
                 self.operator_rows = [view.rows for view in views]
             null_count = sum(view.null_count for view in views)
             has_copies |= kind == "tasks" and name == "launch" and null_count > 0
             is_of_copies = kind == "tasks" and name in layout.OF_COPIES
-            is_there = has_copies if is_of_copies else null_count < rows or name not in optional
-            if is_there:
-                made.append(self._make_column(name, views, as_text=kind == layout.AS_TEXT))
+            if has_copies if is_of_copies else null_count < rows or name not in optional:
+                wanted.append(index)
+
+        def take_column(index: int) -> pl.Series:
+            views = [decoder.column(table, index) for decoder in self._decoders]
+            column = self._make_column(columns[index], views, as_text=kind == layout.AS_TEXT)
             for decoder in self._decoders:
                 decoder.forget_column(table, index)
-        return pl.DataFrame(made)
+            return column
+
+        made = map_in_two_threads(take_column, wanted) if rows >= _MANY_ROWS else [*map(take_column, wanted)] if rows else []
+        for decoder in self._decoders:
+            for index in range(len(columns)):
+                decoder.forget_column(table, index)
+        return pl.DataFrame(made) if rows else None
 
     def _make_column(self, name: str, views: Sequence[layout.ColumnView], *, as_text: bool) -> pl.Series:
         kind = views[0].type
