@@ -323,8 +323,8 @@ def map_in_two_threads(work: Callable[[Given], Made], items: Iterable[Given]) ->
     Raises:
         BaseException: what ``work`` raised; of some items the first.
     """
-    given = list(items)
-    left = deque(range(len(given)))
+    all_items = list(items)
+    left = deque(range(len(all_items)))
     made: dict[int, Made] = {}
     failed: dict[int, BaseException] = {}
 
@@ -332,23 +332,23 @@ def map_in_two_threads(work: Callable[[Given], Made], items: Iterable[Given]) ->
         while left and not failed:
             try:
                 number = left.popleft()
-            except IndexError:  # the other one was quicker
+            except IndexError:  # the helper was quicker
                 return
             try:
-                made[number] = work(given[number])
+                made[number] = work(all_items[number])
             except BaseException as error:  # raised below
                 failed[number] = error
 
-    other = None
-    if len(given) > 1 and (os.cpu_count() or 1) > 1 and not is_worker():
-        other = threading.Thread(target=take_turns, name="steplens-share", daemon=True)
+    helper = None
+    if len(all_items) > 1 and (os.cpu_count() or 1) > 1 and not is_worker():
+        helper = threading.Thread(target=take_turns, name="steplens-share", daemon=True)
         try:
-            other.start()
+            helper.start()
         except RuntimeError:  # there is none
-            other = None
+            helper = None
     take_turns()
-    if other is not None:
-        other.join()
+    if helper is not None:
+        helper.join()
     if failed:
         raise failed[min(failed)]
-    return [made[number] for number in range(len(given))]
+    return [made[number] for number in range(len(all_items))]

@@ -366,7 +366,7 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
         bandwidth = tasks["bandwidth"].fill_null(np.nan).to_numpy()
     # behind the launches one that says nothing
     of_launch = np.vstack([launches.select(list(METRICS)).to_numpy(), np.full((1, len(METRICS)), np.nan)])
-    found = [(np.zeros(0, dtype=np.int64), np.zeros(0))]
+    pieces = [(np.zeros(0, dtype=np.int64), np.zeros(0))]
     # in pieces that stay in the processor's cache
     for low in range(0, tasks.height if row is not None or bandwidth is not None else 0, _PIECE):
         values = np.full((min(_PIECE, tasks.height - low), len(names)), np.nan)
@@ -375,13 +375,13 @@ def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
         if bandwidth is not None:
             values[:, -1] = bandwidth[low : low + _PIECE]
         present = ~np.isnan(values)
-        found.append((np.flatnonzero(present) + low * len(names), values[present]))
-    kernel, metric = np.divmod(np.concatenate([place for place, _ in found]), len(names))
+        pieces.append((np.flatnonzero(present) + low * len(names), values[present]))
+    kernel, metric = np.divmod(np.concatenate([place for place, _ in pieces]), len(names))
     return pl.DataFrame(
         {
             "kernel": pl.Series(kernel.astype(np.int32)),
             "name": pl.Series(names, dtype=NAME).gather(pl.Series(metric.astype(np.uint32))),
-            "value": np.concatenate([values for _, values in found]),
+            "value": np.concatenate([values for _, values in pieces]),
         }
     )
 

@@ -135,7 +135,7 @@ class NativeDecoder:
             self._names = pl.concat([self._names, more], rechunk=True)
         return self._texts, self._names
 
-    def column(self, table: int, index: int) -> layout.ColumnView:
+    def view_column(self, table: int, index: int) -> layout.ColumnView:
         """A column of the rows so far; valid until the next piece, or until it is forgotten."""
         view = layout.ColumnView()
         self._library.steplens_decoder_column(self._handle, table, index, ctypes.byref(view))
@@ -173,14 +173,14 @@ def take_frames(decoders: Sequence[NativeDecoder]) -> dict[str, list[pl.DataFram
     filled = [decoder for decoder in decoders if decoder.has_rows]
     if not filled:
         return {}
-    taken = _TakenRows(filled)
+    row_source = _TakenRows(filled)
     frames_by_kind = {
         kind: [frame]
         for table, (kind, columns) in enumerate(layout.TABLES.items())
-        if (frame := taken.make_frame(table, kind, columns)) is not None
+        if (frame := row_source.make_frame(table, kind, columns)) is not None
     }
     first_row = 0
-    for decoder, rows_of_table in zip(filled, taken.operator_rows, strict=True):
+    for decoder, rows_of_table in zip(filled, row_source.operator_rows, strict=True):
         if described := decoder.take_collectives():
             rows = [first_row + row for row, _ in described]
             frame = frames.collective_frame([args for _, args in described], frames_by_kind["operators"][0][rows])
@@ -210,10 +210,10 @@ class _TakenRows:
         """The rows of a table; None where there are none."""
         optional = layout.OPTIONAL.get(kind, ())
         rows = 0
-        wanted: list[int] = []
+        wanted_columns: list[int] = []
         has_copies = False
         for index, name in enumerate(columns):
-            views = [decoder.column(table, index) for decoder in self._decoders]
+            views = [decoder.view_column(table, index) for decoder in self._decoders]
             rows = sum(view.rows for view in views)
             if kind == "operators":
                 self.operator_rows = [view.rows for view in views]
@@ -221,16 +221,22 @@ class _TakenRows:
             has_copies |= kind == "tasks" and name == "launch" and null_count > 0
             is_of_copies = kind == "tasks" and name in layout.OF_COPIES
             if has_copies if is_of_copies else null_count < rows or name not in optional:
-                wanted.append(index)
+                wanted_columns.append(index)
 
         def take_column(index: int) -> pl.Series:
-            views = [decoder.column(table, index) for decoder in self._decoders]
+            views = [decoder.view_column(table, index) for decoder in self._decoders]
             column = self._make_column(columns[index], views, as_text=kind == layout.AS_TEXT)
             for decoder in self._decoders:
                 decoder.forget_column(table, index)
             return column
 
-        made = map_in_two_threads(take_column, wanted) if rows >= _MANY_ROWS else [*map(take_column, wanted)] if rows else []
+        made = (
+            map_in_two_threads(take_column, wanted_columns)
+            if rows >= _MANY_ROWS
+            else [*map(take_column, wanted_columns)]
+            if rows
+            else []
+        )
         for decoder in self._decoders:
             for index in range(len(columns)):
                 decoder.forget_column(table, index)
@@ -239,19 +245,19 @@ class _TakenRows:
     def _make_column(self, name: str, views: Sequence[layout.ColumnView], *, as_text: bool) -> pl.Series:
         kind = views[0].type
         if kind == layout.BLOBS:
-            return pl.Series(name, [text for view in views for text in _blobs(view)], dtype=pl.Binary)
+            return pl.Series(name, [text for view in views for text in _split_blobs(view)], dtype=pl.Binary)
         if kind == layout.BOOLEANS:
             return pl.Series(name, _joined_numbers([(view.bytes, view.rows) for view in views], np.bool_))
         rows, null_count = (sum(getattr(view, total) for view in views) for total in ("rows", "null_count"))
         if kind == layout.CODES and as_text:
-            return pl.Series(name, [self._texts[code] for code in self._codes(views).tolist()], dtype=pl.String)
+            return pl.Series(name, [self._texts[code] for code in self._join_codes(views).tolist()], dtype=pl.String)
         if null_count == rows:
             dtype = NAME if kind == layout.CODES else pl.Int64 if kind == layout.INTEGERS else pl.Float64
-            nothing: pl.Series = pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
-            return nothing
+            null_column: pl.Series = pl.Series(name, [None], dtype=dtype).new_from_index(0, rows)
+            return null_column
         if kind == layout.CODES:
-            named: pl.Series = self._names.gather(pl.Series(self._codes(views))).alias(name)
-            return named
+            name_column: pl.Series = self._names.gather(pl.Series(self._join_codes(views))).alias(name)
+            return name_column
         number: type[Any] = np.int64 if kind == layout.INTEGERS else np.float64
         column = pl.Series(name, _joined_numbers([(view.numbers, view.rows) for view in views], number))
         if null_count:
@@ -264,7 +270,7 @@ class _TakenRows:
             column = column.zip_with(pl.Series(~are_null), pl.Series([None], dtype=column.dtype))
         return column
 
-    def _codes(self, views: Sequence[layout.ColumnView]) -> npt.NDArray[np.uint32]:
+    def _join_codes(self, views: Sequence[layout.ColumnView]) -> npt.NDArray[np.uint32]:
         """Numbers of texts among those of all decoders."""
         codes = _joined_numbers([(view.numbers, view.rows) for view in views], np.uint32)
         at = 0
@@ -275,7 +281,7 @@ class _TakenRows:
         return codes
 
 
-def _blobs(view: layout.ColumnView) -> list[bytes]:
+def _split_blobs(view: layout.ColumnView) -> list[bytes]:
     ends = _joined_numbers([(view.numbers, view.rows)], np.int64).tolist()
     text = ctypes.string_at(view.bytes, view.byte_count) if view.byte_count else b""
     return [text[begin:end] for begin, end in itertools.pairwise([0, *ends])]

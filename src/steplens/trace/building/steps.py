@@ -77,7 +77,7 @@ def _steps_of_runs(time_ns: Int64Array, bounds: Int64Array, start: Int64Array, e
     is_inside = np.concatenate([[False], np.tile([True, False], len(ids))])
     runs = len(bounds) - 1
     count = np.concatenate([np.zeros(0, dtype=np.int64), *lengths])
-    found: pl.Series = pl.Series("step", np.repeat(np.tile(values, runs), count))
+    steps_of_times: pl.Series = pl.Series("step", np.repeat(np.tile(values, runs), count))
     if not count[~np.tile(is_inside, runs)].any():
-        return found
-    return found.set(pl.Series(np.repeat(~np.tile(is_inside, runs), count)), None)
+        return steps_of_times
+    return steps_of_times.set(pl.Series(np.repeat(~np.tile(is_inside, runs), count)), None)

@@ -60,8 +60,8 @@ def check_tables(tables: Tables, health: HealthLog) -> None:
         for check in CHECKS:
             health.extend(check(tables))
         return
-    for found in map_in_two_threads(lambda check: list(check(tables)), CHECKS):
-        health.extend(found)
+    for its_findings in map_in_two_threads(lambda check: list(check(tables)), CHECKS):
+        health.extend(its_findings)
 
 
 def compare_traces(traces: Sequence[tuple[Path, Trace]]) -> list[HealthFinding]:
