@@ -184,3 +184,35 @@ def test_nothing_is_imported_from_the_current_folder(tmp_path: Path, monkeypatch
     _, _ = process.communicate(b"{}\n", timeout=60)
     assert process.returncode != 0, "it has no path to open"
     assert not (tmp_path / "was_run").exists()
+
+
+def test_two_threads_give_what_one_gives_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    both = threading.Barrier(2, timeout=30)
+
+    def square(number: int) -> int:
+        if number < 2:  # nobody passes alone
+            both.wait()
+        return number * number
+
+    assert worker_processes.map_in_two_threads(square, range(9)) == [number * number for number in range(9)]
+
+
+@pytest.mark.parametrize("why", ["one processor", "a worker", "no threads", "one item"])
+def test_one_thread_does_all_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1 if why == "one processor" else 2)
+    monkeypatch.setattr(worker_processes, "is_worker", lambda: why == "a worker")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if why == "no threads":
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+    items = range(1 if why == "one item" else 5)
+    threads = worker_processes.map_in_two_threads(lambda _: threading.current_thread(), items)
+    assert threads == [threading.current_thread()] * len(items)
+
+
+def test_what_fails_in_a_thread_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        worker_processes.map_in_two_threads(lambda number: 1 // number, [1, 0, 2])

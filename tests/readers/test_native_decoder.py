@@ -220,7 +220,8 @@ from steplens.readers.kineto.kineto_events import EventColumns
 
 columns = EventColumns()
 native = columns._native
-piece = b"[" + b",".join([b'{"ph":"X","cat":"cpu_op"}'] * 300_000) + b"]"
+call = b'{"ph":"X","cat":"cpu_op","pid":1,"tid":2,"ts":1,"dur":1,"args":{"External id":1,"Sequence number":1,"flops":1}}'
+piece = b"[" + b",".join([call] * 600_000) + b"]"
 assert native.decode_piece(b"[]", text_times=False)
 pages = int(open("/proc/self/statm").read().split()[0])
 limit, most = resource.getrlimit(resource.RLIMIT_AS)
@@ -239,7 +240,7 @@ assert native.decode_piece(piece, text_times=False)
 assert not within(0, lambda: native.commit_piece(piece))
 assert columns.as_read("operators").height == 0
 assert native.decode_piece(piece, text_times=False) and native.commit_piece(piece)
-assert columns.as_read("operators").height == 300_000
+assert columns.as_read("operators").height == 600_000
 """
 
 

@@ -16,6 +16,7 @@ import pytest
 import steplens
 from steplens.cli.main import main
 from steplens.common import partial
+from steplens.server import runs
 from steplens.server.runs import RunLibrary
 from steplens.server.timeline import tile_format
 from steplens.server.timeline.tiles import build_tile
@@ -291,3 +292,24 @@ def test_a_server_keeps_its_timelines_and_uses_them_the_next_time(path: Path) ->
             (files[0].stat().st_mtime_ns, tile_format.encode_tile(build_tile(pyramid, rows, 0, 10**6, 100), pyramid.timeline))
         )
         assert time_of_showing == 0 or answers[0] == answers[1]
+
+
+def test_who_waits_for_a_timeline_does_not_wait_until_the_tables_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept once somebody has seen it."""
+    monkeypatch.setattr(runs, "_PAINTING_WAITS_S", DEADLINE_S)
+    library = RunLibrary([path])
+    library.start()
+    shown = library.runs[0]
+    deadline = time.monotonic() + DEADLINE_S
+    while shown.opening.timelines < 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert shown.trace(0).kept is None
+    laid_out = shown.timeline(0)
+    assert laid_out.size_bytes
+    shown.seen.set()
+    while shown.timeline(0).size_bytes:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert shown.trace(0).kept is not None
+    assert np.array_equal(shown.timeline(0).timeline.start, laid_out.timeline.start)

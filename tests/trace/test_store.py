@@ -64,6 +64,40 @@ def test_a_column_that_no_row_fills_is_not_written_and_is_there_all_the_same(
     assert trace.ops.schema == built.schema
 
 
+def test_tables_that_are_kept_afterwards_are_in_memory_until_then(trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(store, "_KEPT_BYTES", 0)
+    with store.tables_kept_afterwards() as waiting:
+        trace = open_run(trace_file).trace()
+    assert trace.kept is None and not cache_of(trace_file).exists()
+    read = trace.in_memory("ops")
+    assert read is not None
+    (keep,) = waiting
+    keep()
+    assert trace.kept is not None and trace.in_memory("ops") is None
+    kept = trace.table("ops")
+    assert kept is not None and kept.equals(read)
+    monkeypatch.setattr(kineto, "read", lambda path: pytest.fail("the raw file was read again"))
+    assert names(trace_file) == ["aten::a"]
+
+
+def test_a_file_that_changes_before_its_tables_are_kept_is_read_again(trace_file: Path) -> None:
+    with store.tables_kept_afterwards() as waiting:
+        trace = open_run(trace_file).trace()
+    write(trace_file, "aten::other")
+    waiting[0]()
+    assert trace.kept is None and not cache_of(trace_file).exists()
+    assert names(trace_file) == ["aten::other"]
+
+
+def test_of_several_traces_none_waits_in_memory(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.json", f"aten::{name}")
+    with store.tables_kept_afterwards() as waiting:
+        run = open_run(tmp_path)
+    assert not waiting and all(trace.kept is not None for trace in run.traces)
+
+
 def test_a_moved_run_has_its_cache_and_its_new_place(trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = open_run(trace_file).trace().source
     assert before == trace_file

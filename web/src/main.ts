@@ -20,9 +20,9 @@ import { failedBox, problemBox, progressBox } from "./ui/notices";
 import { Context, HISTORY, isHistoryAlone, type Page } from "./ui/page";
 import { t } from "./words/i18n";
 
-/** a run that was read before is open within a second, another one takes longer */
+/** a run that was read before is open within a second, ten million events within seconds; who waits longer waits for half a second more */
 const POLL_MS = [100, 500] as const;
-const OFTEN = 20;
+const OFTEN = 80;
 /** a draft may be painted for so long before the page of an open run takes its place */
 const DRAFT_MS = 500;
 

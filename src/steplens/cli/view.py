@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -13,6 +14,9 @@ from steplens.cli.view_captures import Trainings
 from steplens.common.errors import check_readable
 from steplens.common.storage.files import list_remote
 from steplens.readers.glance import refuse_hopeless
+
+#: how long a thread may keep Python from the others, s: a tenth of what Python lets it
+_TURN_S = 0.0005
 
 
 def view(
@@ -53,7 +57,9 @@ def view(
 
     bound = open_listening_socket(host, port)
     library = RunLibrary(paths, executor)
-    # the runs are read while most of the server is still being loaded
+    # the runs are read while most of the server is still being loaded; what reads needs Python for a moment every few
+    # milliseconds, and would wait as long as it works each time
+    sys.setswitchinterval(_TURN_S)
     library.start()
     from steplens.server.serve import serve_runs
 

@@ -16,12 +16,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import IO, Any
+from collections.abc import Callable, Iterable
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from steplens.common import json_text, parent
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 #: tells a process that it is a worker, which shares its tasks with nobody
 _WORKER = "STEPLENS_WORKER"
@@ -309,3 +312,43 @@ def _stay_on_one_core() -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system lets a process choose
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(os.environ.get(_CORE, "0")) % len(cores)]})
+
+
+def map_in_two_threads(work: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
+    """``work`` of each item, once, in the order of the items, by two threads: for work that leaves Python to others.
+
+    This thread does all of it where the machine has one processor, where this process has one to itself, and where there is no
+    second thread.
+
+    Raises:
+        BaseException: what ``work`` raised; of some items the first.
+    """
+    all_items = list(items)
+    left = deque(range(len(all_items)))
+    made: dict[int, Made] = {}
+    failed: dict[int, BaseException] = {}
+
+    def take_turns() -> None:
+        while left and not failed:
+            try:
+                number = left.popleft()
+            except IndexError:  # the helper was quicker
+                return
+            try:
+                made[number] = work(all_items[number])
+            except BaseException as error:  # raised below
+                failed[number] = error
+
+    helper = None
+    if len(all_items) > 1 and (os.cpu_count() or 1) > 1 and not is_worker():
+        helper = threading.Thread(target=take_turns, name="steplens-share", daemon=True)
+        try:
+            helper.start()
+        except RuntimeError:  # there is none
+            helper = None
+    take_turns()
+    if helper is not None:
+        helper.join()
+    if failed:
+        raise failed[min(failed)]
+    return [made[number] for number in range(len(all_items))]

@@ -19,7 +19,7 @@ from steplens.common.worker_processes import SharedTasks, serve_tasks
 from steplens.readers.common.reading import PARALLEL_BYTES
 from steplens.readers.detect import find_traces, is_kept, load, sources
 from steplens.readers.reader import AnyCapture
-from steplens.trace.cache.store import tables_read_later
+from steplens.trace.cache.store import tables_kept_at_once, tables_read_later
 from steplens.trace.trace import Trace
 
 #: so many take longer to read than a process takes to start
@@ -64,7 +64,11 @@ def load_all(
             progress(tasks.done, len(every), every[number].path)
         loaded[number] = _load_or_error(every[number])
 
-    with tables_read_later() if len(every) >= _READ_LATER else contextlib.nullcontext():
+    with contextlib.ExitStack() as ways:
+        if len(every) > 1:
+            ways.enter_context(tables_kept_at_once())
+        if len(every) >= _READ_LATER:
+            ways.enter_context(tables_read_later())
         for number in sorted(tasks.run(load_numbered)):
             loaded[number] = _load_or_error(every[number])
     return [loaded[number] for number in range(len(every))]

@@ -31,6 +31,7 @@ from steplens.timeline.layout import build_timeline
 from steplens.timeline.pyramid import Pyramid
 from steplens.timeline.sources import RECORDED, SOURCES
 from steplens.timeline.time_origin import trace_origins
+from steplens.trace.cache.store import tables_kept_afterwards
 from steplens.trace.not_recorded import parts_not_recorded
 from steplens.trace.trace import Trace
 
@@ -59,6 +60,8 @@ _MOST_FILES = 100_000
 _DRAFT_WAITS_S_PER_BYTE = 1 / (700 << 20)
 #: the same of laying out, which only the timeline waits for
 _DRAFT_WAITS_S = 2.0
+#: and of keeping the tables, which nobody waits for
+_PAINTING_WAITS_S = 1.0
 
 
 @dataclass
@@ -155,6 +158,7 @@ class OpenedRun:
     baselines: int = 0
     looked: tuple[float, bool] = (0.0, False)
     _openings: int = 0
+    _unkept: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     @property
     def origins(self) -> tuple[int, ...]:
@@ -248,6 +252,14 @@ class OpenedRun:
         if mapped is not None:
             self.timelines.replace((self.id, self.generation, number), mapped, mapped.size_bytes)
 
+    def keep_tables(self) -> None:
+        """Keep the tables that ``open`` left in memory; who looks at the timeline has its picture first."""
+        waiting, self._unkept = self._unkept, []
+        if waiting:
+            self.seen.wait(_PAINTING_WAITS_S)
+        for keep in waiting:
+            keep()
+
     def draw(self, number: int) -> None:
         """Make the draft of a run that takes long to read, under a number of its own, and let it be painted; never raises."""
         try:
@@ -264,8 +276,12 @@ class OpenedRun:
             if not drawn.is_read:
                 self.draft.seen.wait(drawn.of_bytes * _DRAFT_WAITS_S_PER_BYTE)
 
-    def open(self) -> None:
-        """Read it; never raises."""
+    def open(self, *, keeps_later: bool = False) -> None:
+        """Read it; never raises.
+
+        Args:
+            keeps_later: leave the tables of a trace that was read in memory, for ``keep_tables``.
+        """
         self.opening = opening = Opening(state="opening", started=time.monotonic())
 
         def report_progress(number: int, total: int, path: Path) -> None:
@@ -285,7 +301,10 @@ class OpenedRun:
                 self.baselines, opening.state, opening.seconds = baselines, "ready", 0.0
                 return
             files = file_states(self.path)
-            run = open_run(self.path, report_progress, report_bytes, executor=self.executor)
+            with contextlib.ExitStack() as keeping:
+                if keeps_later:
+                    self._unkept = keeping.enter_context(tables_kept_afterwards())
+                run = open_run(self.path, report_progress, report_bytes, executor=self.executor)
             if is_many(run):
                 # pages speak of all of them: without this the first one would read the tables of each
                 opening.what, opening.doing = "", "analysing"
@@ -409,11 +428,14 @@ class RunLibrary:
             for opened in runs:
                 if opened.opened is None and not count_baselines(opened.path):
                     opened.draw(_FIRST_DRAFT + opened.id)
-                opened.open()
+                opened.open(keeps_later=len(runs) == 1)
             for opened in runs:
                 if (draft := opened.draft) is not None:
                     draft.seen.wait(_DRAFT_WAITS_S)
-                self._prepare_run(opened)
+                try:
+                    self._prepare_run(opened)
+                finally:
+                    opened.keep_tables()
 
     def _prepare_run(self, shown: OpenedRun) -> None:
         """Lay out the timelines as far as memory for them goes, before somebody asks."""
@@ -428,6 +450,7 @@ class RunLibrary:
             try:
                 shown.timeline(number)
                 shown.opening.timelines += 1
+                shown.keep_tables()
                 shown.save_timeline(number)
             except Exception:  # whoever asks for it is told
                 if not threading.main_thread().is_alive():

@@ -169,6 +169,10 @@ class Trace:
         named = {answer_name(make): answer for make, answer in list(self._made.items())}
         return {name: answer for name, answer in named.items() if name is not None}
 
+    def replace_tables(self, kept: Trace) -> None:
+        """Let the tables be those of ``kept``, which holds the same ones and reads them where they are kept."""
+        self.kept, self._tables, self._as_loaded = kept.kept, kept._tables, kept._as_loaded
+
     def release_tables(self) -> None:
         """Let go of tables that were read since the trace was loaded; they are read again when somebody asks for them."""
         self._tables = self._as_loaded.copy()

@@ -34,8 +34,38 @@ struct TextSpan {
   bool has_escapes;
 };
 
-// Members of an event.
-enum Field { kPhase, kName, kCategory, kPid, kTid, kTime, kDuration, kArguments, kId };
+// Members of an event, any other one, and where an event begins and ends.
+enum Field { kPhase, kName, kCategory, kPid, kTid, kTime, kDuration, kArguments, kId, kOther, kEventBegins, kEventEnds, kFieldCount };
+
+// The text between one value of an event and the next: the same in nearly every event, so that comparing it is enough.
+struct Passage {
+  static constexpr size_t kMostBytes = 32;
+  Byte text[kMostBytes] = {};
+  uint8_t size = 0;
+  // of the next value
+  uint8_t field = 0;
+
+  bool is_next(const Scanner& scanner) const {
+    if (size == 0 || static_cast<size_t>(scanner.last - scanner.at) < kMostBytes) return false;
+#ifdef __SSE2__
+    const auto equal_bits = [this, &scanner](int at) {
+      const __m128i left = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scanner.at + at));
+      return static_cast<uint32_t>(
+          _mm_movemask_epi8(_mm_cmpeq_epi8(left, _mm_loadu_si128(reinterpret_cast<const __m128i*>(text + at)))));
+    };
+    // a bit for each byte that differs, the first one lowest
+    return (~(equal_bits(0) | equal_bits(16) << 16) & (0xffffffffU >> (kMostBytes - size))) == 0;
+#else
+    return std::memcmp(scanner.at, text, size) == 0;
+#endif
+  }
+  void learn(const Byte* begin, const Byte* end, int next) {
+    if (static_cast<size_t>(end - begin) > kMostBytes) return;
+    size = static_cast<uint8_t>(end - begin);
+    field = static_cast<uint8_t>(next);
+    std::memcpy(text, begin, size);
+  }
+};
 
 // An event while it is read.
 struct Event {
@@ -85,18 +115,21 @@ class Decoder {
     Table table;
     CategoryKind kind;
     uint64_t size, begin;
+    Presence presence;
   };
 
   // Of an event (event_decoder.cpp).
   bool decode_events();
   bool decode_event();
-  bool decode_member(const Byte* key, size_t size);
+  bool pass_to_member(int& field);
+  bool decode_member(int field);
   bool take_lane(int field, int null_bit, int64_t& number);
   bool take_time_member(int field, int null_bit, int64_t& ns);
   bool take_text_member(int field, TextSpan& text);
   bool finish_event(const Byte* begin);
   bool finish_call();
   void find_kind();
+  Code intern_category();
   Code intern(const TextSpan& text);
   void add_record(Table table, CategoryKind kind, Code category);
 
@@ -113,6 +146,7 @@ class Decoder {
   bool prepare_launches(const Group& group);
   void prepare_operators(const Group& group);
   void prepare_calls(const Group& group);
+  void note_presence(Group& group);
   void append_group(const Group& group);
   Code launch_from_all(const Record& record);
 
@@ -127,6 +161,9 @@ class Decoder {
   std::vector<Code> launch_of_name_;
   Recollection recollection_;
   std::string scratch_;
+  Code last_category_ = kEmptyText;
+  // behind each field of calls and of other events
+  Passage passages_[2][kFieldCount];
 
   const char* piece_ = nullptr;
   Scanner scanner_{};

@@ -13,23 +13,23 @@ constexpr uint16_t bit(int field) { return static_cast<uint16_t>(1 << field); }
 
 bool is_key(const Byte* key, size_t size, const char* wanted) { return std::memcmp(key, wanted, size) == 0; }
 
-// Which field a key names; -1 for any other key.
+// Which field a key names.
 int field_of(const Byte* key, size_t size) {
   switch (size) {
     case 2:
       if (is_key(key, 2, "ph")) return kPhase;
       if (is_key(key, 2, "ts")) return kTime;
-      return is_key(key, 2, "id") ? kId : -1;
+      return is_key(key, 2, "id") ? kId : kOther;
     case 3:
       if (is_key(key, 3, "cat")) return kCategory;
       if (is_key(key, 3, "pid")) return kPid;
       if (is_key(key, 3, "tid")) return kTid;
-      return is_key(key, 3, "dur") ? kDuration : -1;
+      return is_key(key, 3, "dur") ? kDuration : kOther;
     case 4:
       if (is_key(key, 4, "name")) return kName;
-      return is_key(key, 4, "args") ? kArguments : -1;
+      return is_key(key, 4, "args") ? kArguments : kOther;
     default:
-      return -1;
+      return kOther;
   }
 }
 
@@ -89,31 +89,53 @@ bool Decoder::decode_event() {
   event.record.nulls = kAllNull;
   event.kind = kUnknown;
   const Byte* begin = scanner_.at;
-  if (!scanner_.take('{')) return false;
-  scanner_.skip_space();
-  for (;;) {
-    TextSpan key;
-    if (!scanner_.take_string(key.begin, key.end, key.has_escapes)) return false;
-    scanner_.skip_space();
-    if (!scanner_.take(':')) return false;
-    scanner_.skip_space();
-    if (key.has_escapes) {
-      resolve_escapes(key.begin, key.end, scratch_);
-      if (!decode_member(reinterpret_cast<const Byte*>(scratch_.data()), scratch_.size())) return false;
-    } else if (!decode_member(key.begin, static_cast<size_t>(key.end - key.begin))) {
-      return false;
+  for (int field = kEventBegins;;) {
+    // calls have other members than the rest
+    Passage& known = passages_[event.phase == 'X'][field];
+    if (known.is_next(scanner_)) {
+      scanner_.at += known.size;
+      field = known.field;
+    } else {
+      const Byte* from = scanner_.at;
+      if (!pass_to_member(field)) return false;
+      known.learn(from, scanner_.at, field);
     }
-    scanner_.skip_space();
-    if (scanner_.take('}')) return finish_event(begin);
-    if (!scanner_.take(',')) return false;
-    scanner_.skip_space();
+    if (field == kEventEnds) return finish_event(begin);
+    if (!decode_member(field)) return false;
   }
 }
 
-bool Decoder::decode_member(const Byte* key, size_t size) {
+// From behind the value of a field, or from the begin of an event, to the next value, whose field is left in `field`, or behind
+// the event.
+bool Decoder::pass_to_member(int& field) {
+  if (field == kEventBegins) {
+    if (!scanner_.take('{')) return false;
+  } else {
+    scanner_.skip_space();
+    if (scanner_.take('}')) {
+      field = kEventEnds;
+      return true;
+    }
+    if (!scanner_.take(',')) return false;
+  }
+  scanner_.skip_space();
+  TextSpan key;
+  if (!scanner_.take_string(key.begin, key.end, key.has_escapes)) return false;
+  scanner_.skip_space();
+  if (!scanner_.take(':')) return false;
+  scanner_.skip_space();
+  if (key.has_escapes) {
+    resolve_escapes(key.begin, key.end, scratch_);
+    field = field_of(reinterpret_cast<const Byte*>(scratch_.data()), scratch_.size());
+  } else {
+    field = field_of(key.begin, static_cast<size_t>(key.end - key.begin));
+  }
+  return true;
+}
+
+bool Decoder::decode_member(int field) {
   Event& event = event_;
-  const int field = field_of(key, size);
-  if (field < 0) return recollection_.skip_value(scanner_, 0);
+  if (field == kOther) return recollection_.skip_value(scanner_, 0);
   // of a member that is there twice Python knows which one counts
   if ((event.seen & bit(field)) != 0) return false;
   event.seen |= bit(field);
@@ -198,11 +220,22 @@ Code Decoder::intern(const TextSpan& text) {
   return pool.add(scratch_.data(), scratch_.size());
 }
 
+// Mostly it is that of the event before.
+Code Decoder::intern_category() {
+  const TextSpan& text = event_.category;
+  const auto size = static_cast<size_t>(text.end - text.begin);
+  if (!text.has_escapes && size != 0 && size == pool.size(last_category_) &&
+      std::memcmp(text.begin, pool.text(last_category_), size) == 0) {
+    return last_category_;
+  }
+  return last_category_ = intern(text);
+}
+
 // The kind of a call, from its category; kUnknown where Python has to be asked. Name and category become numbers.
 void Decoder::find_kind() {
   Record& record = event_.record;
   if (record.category != kNoText) return;
-  record.category = intern(event_.category);
+  record.category = intern_category();
   record.name = intern(event_.name);
   event_.kind = record.category < kind_of_category_.size() ? static_cast<CategoryKind>(kind_of_category_[record.category])
                                                            : kUnknown;
@@ -292,7 +325,7 @@ void Decoder::add_record(Table table, CategoryKind kind, Code category) {
   const uint64_t key = static_cast<uint64_t>(table) << 48 | static_cast<uint64_t>(kind) << 40 | category;
   if (key != last_key_) {
     const auto found = group_of_key_.emplace(key, static_cast<uint32_t>(groups_.size()));
-    if (found.second) groups_.push_back({table, kind, 0, 0});
+    if (found.second) groups_.push_back({table, kind, 0, 0, {}});
     last_key_ = key;
     last_group_ = found.first->second;
   }

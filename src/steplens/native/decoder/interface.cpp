@@ -40,7 +40,7 @@ struct TextView {
 }  // namespace
 
 // Of the interface; another number is another library.
-STEPLENS_EXPORT int32_t steplens_decoder_version() { return 1; }
+STEPLENS_EXPORT int32_t steplens_decoder_version() { return 2; }
 
 STEPLENS_EXPORT Decoder* steplens_decoder_new() {
   try {
@@ -151,9 +151,8 @@ STEPLENS_EXPORT int32_t steplens_decoder_column(Decoder* decoder, int32_t table,
   if (index < 0 || static_cast<size_t>(index) >= columns.size()) return 0;
   const steplens::Column& column = columns[static_cast<size_t>(index)];
   const bool has_codes = column.type == steplens::kCodes;
-  const bool has_numbers = !has_codes && column.type != steplens::kBooleans;
   view->type = column.type;
-  view->rows = has_codes ? column.codes.size() : has_numbers ? column.integers.size() : column.bytes.size();
+  view->rows = column.rows;
   view->null_count = column.null_count;
   view->byte_count = column.bytes.size();
   view->numbers = has_codes ? static_cast<const void*>(column.codes.numbers()) : column.integers.numbers();
@@ -161,10 +160,11 @@ STEPLENS_EXPORT int32_t steplens_decoder_column(Decoder* decoder, int32_t table,
   return 1;
 }
 
-// Forgets the rows of a table.
-STEPLENS_EXPORT void steplens_decoder_clear(Decoder* decoder, int32_t table) {
+// Forgets the rows of a column; until all columns of its table are forgotten no piece is decoded.
+STEPLENS_EXPORT void steplens_decoder_clear(Decoder* decoder, int32_t table, int32_t index) {
   if (table < 0 || table >= steplens::kTableCount) return;
-  for (steplens::Column& column : decoder->tables[static_cast<size_t>(table)]) column.clear();
+  auto& columns = decoder->tables[static_cast<size_t>(table)];
+  if (index >= 0 && static_cast<size_t>(index) < columns.size()) columns[static_cast<size_t>(index)].clear();
 }
 
 // The texts by number; valid until the next piece.

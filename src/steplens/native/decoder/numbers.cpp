@@ -22,7 +22,7 @@ struct Digits {
   const Byte* begin;
   const Byte* end;
   uint64_t digits;      // without the point
-  int count;            // leading zeros left out; above 18, `digits` is not all of them
+  int count;            // above 15 leading zeros are left out; above 18, `digits` is not all of them
   int whole_count;      // digits before the point
   int fraction_count;   // digits behind it
   uint64_t whole;       // the digits before it
@@ -30,6 +30,15 @@ struct Digits {
   bool has_fraction;
   bool has_exponent;
 };
+
+// So many digits a double holds, whatever they are.
+constexpr int kExactDigits = 15;
+
+int leading_zeros(const Byte* at, const Byte* end) {
+  int count = 0;
+  for (; at < end && (*at == '0' || *at == '.'); ++at) count += *at == '0';
+  return count;
+}
 
 bool take_digits(Scanner& scanner, Digits& number) {
   const Byte* at = scanner.at;
@@ -39,11 +48,7 @@ bool take_digits(Scanner& scanner, Digits& number) {
   if (!is_digit(*at)) return false;
   const Byte* first = at;
   uint64_t digits = 0;
-  int count = 0;
-  for (; is_digit(*at); ++at) {
-    digits = digits * 10 + (*at - '0');  // wraps behind 19 digits, where nobody looks
-    count += count != 0 || *at != '0';
-  }
+  for (; is_digit(*at); ++at) digits = digits * 10 + (*at - '0');  // wraps behind 19 digits, where nobody looks
   if (at - first > 1000) return false;
   number.whole_count = static_cast<int>(at - first);
   if (*first == '0' && number.whole_count > 1) return false;
@@ -52,13 +57,12 @@ bool take_digits(Scanner& scanner, Digits& number) {
   number.has_fraction = *at == '.';
   if (number.has_fraction) {
     const Byte* fraction = ++at;
-    for (; is_digit(*at); ++at) {
-      digits = digits * 10 + (*at - '0');
-      count += count != 0 || *at != '0';
-    }
+    for (; is_digit(*at); ++at) digits = digits * 10 + (*at - '0');
     if (at == fraction || at - fraction > 1000) return false;
     number.fraction_count = static_cast<int>(at - fraction);
   }
+  number.count = number.whole_count + number.fraction_count;
+  if (number.count > kExactDigits) number.count -= leading_zeros(first, at);
   number.has_exponent = *at == 'e' || *at == 'E';
   if (number.has_exponent) {
     ++at;
@@ -67,7 +71,6 @@ bool take_digits(Scanner& scanner, Digits& number) {
     while (is_digit(*at)) ++at;
   }
   number.digits = digits;
-  number.count = count;
   number.end = at;
   scanner.at = at;
   return true;
@@ -91,7 +94,7 @@ bool text_to_double(const Byte* begin, const Byte* end, double& real) {
 
 bool to_double(const Digits& number, double& real) {
   // a whole number below 2^53 and a power of ten that is exact: their quotient is rounded once
-  if (!number.has_exponent && number.count <= 15 && number.fraction_count <= 22) {
+  if (!number.has_exponent && number.count <= kExactDigits && number.fraction_count <= 22) {
     real = static_cast<double>(number.digits) / kPowers[number.fraction_count];
     if (number.is_negative) real = -real;
     return true;
@@ -109,10 +112,11 @@ int64_t double_to_ns(double time_us) {
 // The fraction in ns of up to three digits; of more, rounded as `text_ns` does.
 bool fraction_to_ns(const Digits& number, int64_t& ns) {
   if (number.fraction_count <= 3) {
-    static const int64_t kFactors[] = {0, 100, 10, 1};
-    ns = 0;
-    for (const Byte* digit = number.end - number.fraction_count; digit < number.end; ++digit) ns = ns * 10 + (*digit - '0');
-    ns *= kFactors[number.fraction_count];
+    // of a time there are few enough digits for 64 bits
+    static const int64_t kFactors[] = {1000, 100, 10, 1};
+    static const uint64_t kParts[] = {1, 10, 100, 1000};
+    const int places = number.fraction_count;
+    ns = static_cast<int64_t>(number.digits - number.whole * kParts[places]) * kFactors[places];
     return true;
   }
   const std::string text = "0" + std::string(reinterpret_cast<const char*>(number.end) - number.fraction_count - 1,

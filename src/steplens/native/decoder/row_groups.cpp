@@ -20,7 +20,7 @@ bool Decoder::prepare_groups() {
   std::vector<uint64_t> next;
   for (const Group& group : groups_) next.push_back(group.begin);
   for (size_t row = 0; row < records_.size(); ++row) order_[next[records_[row].group]++] = static_cast<uint32_t>(row);
-  const size_t operators = tables[kOperatorTable][0].codes.size();
+  const size_t operators = tables[kOperatorTable][0].rows;
   for (const Group& group : groups_) {
     for (uint64_t at = 0; at < group.size && group.table == kOperatorTable; ++at) {
       const Record& record = records_[order_[group.begin + at]];
@@ -86,16 +86,41 @@ bool Decoder::prepare_launches(const Group& group) {
   return true;
 }
 
+// What the rows of a group have, which saves looking at each of them for each column.
+void Decoder::note_presence(Group& group) {
+  const bool is_kernel = group.table == kTaskTable && group.kind != kCopy;
+  Presence& presence = group.presence;
+  for (uint64_t at = 0; at < group.size; ++at) {
+    Record& record = records_[order_[group.begin + at]];
+    // of a kernel the size of a copy means nothing
+    if (is_kernel) record.nulls |= 1 << 5 | 1 << (kNumbers - 1);
+    presence.some_null |= record.nulls;
+    presence.all_null &= record.nulls;
+    presence.has_name |= record.name != kNoText;
+    presence.has_category |= record.category != kNoText;
+    for (int text = 0; text < kTexts; ++text) presence.has_text[text] |= record.texts[text] != kNoText;
+  }
+}
+
 void Decoder::commit() {
   size_t rows[kTableCount] = {}, bytes[kTableCount] = {};
-  for (const Group& group : groups_) {
+  for (Group& group : groups_) {
+    note_presence(group);
     rows[group.table] += group.size;
     if (group.table != kHalfTable) continue;
     for (uint64_t at = 0; at < group.size; ++at) bytes[group.table] += records_[order_[group.begin + at]].args_size + 4;
   }
   // all room first, so that a piece is there as a whole or not at all
   for (int table = 0; table < kTableCount; ++table) {
-    for (Column& column : tables[static_cast<size_t>(table)]) column.reserve(rows[table], bytes[table]);
+    if (rows[table] == 0) continue;
+    for (Column& column : tables[static_cast<size_t>(table)]) {
+      bool has_values = false, has_nulls = false;
+      for (const Group& group : groups_) {
+        has_values |= group.table == table && column.has_values(group.presence);
+        has_nulls |= group.table == table && column.has_nulls(group.presence);
+      }
+      column.reserve(rows[table], has_values, has_nulls, bytes[table]);
+    }
   }
   // Python makes a frame of the kernels of a piece before one of its copies
   for (const Group& group : groups_) {
@@ -109,11 +134,7 @@ void Decoder::commit() {
 
 void Decoder::append_group(const Group& group) {
   const uint32_t* rows = order_.data() + group.begin;
-  if (group.table == kTaskTable && group.kind != kCopy) {
-    // of a kernel the size of a copy means nothing
-    for (uint64_t at = 0; at < group.size; ++at) records_[rows[at]].nulls |= 1 << 5 | 1 << (kNumbers - 1);
-  }
-  for (Column& column : tables[group.table]) column.append(records_.data(), rows, group.size, piece_);
+  for (Column& column : tables[group.table]) column.append(records_.data(), rows, group.size, group.presence, piece_);
 }
 
 }  // namespace steplens

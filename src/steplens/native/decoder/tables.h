@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include "text_pool.h"
 
 namespace steplens {
@@ -82,6 +86,17 @@ enum Source : uint8_t {
   kFromNowhere = kFromText + kTexts,   // null
 };
 
+// What the rows of a group have in their columns.
+struct Presence {
+  // bits as in `Record::nulls`: null in some row, and null in all of them
+  uint16_t some_null = 0, all_null = 0xffff;
+  bool has_name = false, has_category = false;
+  bool has_text[kTexts] = {};
+};
+
+// So many bytes of an array are asked for in large pages: to be handed out one small page at a time takes longer than to be filled.
+constexpr size_t kLargePagesFrom = size_t{16} << 20;
+
 // An array whose growth costs no copy where the system can move pages.
 template <typename Number>
 class Growing {
@@ -103,11 +118,16 @@ class Growing {
     if (moved == nullptr) throw std::bad_alloc();
     numbers_ = static_cast<Number*>(moved);
     room_ = room;
+    use_large_pages();
   }
   // There is room for it.
   void append(Number number) { numbers_[size_++] = number; }
   void append(const char* bytes, size_t count) {
     if (count != 0) std::memcpy(numbers_ + size_, bytes, count);
+    size_ += count;
+  }
+  void fill(Number number, size_t count) {
+    for (size_t at = 0; at < count; ++at) numbers_[size_ + at] = number;
     size_ += count;
   }
   void clear() {
@@ -119,26 +139,51 @@ class Growing {
   const Number* numbers() const { return numbers_; }
 
  private:
+  void use_large_pages() {
+#ifdef MADV_HUGEPAGE
+    constexpr uintptr_t kPage = 4096;
+    if (room_ < kLargePagesFrom / sizeof(Number)) return;
+    const uintptr_t begin = (reinterpret_cast<uintptr_t>(numbers_) + kPage - 1) / kPage * kPage;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(numbers_ + room_) / kPage * kPage;
+    // a wish: where it is not granted, nothing changes
+    if (begin < end) static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
+#endif
+  }
+
   Number* numbers_ = nullptr;
   size_t size_ = 0, room_ = 0;
 };
 
+// Takes memory for what is there: neither for values as long as all are null, nor for which are null as long as none is.
 struct Column {
   Source source;
   ColumnType type;
-  size_t null_count = 0;
+  size_t rows = 0, null_count = 0;
   Growing<int64_t> integers;  // doubles too, by their bits; of blobs where each ends
   Growing<Code> codes;
   Growing<uint8_t> bytes;     // booleans; which integers are null; blobs
 
   explicit Column(Source from);
-  // Room for so many more rows, of which blobs have so many bytes together.
-  void reserve(size_t rows, size_t blob_bytes);
+  // Room for so many more rows of some groups, of which blobs have so many bytes together.
+  void reserve(size_t more, bool has_values, bool has_nulls, size_t blob_bytes);
   // There is room for them: the records with these numbers. Blobs are stretches of `piece`.
-  void append(const Record* records, const uint32_t* rows, size_t count, const char* piece);
+  void append(const Record* records, const uint32_t* numbers, size_t count, const Presence& presence, const char* piece);
   void clear();
 
+  // Whether a group has a value here, and whether it has a null.
+  bool has_values(const Presence& presence) const;
+  bool has_nulls(const Presence& presence) const;
+
  private:
+  // Of integers: the bit of `Record::nulls` that tells it.
+  int null_bit() const;
+  bool keeps_values() const { return null_count < rows; }
+  bool keeps_nulls() const { return keeps_values() && null_count != 0; }
+
+  template <typename Getter>
+  void append_integers(const Record* records, const uint32_t* numbers, size_t count, const Presence& presence, Getter number_of);
+  template <typename Getter>
+  void append_codes(const Record* records, const uint32_t* numbers, size_t count, const Presence& presence, Getter code_of);
   void append_blob(const Record& record, const char* piece);
 };
 

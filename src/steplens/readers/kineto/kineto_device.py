@@ -28,6 +28,7 @@ from steplens.readers.kineto.kineto_tables import to_absolute_times
 from steplens.trace.building.checks import launches_device_work
 from steplens.trace.building.communication_marks import COMMUNICATION_CORE, LIBRARY_KERNEL
 from steplens.trace.building.devices import ACCELERATOR
+from steplens.trace.building.distinct import number_distinct
 from steplens.trace.building.lookup import sort_rows
 from steplens.trace.health import INFO, KERNEL_TIMES, OPERATOR_DEVICE_TIMES, OVERLAP, STEP_DEVICE_TIMES, WARNING, HealthLog
 from steplens.trace.schema import CORE_CPU, CORE_CUDA, CORE_ROCM, KIND_COMMUNICATION, KIND_COMPUTE, KIND_COPY, KIND_OTHER, NAME
@@ -61,6 +62,8 @@ _CHARACTERS = 40
 _GRID_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
 _ROCM_DEVICE = re.compile(r"(?i)\b(amd|radeon|instinct|gfx\d+)\b")
 _NPU_DEVICE = re.compile(r"^(NPU|Ascend)")
+#: tasks whose values are looked at together
+_PIECE = 1 << 14
 _LAUNCH_DECODER = json_decoder.Decoder[LaunchArgs](LaunchArgs)
 
 
@@ -251,11 +254,13 @@ def _kernel_rows(tasks: pl.DataFrame, calls: pl.DataFrame, core: str | None) -> 
         tasks = tasks.with_columns(launch=pl.coalesce(launch_name, "_described"))
     # of tasks with the same times the one launched first comes first, whatever their order in the file
     tasks = sort_rows(tasks, ["device", "stream", "start_ns", "correlation"], nulls_last=True)
-    distinct = tasks.select("name", "category").unique()
-    kinds, types = zip(*(_kind_and_type(name, category) for name, category in distinct.cast(pl.String).iter_rows()), strict=True)
-    distinct = distinct.with_columns(kind=pl.Series(kinds, dtype=NAME), type=pl.Series(types, dtype=NAME))
+    some_rows, combinations = number_distinct([tasks["name"], tasks["category"]])
+    distinct = tasks[["name", "category"]][some_rows].cast(pl.String)
+    kinds, types = zip(*(_kind_and_type(name, category) for name, category in distinct.iter_rows()), strict=True)
+    tasks = tasks.with_columns(
+        kind=pl.Series(kinds, dtype=NAME).gather(combinations), type=pl.Series(types, dtype=NAME).gather(combinations)
+    )
     launches = _parse_launches(tasks["launch"])
-    tasks = tasks.join(distinct, on=["name", "category"], how="left", maintain_order="left", nulls_equal=True)
     launches = launches.select("launch", "blocks", "blocks_of_threads", "size", "own_core", "own_type")
     tasks = tasks.join(launches, on="launch", how="left", maintain_order="left")
     if core is None:
@@ -350,25 +355,33 @@ def _divide_grid(threads: list[int] | None, block: list[int] | None) -> list[int
 
 def _kernel_metrics(tasks: pl.DataFrame) -> pl.DataFrame:
     """The measured values of each task, in the order of tasks and of ``METRICS``."""
-    launches = _parse_launches(tasks["launch"]).with_row_index("_row")
+    launches = _parse_launches(tasks["launch"])
+    launches = launches.filter(pl.any_horizontal(pl.col(list(METRICS)).is_not_null())).with_row_index("_row")
     names = [*METRICS, BANDWIDTH]
-    values = np.full((tasks.height, len(names)), np.nan)
+    row = bandwidth = None
     if launches.height:
-        row = tasks.select("launch").join(launches.select("launch", "_row"), on="launch", how="left", maintain_order="left")[
-            "_row"
-        ]
-        has_row = row.is_not_null().to_numpy()
-        values[has_row, :-1] = launches.select(list(METRICS)).to_numpy()[row.drop_nulls().to_numpy()]
+        rows = tasks.select("launch").join(launches.select("launch", "_row"), on="launch", how="left", maintain_order="left")
+        row = rows["_row"].fill_null(launches.height).to_numpy()
     if "bandwidth" in tasks.columns:
-        values[:, -1] = tasks["bandwidth"].fill_null(np.nan).to_numpy()
-    present = ~np.isnan(values)
-    # as ``np.nonzero`` has them, of half the size
-    kernel, metric = np.divmod(np.flatnonzero(present).astype(np.uint32), np.uint32(len(names)))
+        bandwidth = tasks["bandwidth"].fill_null(np.nan).to_numpy()
+    # behind the launches one that says nothing
+    of_launch = np.vstack([launches.select(list(METRICS)).to_numpy(), np.full((1, len(METRICS)), np.nan)])
+    pieces = [(np.zeros(0, dtype=np.int64), np.zeros(0))]
+    # in pieces that stay in the processor's cache
+    for low in range(0, tasks.height if row is not None or bandwidth is not None else 0, _PIECE):
+        values = np.full((min(_PIECE, tasks.height - low), len(names)), np.nan)
+        if row is not None:
+            values[:, :-1] = of_launch[row[low : low + _PIECE]]
+        if bandwidth is not None:
+            values[:, -1] = bandwidth[low : low + _PIECE]
+        present = ~np.isnan(values)
+        pieces.append((np.flatnonzero(present) + low * len(names), values[present]))
+    kernel, metric = np.divmod(np.concatenate([place for place, _ in pieces]), len(names))
     return pl.DataFrame(
         {
             "kernel": pl.Series(kernel.astype(np.int32)),
-            "name": pl.Series(names, dtype=NAME).gather(pl.Series(metric)),
-            "value": values[present],
+            "name": pl.Series(names, dtype=NAME).gather(pl.Series(metric.astype(np.uint32))),
+            "value": np.concatenate([values for _, values in pieces]),
         }
     )
 

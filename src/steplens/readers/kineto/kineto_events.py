@@ -33,7 +33,7 @@ from steplens.readers.kineto.kineto_halves import calls_of, halves_frame, pair_h
 from steplens.readers.kineto.kineto_lanes import has_text_lanes, lane_names, lane_number, lane_texts
 from steplens.readers.kineto.kineto_structs import FLOAT_TIMES, TEXT_TIMES, Layout, Metadata, decode_tolerantly
 from steplens.readers.kineto.kineto_times import needs_text, with_ns
-from steplens.readers.kineto.native_decoder import NativeDecoder, load_library
+from steplens.readers.kineto.native_decoder import NativeDecoder, load_library, take_frames
 
 #: how many calls of a piece are looked at to find how its times are written, and which events are calls
 _FIRST_CALLS = 256
@@ -95,6 +95,8 @@ class EventColumns:
         self._layout = FLOAT_TIMES
         library = load_library()
         self._native = None if library is None else NativeDecoder(library, native_kind, KNOWN_CATEGORIES)
+        # of earlier stretches of the file, whose rows wait as those of ``_native`` do
+        self._earlier: list[NativeDecoder] = []
 
     @property
     def is_native(self) -> bool:
@@ -163,8 +165,12 @@ class EventColumns:
 
     def add_first(self, other: EventColumns) -> None:
         """Put the events of ``other``, an earlier stretch of the same file, before these."""
-        for columns in (other, self):
-            columns._take_native()
+        if any(self.parts.values()):
+            for columns in (other, self):
+                columns._take_native()
+        elif other._native is not None:
+            # the rows of both become frames together, without a copy of each in between
+            self._earlier = [*other._earlier, other._native, *self._earlier]
         for kind in self.kinds:
             self.parts[kind] = other.parts[kind] + self.parts[kind]
         self.thread_names = {**other.thread_names, **self.thread_names}
@@ -177,12 +183,12 @@ class EventColumns:
 
     def add(self, piece: Piece) -> None:
         """Add the events of one piece of JSON array text."""
-        if self._native is not None:
-            if self._add_natively(piece, self._native):
-                return
+        if self._native is not None and self._add_natively(piece, self._native):
+            return
+        events, layout = self._decode(piece)
+        if events:
             # rows stay in the order of the file
             self._take_native()
-        events, layout = self._decode(piece)
         self.count += len(events)
         self._sort_in(events, layout)
 
@@ -211,8 +217,9 @@ class EventColumns:
     def _take_native(self) -> None:
         """Make frames of what the library has."""
         if self._native is not None:
-            for kind, frame in self._native.take_frames().items():
-                self.parts[kind].append(frame)
+            for kind, its_frames in take_frames([*self._earlier, self._native]).items():
+                self.parts[kind] += its_frames
+            self._earlier = []
 
     def _decode(self, piece: Piece) -> tuple[list[Any], Layout]:
         try:

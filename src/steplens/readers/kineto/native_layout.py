@@ -10,7 +10,7 @@ import msgspec
 from steplens.readers.kineto.kineto_structs import CallArgs, MemoryArgs, OperatorArgs, PythonArgs, TaskArgs
 
 #: of the interface (``steplens_decoder_version``)
-VERSION = 1
+VERSION = 2
 
 
 class CategoryKind(enum.IntEnum):
@@ -125,7 +125,7 @@ class PieceCounts(ctypes.Structure):
 
 
 class ColumnView(ctypes.Structure):
-    """A column in memory of the library."""
+    """A column in memory of the library: no ``numbers`` where all are null, of integers no ``bytes`` where none is."""
 
     _fields_ = (
         ("type", ctypes.c_int32),
@@ -157,7 +157,7 @@ def declare_functions(library: ctypes.CDLL) -> None:
         ("new_categories", ctypes.POINTER(ctypes.c_uint32), (pointer,)),
         ("commit", number, (pointer,)),
         ("column", number, (pointer, number, number, ctypes.POINTER(ColumnView))),
-        ("clear", None, (pointer, number)),
+        ("clear", None, (pointer, number, number)),
         ("texts", None, (pointer, ctypes.POINTER(TextView))),
     ):
         function = getattr(library, f"steplens_decoder_{name}")

@@ -10,15 +10,45 @@ import polars as pl
 
 from steplens.trace.building.nesting import Int64Array, innermost_calls
 
+#: leading columns by which the rows of a thread or stream are told
+_LANE = 2
+#: stretches of rows of one thread that are copied one by one
+_MOST_RUNS = 1 << 12
+
 
 def sort_rows(
     frame: pl.DataFrame, by: Sequence[str], *, descending: Sequence[bool] | bool = False, nulls_last: bool = False
 ) -> pl.DataFrame:
     """``frame`` sorted by columns, equal rows in the order they have. Most sources are in order, and nothing is copied then."""
-    if _is_in_order(frame, by, [descending] * len(by) if isinstance(descending, bool) else descending):
+    falls = [descending] * len(by) if isinstance(descending, bool) else descending
+    if _is_in_order(frame, by, falls):
         return frame
+    if not any(falls[:_LANE]):
+        # where threads take turns for long, bringing the rows of each together is all that is left to do
+        together = _join_runs(frame, by[:_LANE])
+        if together is not None:
+            frame = together
+            if _is_in_order(frame, by, falls):
+                return frame
     order = frame.select(pl.arg_sort_by(by, descending=descending, nulls_last=nulls_last, maintain_order=True)).to_series()
-    return frame[order]
+    return frame.select(pl.all().gather(order))
+
+
+def _join_runs(frame: pl.DataFrame, lane: Sequence[str]) -> pl.DataFrame | None:
+    """``frame`` sorted by columns that change rarely from row to row, stable; None where they do not."""
+    columns = [frame[name] for name in lane]
+    if any(column.null_count() or not column.dtype.is_integer() for column in columns):
+        return None
+    keys = [column.to_numpy() for column in columns]
+    changes = np.zeros(max(frame.height - 1, 0), dtype=bool)
+    for numbers in keys:
+        changes |= numbers[1:] != numbers[:-1]
+    first = np.flatnonzero(np.r_[True, changes])
+    if not 1 < len(first) <= _MOST_RUNS:
+        return None
+    size = np.diff(np.r_[first, frame.height])
+    runs = np.lexsort([numbers[first] for numbers in reversed(keys)])
+    return pl.concat([frame.slice(first[run], size[run]) for run in runs.tolist()], rechunk=True)
 
 
 def _is_in_order(frame: pl.DataFrame, by: Sequence[str], descending: Sequence[bool]) -> bool:
@@ -26,8 +56,10 @@ def _is_in_order(frame: pl.DataFrame, by: Sequence[str], descending: Sequence[bo
     undecided = np.ones(max(frame.height - 1, 0), dtype=bool)
     for name, falls in zip(by, descending, strict=True):
         column = frame[name]
+        if column.null_count() == frame.height:
+            continue
         if column.null_count() or not column.dtype.is_integer():
-            return False
+            return not undecided.any()
         numbers = column.to_numpy()
         first, second = (numbers[1:], numbers[:-1]) if falls else (numbers[:-1], numbers[1:])
         if (undecided & (first > second)).any():

@@ -44,6 +44,8 @@ _SMALL_FILE_BYTES = 64 << 20
 _INDEX_BYTES = 4 << 10
 #: whether tables are read when somebody asks for them
 _LATER: ContextVar[bool] = ContextVar("tables are read later", default=False)
+#: takes what keeps tables that were read anew; None where they are kept at once
+_AFTERWARDS: ContextVar[list[Callable[[], None]] | None] = ContextVar("tables are kept afterwards", default=None)
 #: tables that take no more memory than this stay in it when they were just built
 _KEPT_BYTES = 256 << 20
 
@@ -75,14 +77,25 @@ def cached_trace(
         return loaded
     marks = [] if key is None else seal.file_change_marks(sources)
     trace = build()
-    # a read-only or full disk makes the next opening slower, and nothing else
-    with contextlib.suppress(OSError, pl.exceptions.ComputeError):
-        if key is not None and manifests.cache_key(folder, sources, told) == key and seal.file_change_marks(sources) == marks:
+
+    def keep_tables() -> None:
+        # a read-only or full disk makes the next opening slower, and nothing else
+        with contextlib.suppress(OSError, pl.exceptions.ComputeError):
+            if key is None or manifests.cache_key(folder, sources, told) != key or seal.file_change_marks(sources) != marks:
+                return
             trace.kept = _save_trace(trace, cache, folder, {"key": key, "marks": marks, "rank": trace.rank})
             size = sum(frame.estimated_size() for name in trace if (frame := trace.table(name)) is not None)
             if _LATER.get() or size > _KEPT_BYTES:
                 # from now on only the columns that somebody asks for take memory
-                return _load_trace(cache, folder, key, sources, build) or trace
+                loaded = _load_trace(cache, folder, key, sources, build)
+                if loaded is not None:
+                    trace.replace_tables(loaded)
+
+    afterwards = _AFTERWARDS.get()
+    if afterwards is None:
+        keep_tables()
+    else:
+        afterwards.append(keep_tables)
     return trace
 
 
@@ -112,6 +125,30 @@ def tables_read_later() -> Iterator[None]:
         yield
     finally:
         _LATER.reset(token)
+
+
+@contextlib.contextmanager
+def tables_kept_afterwards() -> Iterator[list[Callable[[], None]]]:
+    """Within this, tables that are read anew stay in memory, and what keeps them is given: to be called once, by the caller.
+
+    For one trace of which somebody waits for more than its tables: writing them takes the processors for a second.
+    """
+    waiting: list[Callable[[], None]] = []
+    token = _AFTERWARDS.set(waiting)
+    try:
+        yield waiting
+    finally:
+        _AFTERWARDS.reset(token)
+
+
+@contextlib.contextmanager
+def tables_kept_at_once() -> Iterator[None]:
+    """Within this, tables are kept as they are read, whatever the caller wants: for several, which would fill the memory."""
+    token = _AFTERWARDS.set(None)
+    try:
+        yield
+    finally:
+        _AFTERWARDS.reset(token)
 
 
 def _read_now(cache: Path, folder: int, manifest: dict[str, Any]) -> dict[str, Table | Callable[[], Table]] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from steplens.common.worker_processes import map_in_two_threads
 from steplens.trace.building.checks import clock, flows, launches, options, order, ranks, steps, trend
 from steplens.trace.building.checks.common import Tables
 from steplens.trace.building.checks.flows import unmatched_flows
@@ -19,6 +20,9 @@ from steplens.trace.health import HealthFinding, HealthLog
 from steplens.trace.trace import Trace
 
 __all__ = ["ACROSS", "CHECKS", "across", "launches_device_work", "overlapping_calls", "parts_of_steps", "run", "unmatched_flows"]
+
+#: of so many rows a check takes longer than a thread to start
+_MANY_ROWS = 1 << 20
 
 #: checks of one trace
 CHECKS: tuple[Callable[[Tables], Iterable[HealthFinding]], ...] = (
@@ -52,8 +56,12 @@ ACROSS: tuple[Callable[[Sequence[tuple[Path, Trace]]], Iterable[HealthFinding]],
 
 def check_tables(tables: Tables, health: HealthLog) -> None:
     """Check the linked tables of one trace, all with the columns of the schema, and add what is found."""
-    for check in CHECKS:
-        health.extend(check(tables))
+    if sum(frame.height for frame in tables.values()) < _MANY_ROWS:
+        for check in CHECKS:
+            health.extend(check(tables))
+        return
+    for its_findings in map_in_two_threads(lambda check: list(check(tables)), CHECKS):
+        health.extend(its_findings)
 
 
 def compare_traces(traces: Sequence[tuple[Path, Trace]]) -> list[HealthFinding]:

@@ -12,6 +12,7 @@ import polars as pl
 
 from steplens.trace import health
 from steplens.trace.building.checks.common import Tables, device_tasks, format_duration, time_resolution, to_int64_array
+from steplens.trace.building.lookup import sort_rows
 from steplens.trace.building.nesting import Int64Array, Nesting
 
 #: what the two clock readings of neighbouring tasks may overlap by without anything being wrong
@@ -45,6 +46,7 @@ class _Events:
             cannot be told apart.
         times: start, and end where there is one.
         identity: all that two copies have in common.
+        lane: those of them by which the rows of one thread or stream are told, which mostly lie together in order of time.
         unsafe: what a copy makes unsafe.
     """
 
@@ -53,6 +55,7 @@ class _Events:
     times: tuple[str, ...]
     identity: tuple[str, ...]
     unsafe: tuple[str, ...]
+    lane: tuple[str, ...] = ()
 
 
 _CALL = ("name", "start_ns", "end_ns", "pid", "tid")
@@ -63,6 +66,7 @@ _EVENTS: dict[str, _Events] = {
         ("start_ns", "end_ns"),
         (*_CALL, "external_id", "sequence", "scope"),
         (health.OPERATOR_CALLS, health.OPERATOR_TIMES, health.OPERATOR_SELF_TIMES),
+        ("pid", "tid"),
     ),
     "kernels": _Events(
         "device tasks",
@@ -70,6 +74,7 @@ _EVENTS: dict[str, _Events] = {
         ("start_ns", "end_ns"),
         ("name", "start_ns", "end_ns", "device", "stream", "correlation", "task_id", "context_id"),
         (health.KERNEL_CALLS, health.KERNEL_TIMES, health.OPERATOR_DEVICE_TIMES),
+        ("device", "stream"),
     ),
     "api": _Events(
         "runtime calls", "correlation", ("start_ns", "end_ns"), (*_CALL, "layer", "correlation"), (health.RUNTIME_CALLS,)
@@ -139,7 +144,7 @@ def overlapping_tasks(tables: Tables) -> Iterator[health.HealthFinding]:
     if tasks is None:
         return
     tasks = tasks.select("device", "stream", "start_ns", "end_ns", "correlation").drop_nulls(["stream", "start_ns", "end_ns"])
-    tasks = tasks.sort("device", "stream", "start_ns", "end_ns")
+    tasks = sort_rows(tasks, ["device", "stream", "start_ns", "end_ns"])
     same_stream = (tasks["stream"] == tasks["stream"].shift()) & tasks["device"].eq_missing(tasks["device"].shift())
     same_launch = (tasks["correlation"] == tasks["correlation"].shift()).fill_null(False)
     allowed = _JITTER_NS + time_resolution(tasks["start_ns"])
@@ -166,7 +171,7 @@ def duplicated_events(tables: Tables) -> Iterator[health.HealthFinding]:
         if frame is None:
             continue
         frame = frame[list(events.identity)]
-        rows = _rows_with_repeated_times(frame, events.times)
+        rows = _rows_with_repeated_times(frame, events.times, events.lane)
         if not len(rows):
             continue
         suspects = frame[rows]
@@ -180,19 +185,39 @@ def duplicated_events(tables: Tables) -> Iterator[health.HealthFinding]:
             yield health.finding("duplicated_events", health.ERROR, copies, message, *events.unsafe)
 
 
-def _rows_with_repeated_times(frame: pl.DataFrame, times: tuple[str, ...]) -> np.typing.NDArray[np.int64]:
-    """Rows whose times occur more than once, by a hash of them (and by nothing else, so these are candidates only)."""
+def _rows_with_repeated_times(frame: pl.DataFrame, times: tuple[str, ...], lane: tuple[str, ...] = ()) -> Int64Array:
+    """Rows whose times occur more than once, by a hash of them (and by nothing else, so these are candidates only).
+
+    Where the rows of a lane lie together in order, those that have their times from another lane may be missing.
+    """
     columns = (frame[times[0]], frame[times[-1]])
     start, end = (to_int64_array(column.fill_null(-1) if column.null_count() else column) for column in columns)
     if (start[1:] > start[:-1]).all():
         return np.empty(0, dtype=np.int64)
-    # few events start with another one, and a table of a few threads takes little sorting
-    order = np.argsort(start, kind="stable")
-    starts_with_next = start[order[1:]] == start[order[:-1]]
-    rows = np.sort(order[np.r_[starts_with_next, False] | np.r_[False, starts_with_next]])
+    # few events start with another one
+    changes = _lane_changes(frame, lane)
+    if changes is not None and bool(((start[1:] >= start[:-1]) | changes).all()):
+        starts_with_next = (start[1:] == start[:-1]) & ~changes
+        rows = np.flatnonzero(np.r_[starts_with_next, False] | np.r_[False, starts_with_next])
+    else:
+        # a table of a few threads takes little sorting
+        order = np.argsort(start, kind="stable")
+        starts_with_next = start[order[1:]] == start[order[:-1]]
+        rows = np.sort(order[np.r_[starts_with_next, False] | np.r_[False, starts_with_next]])
     start, end = start[rows], end[rows]
     # odd constants spread the bits; nothing depends on which
     key = (start * np.int64(-7046029254386353131)) ^ (end * np.int64(-4417276706812531889))
     ordered = np.sort(key)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     return rows[np.isin(key, repeated)]
+
+
+def _lane_changes(frame: pl.DataFrame, lane: tuple[str, ...]) -> np.typing.NDArray[np.bool_] | None:
+    """Whether each row but the first is of another lane than the one before; None where those of a lane do not lie together."""
+    if not lane or any(frame[name].null_count() or not frame[name].dtype.is_integer() for name in lane):
+        return None
+    columns = [frame[name].to_numpy() for name in lane]
+    changes: np.typing.NDArray[np.bool_] = reduce(or_, (column[1:] != column[:-1] for column in columns))
+    first = np.flatnonzero(np.r_[True, changes])
+    lanes = np.column_stack([column[first] for column in columns])
+    return changes if len(np.unique(lanes, axis=0)) == len(first) else None
