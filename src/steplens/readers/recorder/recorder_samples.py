@@ -22,7 +22,7 @@ from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import NAME
 
 #: stacks that are deeper are damage
-_DEEPEST = 4096
+_DEEPEST = 1024
 #: stacks are sampled no more often a second
 _MOST_HZ = 1000.0
 #: by which processor time may be ahead of the time that passed: both are read one after the other
