@@ -1,7 +1,7 @@
 """A program without PyTorch whose stacks are sampled by the library, and which knows how long it is in each of its functions.
 
-Usage: ``python sampling_program.py LIBRARY FOLDER``, in any version of Python. The recording is ``FOLDER/x.rec``, and what is true of
-it ``FOLDER/x.json``: by thread and function the time that it took, in seconds, and the processor time of each thread in ns.
+Usage: ``python sampling_program.py LIBRARY FOLDER``, in any version of Python. The recording is ``FOLDER/x.rec``; what is true
+of it is in ``FOLDER/x.json``: by thread and function the time that it took, in s, and the processor time of each thread in ns.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Sampled Python stacks against programs that know how long they are in each of their functions, in every version of Python here."""
+"""Sampled Python stacks against a program that knows how long it is in each of its functions, in every version of Python here."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 

@@ -73,7 +73,7 @@ def hotspots(trace: Trace, by: str = FUNCTION) -> pl.DataFrame:
     counted = _count(leaves.join(threads.select("pid", "tid", number="number"), on=["pid", "tid"]), _read_stacks(stacks, by))
     in_thread = threads.select("number", "thread", thread_samples="samples")
     rows = counted.join(in_thread, on="number").sort(
-        ["number", "self_samples", "total_samples", "label"], descending=[False, True, True, False]
+        ["number", "self_samples", "total_samples", "label"], descending=[False, True, True, False], nulls_last=True
     )
     share, count = pl.col("self_samples") / pl.col("thread_samples"), pl.col("thread_samples")
     shrunk = 1 + _QUANTILE**2 / count
