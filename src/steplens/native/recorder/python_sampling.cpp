@@ -19,7 +19,8 @@ constexpr int64_t MOST_WAITING_NS = 100000000;
 // So long whoever has Python's lock gets to call us before we ask for the lock ourselves: it may be nobody.
 constexpr int64_t MOST_GRACE_NS = 500000;
 // How long (us) whoever has the lock may keep it while we wait for it, where it cannot be made to call us.
-constexpr unsigned long SHORT_INTERVAL_US = 50;
+constexpr unsigned long SHORT_INTERVAL_US = 20;
+constexpr int64_t LONG_WAIT_NS = 5000000;
 constexpr uint32_t NAME_TRIES = 3;
 
 // Where in each period: equally likely everywhere, so that nothing that goes on at a rate of its own is met at the same place.
@@ -131,6 +132,9 @@ void PythonSampler::after_fork() {
   samples_.forget();
   wanted_.store(0, std::memory_order_relaxed);
   is_asked_.store(false, std::memory_order_relaxed);
+  if (waits_since_ns_.exchange(0) != 0 && python_.switch_interval() == SHORT_INTERVAL_US) {
+    python_.set_switch_interval(usual_interval_.load());
+  }
   new (&wake_mutex_) std::mutex;
   new (&wake_) std::condition_variable;
   new (&thread_) std::thread;
@@ -190,14 +194,25 @@ void PythonSampler::run(uint64_t session) {
 }
 
 PyThreadState* PythonSampler::look_with_lock(PyThreadState* state) {
-  const bool is_short = python_.set_switch_interval != nullptr;
-  const unsigned long interval = is_short ? python_.switch_interval() : 0;
-  if (is_short && interval > SHORT_INTERVAL_US) python_.set_switch_interval(SHORT_INTERVAL_US);
+  const unsigned long interval = python_.set_switch_interval == nullptr ? 0 : python_.switch_interval();
+  const bool is_shortened = interval > SHORT_INTERVAL_US;
+  if (is_shortened) {
+    usual_interval_.store(interval);
+    python_.set_switch_interval(SHORT_INTERVAL_US);
+    waits_since_ns_.store(read_clock(CLOCK_MONOTONIC));
+  }
   python_.take_lock_again(state);
+  waits_since_ns_.store(0);
   // unless the program has set another one meanwhile
-  if (is_short && interval > SHORT_INTERVAL_US && python_.switch_interval() == SHORT_INTERVAL_US) python_.set_switch_interval(interval);
+  if (is_shortened && python_.switch_interval() == SHORT_INTERVAL_US) python_.set_switch_interval(interval);
   if (const uint64_t wanted = wanted_.exchange(0)) look(wanted);
   return python_.release_lock();
+}
+
+void PythonSampler::ask_less_often() {
+  const int64_t since = waits_since_ns_.load();
+  if (since == 0 || read_clock(CLOCK_MONOTONIC) - since < LONG_WAIT_NS) return;
+  if (python_.switch_interval() == SHORT_INTERVAL_US) python_.set_switch_interval(usual_interval_.load());
 }
 
 // --- under Python's lock

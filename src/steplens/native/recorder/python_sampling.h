@@ -74,7 +74,8 @@ class PythonSampler {
   // Without Python's lock: waits for the thread, which may be about to take it.
   void stop();
 
-  // Of the writer.
+  // Of the writer. Whoever has the lock for long is in C, and gives it up no sooner for being asked often.
+  void ask_less_often();
   template <typename Take>
   void drain(uint64_t session, Take&& take) {
     samples_.drain(session, take);
@@ -124,6 +125,9 @@ class PythonSampler {
   std::atomic<int64_t> next_period_{0};
   std::atomic<uint64_t> wanted_{0};
   std::atomic<bool> is_asked_{false};
+  // since when the lock is waited for, 0 while it is not, and the interval of the program in its turns (us)
+  std::atomic<int64_t> waits_since_ns_{0};
+  std::atomic<unsigned long> usual_interval_{0};
   PyInterpreterState* interpreter_ = nullptr;
 
   std::thread thread_;

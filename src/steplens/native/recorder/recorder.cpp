@@ -351,6 +351,7 @@ void Recorder::write_loop() {
       wake_.wait_for(lock, FLUSH_INTERVAL, [this] { return ends_; });
       ends = ends_;
     }
+    PythonSampler::instance().ask_less_often();
     const ClockPair pair = read_clock_pair(counter_);
     if (ends || pair.monotonic_ns - last_clock >= CLOCK_INTERVAL_NS) {
       last_clock = pair.monotonic_ns;
