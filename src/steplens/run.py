@@ -455,7 +455,7 @@ class Run:
         return self._answer_table("loader_step_waits")
 
     def python_hotspots(self, by: str = "function") -> pl.DataFrame:
-        """Sampled Python stacks by function, line or thread; see ``analysis.operators.python_hotspots.hotspots``."""
+        """Sampled Python stacks by function, line or thread; see ``analysis.operators.python_hotspots.python_hotspots``."""
         return self._answer_table("python_hotspots", by)
 
     def memory(self) -> pl.DataFrame:

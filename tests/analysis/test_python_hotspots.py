@@ -1,4 +1,4 @@
-"""Python hotspots against sums over whole stacks, one by one."""
+"""Python python_hotspots against sums over whole stacks, one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steplens.analysis.operators.python_hotspots import hotspots
+from steplens.analysis.operators.python_hotspots import python_hotspots
 
 from ..writers.builder import build
 
@@ -68,7 +68,7 @@ def test_sums_are_those_of_the_stacks(seed: int, by: str) -> None:
         processor[thread, frames[0]] += sample["processor_ns"] or 0
         for name in set(frames):
             total[thread, name] += sample["samples"]
-    frame = hotspots(build(python_stacks=stacks, python_samples=samples, meta={"stack_sampling_hz": 50.0}), by)
+    frame = python_hotspots(build(python_stacks=stacks, python_samples=samples, meta={"stack_sampling_hz": 50.0}), by)
     rows = list(frame.rows(named=True))
     found = {(row["thread"], row["line" if by == "line" else "name"]): row for row in rows}
     assert len(found) == len(rows) and found.keys() == total.keys()
@@ -96,7 +96,7 @@ def test_intervals_hold_the_true_share_as_often_as_they_say() -> None:
             if count
         ]
         trace = build(python_stacks=stacks, python_samples=samples, meta={"stack_sampling_hz": 100.0})
-        row = next(row for row in hotspots(trace).rows(named=True) if row["name"] == NAMES[0])
+        row = next(row for row in python_hotspots(trace).rows(named=True) if row["name"] == NAMES[0])
         held += row["self_low_ns"] <= 0.3e9 <= row["self_high_ns"]
     assert 180 <= held <= 198
 
@@ -104,5 +104,5 @@ def test_intervals_hold_the_true_share_as_often_as_they_say() -> None:
 def test_without_a_rate_there_are_no_times() -> None:
     stacks, samples = random_samples(random.Random(1))
     trace = build(python_stacks=stacks, python_samples=samples)
-    assert hotspots(trace)["self_ns"].null_count() == hotspots(trace).height > 0
-    assert hotspots(trace, "thread")["time_ns"].null_count() == hotspots(trace, "thread").height
+    assert python_hotspots(trace)["self_ns"].null_count() == python_hotspots(trace).height > 0
+    assert python_hotspots(trace, "thread")["time_ns"].null_count() == python_hotspots(trace, "thread").height

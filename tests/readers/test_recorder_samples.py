@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.operators.python_hotspots import hotspots
+from steplens.analysis.operators.python_hotspots import python_hotspots
 from steplens.formats import recorder as layout
 from steplens.readers.recorder.recorder_file import read_recording
 from steplens.trace.trace import Trace
@@ -97,7 +97,7 @@ def test_samples_become_rows(path: Path) -> None:
     ]
     assert rows(trace, "threads", "tid", "name") == [(77, "thread 77 (MainThread)"), (78, "thread 78 (helper)")]
     assert findings(trace) == []
-    assert hotspots(trace).select("thread", "name", "self_samples", "total_samples", "self_ns").rows() == [
+    assert python_hotspots(trace).select("thread", "name", "self_samples", "total_samples", "self_ns").rows() == [
         ("thread 77 (MainThread)", "train.py(7): step", 2, 4, 20 * MS),
         ("thread 77 (MainThread)", None, 2, 2, 20 * MS),
         ("thread 77 (MainThread)", "nn.Module: Linear_0", 1, 1, 10 * MS),
@@ -105,11 +105,11 @@ def test_samples_become_rows(path: Path) -> None:
         ("thread 77 (MainThread)", "train.py(1): <module>", 0, 4, 0),
         ("thread 78 (helper)", "threading.py(295): wait", 4, 4, 40 * MS),
     ]
-    assert hotspots(trace, "line").select("line", "self_samples", "total_samples").rows()[:2] == [
+    assert python_hotspots(trace, "line").select("line", "self_samples", "total_samples").rows()[:2] == [
         ("train.py(8): step", 2, 2),
         (None, 2, 2),
     ]
-    of_threads = hotspots(trace, "thread").select("thread", "samples", "time_ns", "cpu_ns", "name").rows()
+    of_threads = python_hotspots(trace, "thread").select("thread", "samples", "time_ns", "cpu_ns", "name").rows()
     assert of_threads == [
         ("thread 77 (MainThread)", 6, 60 * MS, 9 * MS, "train.py(7): step"),
         ("thread 78 (helper)", 4, 40 * MS, 0, "threading.py(295): wait"),
@@ -163,7 +163,7 @@ def test_stacks_that_lead_nowhere_are_none(path: Path, stacks: Any, kept: Any, d
     ]
     assert findings(trace) == ([("damaged_records", "error", damaged)] if damaged else [])
     for by in ("function", "line", "thread"):
-        assert hotspots(trace, by).height
+        assert python_hotspots(trace, by).height
 
 
 def test_damaged_blocks_and_texts(path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_file_that_breaks_off_gives_what_is_there(path: Path) -> None:
             assert "breaks off" in str(error)  # noqa: PT017 - of every length
             continue
         assert trace.table("health") is not None
-        hotspots(trace)
+        python_hotspots(trace)
     path.write_bytes(content[:-60])
     assert len(rows(read_recording(path), "python_samples", "stack")) == 6
 
@@ -207,4 +207,4 @@ def test_no_damage_is_more_than_a_finding(path: Path) -> None:
         path.write_bytes(damaged)
         trace = read_recording(path)
         for by in ("function", "line", "thread"):
-            hotspots(trace, by)
+            python_hotspots(trace, by)

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from steplens.analysis.operators.python_hotspots import hotspots
+from steplens.analysis.operators.python_hotspots import python_hotspots
 from steplens.readers.recorder.recorder_file import read_recording
 
 from .test_python_versions import SOURCE, interpreters
@@ -36,7 +36,7 @@ def test_shares_are_those_of_the_program(interpreter: str, tmp_path: Path) -> No
     assert done.returncode == 0 and not done.stderr, done.stderr[-3000:]
     true = json.loads((tmp_path / "x.json").read_text())
     trace = read_recording(tmp_path / "x.rec")
-    by_thread = hotspots(trace, "thread")
+    by_thread = python_hotspots(trace, "thread")
     threads = {name.partition("(")[2].rstrip(")"): row for row in by_thread.rows(named=True) for name in [row["thread"]]}
     assert list(threads) == ["MainThread", "other", "waits for work"]
     for name, seconds in true["seconds"].items():
@@ -58,6 +58,6 @@ def test_shares_are_those_of_the_program(interpreter: str, tmp_path: Path) -> No
 
 def shares(trace: Any, thread: str) -> dict[str, float]:
     """Of the samples inside of ``loop`` on a thread, those in each function that it calls."""
-    rows = hotspots(trace).filter(pl.col("thread").str.ends_with(f"({thread})"))
+    rows = python_hotspots(trace).filter(pl.col("thread").str.ends_with(f"({thread})"))
     totals = {name.rpartition(": ")[2]: count for name, count in rows.select("name", "total_samples").rows()}
     return {name: totals.get(name, 0) / totals["loop"] for name in ("computes", "forward", "sleeps")}

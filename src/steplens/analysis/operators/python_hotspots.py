@@ -40,7 +40,7 @@ class _Stacks:
     labels: pl.Series
 
 
-def hotspots(trace: Trace, by: str = FUNCTION) -> pl.DataFrame:
+def python_hotspots(trace: Trace, by: str = FUNCTION) -> pl.DataFrame:
     """Samples of Python stacks, added up per thread, threads with most processor time first, most self samples first.
 
     A thread that waits is in the function that waits all the time, and uses no processor time: ``cpu_ns`` tells whether it ran.
@@ -66,11 +66,13 @@ def hotspots(trace: Trace, by: str = FUNCTION) -> pl.DataFrame:
         .agg(pl.col("samples").sum(), cpu_ns=pl.col("processor_ns").sum())
         .sort("pid", "tid", "stack", nulls_last=True)
     )
-    period_ns = _period(trace)
-    threads = _threads(trace, leaves, period_ns)
+    period_ns = _sample_period(trace)
+    threads = _sampled_threads(trace, leaves, period_ns)
     if by == THREAD:
         return _of_threads(threads, leaves, _read_stacks(stacks, FUNCTION))
-    counted = _count(leaves.join(threads.select("pid", "tid", number="number"), on=["pid", "tid"]), _read_stacks(stacks, by))
+    counted = _count_samples(
+        leaves.join(threads.select("pid", "tid", number="number"), on=["pid", "tid"]), _read_stacks(stacks, by)
+    )
     in_thread = threads.select("number", "thread", thread_samples="samples")
     rows = counted.join(in_thread, on="number").sort(
         ["number", "self_samples", "total_samples", "label"], descending=[False, True, True, False], nulls_last=True
@@ -89,13 +91,13 @@ def hotspots(trace: Trace, by: str = FUNCTION) -> pl.DataFrame:
     ).select("thread", pl.col("label").alias("line" if by == LINE else "name"), *_COLUMNS)
 
 
-def _period(trace: Trace) -> float | None:
+def _sample_period(trace: Trace) -> float | None:
     """The time that a sample stands for, ns; None where it is not known."""
     rate = trace.meta_value(STACK_SAMPLING_RATE)
     return 1e9 / rate if isinstance(rate, int | float) and 0 < rate < 1e6 else None
 
 
-def _threads(trace: Trace, leaves: pl.DataFrame, period_ns: float | None) -> pl.DataFrame:
+def _sampled_threads(trace: Trace, leaves: pl.DataFrame, period_ns: float | None) -> pl.DataFrame:
     """The threads that were sampled, numbered from the one that used most processor time on."""
     names = trace.required("threads").select("pid", "tid", thread="name").unique(["pid", "tid"]).collect()
     sums = leaves.group_by("pid", "tid").agg(pl.col("samples", "cpu_ns").sum())
@@ -113,10 +115,10 @@ def _threads(trace: Trace, leaves: pl.DataFrame, period_ns: float | None) -> pl.
 
 
 def _of_threads(threads: pl.DataFrame, leaves: pl.DataFrame, stacks: _Stacks) -> pl.DataFrame:
-    known = leaves.drop_nulls("stack")
-    named = known.with_columns(name=stacks.labels.gather(pl.Series(stacks.label[known["stack"].to_numpy()])))
+    with_stack = leaves.drop_nulls("stack")
+    labelled = with_stack.with_columns(name=stacks.labels.gather(pl.Series(stacks.label[with_stack["stack"].to_numpy()])))
     most = (
-        named.group_by("pid", "tid", "name")
+        labelled.group_by("pid", "tid", "name")
         .agg(pl.col("samples").sum())
         .sort(["samples", "name"], descending=[True, False])
         .unique(["pid", "tid"], keep="first", maintain_order=True)
@@ -149,13 +151,13 @@ def _at_line(name: str, line: int) -> str:
     return _FIRST_LINE.sub(f"({line})", name) if line > 0 else name
 
 
-def _count(leaves: pl.DataFrame, stacks: _Stacks) -> pl.DataFrame:
+def _count_samples(leaves: pl.DataFrame, stacks: _Stacks) -> pl.DataFrame:
     """Self and total samples and the processor time of each label on each thread: number, label and their sums."""
-    known = leaves.filter(pl.col("stack").is_not_null())
-    node, thread = known["stack"].to_numpy().astype(np.int64), known["number"].to_numpy()
-    number, found, total = _totals(thread, node, known["samples"].to_numpy(), stacks)
-    totals = pl.DataFrame({"number": number, "place": found, "total_samples": total})
-    owns = known.select("number", "samples", "cpu_ns", place=pl.Series(stacks.label[node]))
+    with_stack = leaves.filter(pl.col("stack").is_not_null())
+    node, thread = with_stack["stack"].to_numpy().astype(np.int64), with_stack["number"].to_numpy()
+    number, place, total = _total_samples(thread, node, with_stack["samples"].to_numpy(), stacks)
+    totals = pl.DataFrame({"number": number, "place": place, "total_samples": total})
+    owns = with_stack.select("number", "samples", "cpu_ns", place=pl.Series(stacks.label[node]))
     sums = owns.group_by("number", "place").agg(self_samples=pl.col("samples").sum(), cpu_ns=pl.col("cpu_ns").sum())
     counted = totals.join(sums, on=["number", "place"], how="left").with_columns(pl.col("self_samples", "cpu_ns").fill_null(0))
     unknown = leaves.filter(pl.col("stack").is_null()).select(
@@ -165,18 +167,18 @@ def _count(leaves: pl.DataFrame, stacks: _Stacks) -> pl.DataFrame:
         self_samples="samples",
         cpu_ns="cpu_ns",
     )
-    named = counted.with_columns(label=stacks.labels.gather(counted["place"])).select(unknown.columns)
-    return pl.concat([named, unknown])
+    labelled = counted.with_columns(label=stacks.labels.gather(counted["place"])).select(unknown.columns)
+    return pl.concat([labelled, unknown])
 
 
-def _totals(
+def _total_samples(
     thread: Int64Array, node: Int64Array, samples: Int64Array, stacks: _Stacks
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Samples in which each label was any frame, by thread: from the innermost frames to the outermost, depth by depth.
 
     Where a label is around itself, its outermost frame has the samples of all of them.
     """
-    is_counted = _outermost(stacks)
+    is_counted = _are_outermost(stacks)
     width = max(len(stacks.parent), 1)
     keys: list[Int64Array] = []
     sums: list[Int64Array] = []
@@ -199,13 +201,13 @@ def _totals(
     return number, label, total
 
 
-def _outermost(stacks: _Stacks) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _are_outermost(stacks: _Stacks) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether no frame around that of a stack has its label."""
     outermost = np.ones(len(stacks.parent), dtype=bool)
     rows = np.flatnonzero(stacks.parent >= 0)
     around = stacks.parent[rows]
     while len(rows):
         outermost[rows[stacks.label[around] == stacks.label[rows]]] = False
-        above = stacks.parent[around]
-        rows, around = rows[above >= 0], above[above >= 0]
+        next_around = stacks.parent[around]
+        rows, around = rows[next_around >= 0], next_around[next_around >= 0]
     return outermost

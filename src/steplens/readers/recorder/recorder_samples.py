@@ -80,17 +80,17 @@ def read_samples(blocks: Blocks, clock: RecorderClock) -> Samples:
     stack = np.where(has_stack, records["stack"], 0).astype(np.int64)
     if len(depth):
         has_stack &= depth[stack] >= 0
-    wanted, taken = clock.unix_times(records["wanted_ticks"]), clock.unix_times(records["taken_ticks"])
+    due_ns, look_ns = clock.unix_times(records["wanted_ticks"]), clock.unix_times(records["taken_ticks"])
     count = len(records)
     frame = pl.DataFrame(
         {
-            "time_ns": taken,
-            "wanted_ns": wanted,
+            "time_ns": look_ns,
+            "wanted_ns": due_ns,
             "pid": pl.Series([blocks.header.pid], dtype=pl.Int64).new_from_index(0, count),
             "tid": tid,
             "stack": pl.Series(stack).set(pl.Series(~has_stack), None),
             "samples": records["count"].astype(np.int64),
-            "processor_ns": _processor_times(records["processor_ns"], taken, tid),
+            "processor_ns": _processor_times(records["processor_ns"], look_ns, tid),
         }
     )
     return Samples(frame, _stack_table(blocks.python_stacks, depth, names), thread_names, damaged)
@@ -113,9 +113,9 @@ def _read_threads(texts: Sequence[bytes]) -> tuple[list[int], dict[int, str], in
 
 
 def _possible_samples(records: Records, clock: RecorderClock, threads: int) -> Records:
-    wanted, taken, count = records["wanted_ticks"], records["taken_ticks"], records["count"]
+    due_ticks, look_ticks, count = records["wanted_ticks"], records["taken_ticks"], records["count"]
     most = (clock.last_ns - clock.first_ns) * 1e-9 * _MOST_HZ + _MOST_HZ
-    possible = clock.are_possible(wanted) & clock.are_possible(taken) & (wanted <= taken)
+    possible = clock.are_possible(due_ticks) & clock.are_possible(look_ticks) & (due_ticks <= look_ticks)
     possible &= (count > 0) & (count <= most) & (records["thread"] < threads)
     return records if possible.all() else records[possible]
 
@@ -128,15 +128,15 @@ def _stack_depths(stacks: Records) -> Int64Array:
     numbers = np.arange(len(stacks))
     is_outermost = stacks["parent"] == layout.NO_STACK
     is_broken = ~is_outermost & (stacks["parent"] >= numbers)
-    above = np.where(is_outermost | is_broken, -1, stacks["parent"].astype(np.int64))
-    depth: Int64Array = (above >= 0).astype(np.int64)
+    around = np.where(is_outermost | is_broken, -1, stacks["parent"].astype(np.int64))
+    depth: Int64Array = (around >= 0).astype(np.int64)
     # each round looks twice as far
-    while len(rows := np.flatnonzero(above >= 0)):
-        ancestors = above[rows]
-        depth_above, broken_above, above_above = depth[ancestors], is_broken[ancestors], above[ancestors]
+    while len(rows := np.flatnonzero(around >= 0)):
+        ancestors = around[rows]
+        depth_above, broken_above, above_above = depth[ancestors], is_broken[ancestors], around[ancestors]
         depth[rows] += depth_above
         is_broken[rows] |= broken_above
-        above[rows] = above_above
+        around[rows] = above_above
     depth[is_broken | (depth > _DEEPEST)] = -1
     return depth
 
@@ -179,9 +179,9 @@ def name_threads(threads: pl.DataFrame, samples: Samples, pid: int) -> pl.DataFr
         samples: of the file.
         pid: the process.
     """
-    known = dict(threads.select("tid", "name").rows())
+    names = dict(threads.select("tid", "name").rows())
     for tid, name in samples.thread_names.items():
-        if name or tid not in known:
-            known[tid] = f"thread {tid} ({name})" if name else f"thread {tid}"
-    rows = [(pid, tid, name) for tid, name in sorted(known.items())]
+        if name or tid not in names:
+            names[tid] = f"thread {tid} ({name})" if name else f"thread {tid}"
+    rows = [(pid, tid, name) for tid, name in sorted(names.items())]
     return pl.DataFrame(rows, schema=threads.schema, orient="row")

@@ -79,12 +79,12 @@ def _number_stacks(lane: Int64Array, stack: pl.Series, table: pl.DataFrame, fram
     unknown = table.height
     place = np.full(int(table["id"].max() or 0) + 1, unknown)  # type: ignore[arg-type]
     place[table["id"].to_numpy()] = np.arange(unknown)
-    above = np.r_[place[table["parent"].fill_null(0).to_numpy()], -1]
+    around = np.r_[place[table["parent"].fill_null(0).to_numpy()], -1]
     # so has one whose parent was damaged
-    above[:-1][table["parent"].is_null().to_numpy() | (above[:-1] >= np.arange(unknown))] = -1
+    around[:-1][table["parent"].is_null().to_numpy() | (around[:-1] >= np.arange(unknown))] = -1
     frame = np.r_[frames, frames.max(initial=-1) + 1]
-    first = _first_of_equal(above.tolist(), frame.tolist())
-    above = np.where(above >= 0, first[above], -1)
+    first = _first_of_equal(around.tolist(), frame.tolist())
+    around = np.where(around >= 0, first[around], -1)
     node = first[np.where(stack.is_null().to_numpy(), unknown, place[stack.fill_null(0).to_numpy()])]
     lanes = int(lane.max(initial=-1)) + 1
     parents, names, of_lane = [np.full(lanes, -1)], [np.full(lanes, -1)], [np.arange(lanes)]
@@ -96,14 +96,14 @@ def _number_stacks(lane: Int64Array, stack: pl.Series, table: pl.DataFrame, fram
         level = np.unique(node[rows])
         while len(level):
             used[level] = True
-            level = np.unique(above[level])
+            level = np.unique(around[level])
             level = level[(level >= 0) & ~used[level]]
         present = np.flatnonzero(used)
         numbers = np.full(unknown + 2, number)
         numbers[present] = np.arange(total, total + len(present))
         # a stack without one around it is in its lane
         numbers[-1] = number
-        parents.append(numbers[above[present]])
+        parents.append(numbers[around[present]])
         names.append(frame[present])
         of_lane.append(np.full(len(present), number))
         of_sample[rows] = numbers[node[rows]]
@@ -112,15 +112,15 @@ def _number_stacks(lane: Int64Array, stack: pl.Series, table: pl.DataFrame, fram
     return Stacks(parent, name, lane_of, of_sample)
 
 
-def _first_of_equal(above: list[int], frame: list[int]) -> Int64Array:
+def _first_of_equal(around: list[int], frame: list[int]) -> Int64Array:
     """Of each stack the first one with the same frames: samples tell lines apart, and these graphs do not.
 
     Args:
-        above: of each stack the one around it, before it; -1 for none.
+        around: of each stack the one around it, before it; -1 for none.
         frame: of each the name of its innermost frame.
     """
-    known: dict[tuple[int, int], int] = {}
+    numbers: dict[tuple[int, int], int] = {}
     first: list[int] = []
-    for number, (parent, name) in enumerate(zip(above, frame, strict=True)):
-        first.append(known.setdefault((first[parent] if parent >= 0 else -1, name), number))
+    for number, (parent, name) in enumerate(zip(around, frame, strict=True)):
+        first.append(numbers.setdefault((first[parent] if parent >= 0 else -1, name), number))
     return np.array(first, dtype=np.int64)
