@@ -169,11 +169,11 @@ void PythonSampler::run(uint64_t session) {
     const int64_t wanted_ns = begin_ns_ + static_cast<int64_t>(place * static_cast<double>(period_ns_));
     if (sleep_until(wanted_ns) || is_over(session)) break;
     const ClockPair now = read_clock_pair(counter_, 1);
-    const double ticks_per_ns = now.monotonic_ns > first.monotonic_ns
-                                    ? static_cast<double>(now.ticks - first.ticks) / static_cast<double>(now.monotonic_ns - first.monotonic_ns)
-                                    : 1.0;
-    const uint64_t late_ticks = static_cast<uint64_t>(static_cast<double>(std::max<int64_t>(now.monotonic_ns - wanted_ns, 0)) * ticks_per_ns);
-    wanted_.store(now.ticks - std::min(late_ticks, now.ticks - first.ticks), std::memory_order_release);
+    const double passed_ns = static_cast<double>(now.monotonic_ns - first.monotonic_ns);
+    const uint64_t passed_ticks = now.ticks - first.ticks;
+    const double late_ns = static_cast<double>(std::max<int64_t>(now.monotonic_ns - wanted_ns, 0));
+    const double late_ticks = passed_ns > 0 ? late_ns * static_cast<double>(passed_ticks) / passed_ns : late_ns;
+    wanted_.store(now.ticks - std::min(static_cast<uint64_t>(late_ticks), passed_ticks), std::memory_order_release);
     if (python_.call_soon != nullptr) {
       if (!is_asked_.exchange(true) && python_.call_soon(interpreter_, on_called, nullptr, 0) != 0) is_asked_.store(false);
       const std::chrono::steady_clock::time_point time{std::chrono::nanoseconds(now.monotonic_ns + grace_ns)};
@@ -328,7 +328,8 @@ uint32_t PythonSampler::stack_of(PyObject* frame) {
   frames_.clear();
   PyObject* owned = nullptr;
   while (frame != nullptr && frames_.size() < MOST_SAMPLED_FRAMES) {
-    frames_.push_back(static_cast<uint64_t>(names_.number_of_running_frame(frame)) << 32 | static_cast<uint32_t>(python_.frame_line(frame)));
+    const uint64_t name = names_.number_of_running_frame(frame);
+    frames_.push_back(name << 32 | static_cast<uint32_t>(python_.frame_line(frame)));
     frame = python_.frame_back(frame);
     if (owned != nullptr) python_.dec_ref(owned);
     owned = frame;
