@@ -454,6 +454,10 @@ class Run:
         """How long each step waited for batches; see ``analysis.data_loading.loaders.step_waits``."""
         return self._answer_table("loader_step_waits")
 
+    def python_hotspots(self, by: str = "function") -> pl.DataFrame:
+        """Sampled Python stacks by function, line or thread; see ``analysis.operators.python_hotspots.python_hotspots``."""
+        return self._answer_table("python_hotspots", by)
+
     def memory(self) -> pl.DataFrame:
         """Peak memory per device; see ``analysis.memory.memory.memory_summary``."""
         return self._answer_table("memory")

@@ -23,6 +23,7 @@ MONOTONIC_NS = 5_000_000_000_000
 CALL = np.dtype(list(layout.CALL_FIELDS))
 MEMORY = np.dtype(list(layout.MEMORY_FIELDS))
 PYTHON = np.dtype(list(layout.PYTHON_FIELDS))
+SAMPLE, STACK = np.dtype(list(layout.SAMPLE_FIELDS)), np.dtype(list(layout.STACK_FIELDS))
 
 
 def ticks_at(ns: int) -> int:
@@ -70,6 +71,24 @@ def python_calls(*rows: tuple[int, int, int, int], thread: int = 1, kind: int = 
     return block(kind, records.tobytes(), count=len(records), thread=thread)
 
 
+def python_samples(*rows: tuple[int, int, int, int, int, int]) -> bytes:
+    """Samples: ns after the begin when each was to be taken and was, processor time, stack, thread, periods."""
+    ticks = [(ticks_at(wanted), ticks_at(taken), *rest, 0) for wanted, taken, *rest in rows]
+    return block(layout.PYTHON_SAMPLES, np.array(ticks, dtype=SAMPLE).tobytes(), count=len(ticks))
+
+
+def python_stacks(*rows: tuple[int, int, int], first: int = 0) -> bytes:
+    """Stacks: the one around it (-1: none), name, line."""
+    records = np.array([(parent % (1 << 32), name, line, 0) for parent, name, line in rows], dtype=STACK)
+    return block(layout.PYTHON_STACKS, records.tobytes(), count=len(records), thread=first)
+
+
+def sampled_threads(*texts: dict[str, Any] | bytes, first: int = 0) -> bytes:
+    raw = [text if isinstance(text, bytes) else json.dumps(text).encode() for text in texts]
+    content = b"".join(struct.pack("<I", len(text)) + text for text in raw)
+    return block(layout.PYTHON_SAMPLED_THREADS, content, count=len(raw), thread=first)
+
+
 def thread(number: int, native_id: int, torch_id: int, name: str = "python") -> bytes:
     return block(layout.THREADS, struct.pack("<IIQ16s", number, native_id, torch_id, name.encode()), count=1, thread=number)
 
@@ -101,6 +120,11 @@ def end(calls: int = 0, memory_events: int = 0, *, dropped_calls: int = 0, dropp
 
 def end_with_python(calls: int, python_calls: int, *, dropped: int = 0, refused: int = 0, lost: int = 0) -> bytes:
     return block(layout.END, struct.pack("<5Qq4Q", calls, 0, 0, 0, 0, 0, python_calls, dropped, refused, lost), count=1)
+
+
+def end_with_samples(samples: int, *, dropped: int = 0, stackless: int = 0, cut: int = 0) -> bytes:
+    numbers = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, samples, dropped, stackless, cut)
+    return block(layout.END, struct.pack("<5Qq8Q", *numbers), count=1)
 
 
 @dataclass

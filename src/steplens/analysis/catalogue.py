@@ -336,6 +336,10 @@ ANALYSES: tuple[Analysis, ...] = (
         title="First batch per epoch"),
     Analysis("loader_step_waits", "how long each step waited for batches", ".data_loading.loaders:step_waits",
         title="Data wait per step"),
+    Analysis("python_hotspots", "which Python functions the time of each thread is in, as sampled stacks tell",
+        ".operators.python_hotspots:python_hotspots", groups=("function", "line", "thread"), windows=True,
+        title={"function": "Python hotspots, by function", "line": "Python hotspots, by source line",
+            "thread": "Sampled Python threads"}),
     Analysis("health", "what is wrong with the data itself", "steplens.run:Run.health", "run",
         title="Problems in the data"),
 )  # fmt: skip

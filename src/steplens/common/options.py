@@ -240,6 +240,13 @@ def _to_count(option: Option, value: Any) -> Accepted:
     return option.default, message
 
 
+def _to_rate(option: Option, value: Any) -> Accepted:
+    if _is_finite(value) and (value == 0 or LEAST_SAMPLING_HZ <= value <= MOST_SAMPLING_HZ):
+        return float(value), ""
+    bounds = f"{LEAST_SAMPLING_HZ:g} to {MOST_SAMPLING_HZ:g}"
+    return option.default, f"Parameter {option.name} should be 0 or a number from {bounds}, reset it to {option.default:g}."
+
+
 def _to_ranks(option: Option, value: Any) -> Accepted:
     if not isinstance(value, list):
         return [], f"Parameter {option.name} should be a list of ranks, reset it to an empty list."
@@ -295,6 +302,9 @@ def to_activity(value: Any) -> ProfilerActivity | None:
     return ProfilerActivity.__members__.get(name.removeprefix("ProfilerActivity.")) if isinstance(name, str) else None
 
 
+#: how often a second stacks may be sampled: more often each look would last a good part of the time between two
+LEAST_SAMPLING_HZ, MOST_SAMPLING_HZ = 0.1, 1000.0
+
 PROFILE = "profile"
 SCHEDULE = "schedule"
 EXPERIMENTAL = "experimental_config"
@@ -308,6 +318,7 @@ _TYPES, _SYSTEMS = (tuple(str(member) for member in kind) for kind in (ExportTyp
 
 #: sentences for users that leave no room for the rest of a line
 _HELP_METRICS = "AI Core counters to collect; needs Level1 or Level2."
+_HELP_SAMPLING = "Sample the Python stacks of all threads so many times a second; 0 samples none."
 _HELP_GARBAGE = "Record garbage collections longer than this many ms; 0 records all."
 
 #: Every collection option. In a group the order is that of the Python signature.
@@ -328,6 +339,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("max_bytes", PROFILE, "int", None, "End a window before its trace becomes larger than about this.", _to_limit),
     Option("max_overhead", PROFILE, "float", None, "End a window whose steps take this share longer, such as 0.2.", _to_limit),
     Option("show_plan", PROFILE, "bool", False, "Print which steps are recorded and how large that becomes.", _to_bool),
+    Option("stack_sampling_hz", PROFILE, "float", 0.0, _HELP_SAMPLING, _to_rate),
     Option("wait", SCHEDULE, "int", 0, "Steps to skip at the start of every cycle.", _number_of_steps),
     Option("active", SCHEDULE, "int", 1, "Steps to record in every cycle.", _number_of_steps, least=1),
     Option("warmup", SCHEDULE, "int", 0, "Steps to warm up before recording; 1 is recommended.", _number_of_steps),

@@ -53,10 +53,11 @@ _RECORDED_MOMENTS = {
     "step_points": ("forward_ns", "backward_ns"),
     "pipeline_epochs": ("workers_ns", "first_batch_ns"),
     "pipeline_tasks": ("collate_ns",),
+    "python_samples": ("wanted_ns",),
 }
 #: recorded tables whose rows begin and end in columns of other names than start_ns and end_ns; a moment ends where it begins
 _OTHER_SPANS = {
-    **dict.fromkeys(("memory", "counters", "pipeline_samples", "pipeline_batches"), ("time_ns", "time_ns")),
+    **dict.fromkeys(("memory", "counters", "python_samples", "pipeline_samples", "pipeline_batches"), ("time_ns", "time_ns")),
     "allocations": ("allocation_ns", "release_ns"),
     "task_queue": ("enqueue_start_ns", "dequeue_end_ns"),
     "flows": ("from_ns", "to_ns"),

@@ -8,7 +8,7 @@ cannot fill is absent. ``SCHEMA_VERSION`` changes with every change here, and of
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 17
 
 #: the unit of a column of Unix times in ns; lengths of time have "ns"
 MOMENT = "moment"
@@ -39,6 +39,13 @@ TABLES: dict[str, dict[str, str]] = {
     ),
     # One Python frame, C function or module call.
     "python": _table_columns("id name:Name start_ns end_ns pid tid parent module_id"),
+    # One sample of the Python stack of a thread: it was to be taken at wanted_ns, and was at time_ns. stack = id of a row of
+    # python_stacks, null where it is not known. samples: how many periods it stands for; a sleeping thread has one for several.
+    # processor_ns: processor time of the thread since its sample before, null where that is not known.
+    "python_samples": _table_columns("time_ns wanted_ns pid tid stack:Int32 samples processor_ns"),
+    # One sampled Python stack: its innermost frame, named as in python, and the line that this is at (0 for a module);
+    # parent: the stack around it; depth counts from 0, the outermost frame.
+    "python_stacks": _table_columns("id:Int32 parent:Int32 depth:Int32 name:Name line"),
     # One runtime or driver call; layer is the source's ("cuda_runtime", "cuda_driver", "acl", "node", "runtime" ...).
     "api": _table_columns("name:Name layer:Name start_ns end_ns pid tid correlation external_id"),
     # One task that the framework handed to its own launching thread (Ascend's task queue).

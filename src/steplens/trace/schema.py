@@ -40,6 +40,8 @@ PROCESS_IDENTITY = "process_identity"
 OPERATOR_RECORDER = "operator_recorder"
 #: its value of recordings by steplens' recorder
 OWN_RECORDER = "steplens"
+#: key of ``meta``: how often a second Python stacks were sampled
+STACK_SAMPLING_RATE = "stack_sampling_hz"
 #: key of ``meta``: numbers of the steps that recording holds a part of, where the recorder knows which
 PARTIAL_STEPS = "partial_steps"
 #: key of ``meta``: the source holds sums and times of another analysis alone, and none of the work that they are of

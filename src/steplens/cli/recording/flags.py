@@ -18,6 +18,7 @@ _PLACEHOLDERS = {
     "max_seconds": "SECONDS",
     "max_bytes": "BYTES",
     "max_overhead": "SHARE",
+    "stack_sampling_hz": "HZ",
     "gc_detect_threshold": "MS",
     "local_dir": "FOLDER",
     "mstx_domain_include": "DOMAIN",

@@ -24,6 +24,7 @@ class RecordingSettings:
         with_modules: module calls.
         experimental: extended options.
         schedule: the attributes of the schedule, for the record; None without one.
+        stack_sampling_hz: how often a second Python stacks are sampled; 0: never.
     """
 
     activities: tuple[ProfilerActivity, ...]
@@ -34,6 +35,7 @@ class RecordingSettings:
     with_modules: bool
     experimental: _ExperimentalConfig
     schedule: Mapping[str, Any] | None
+    stack_sampling_hz: float = 0.0
 
     @property
     def switches(self) -> dict[str, bool]:
@@ -47,7 +49,9 @@ class RecordingSettings:
 
     def recorded(self) -> dict[str, Any]:
         """The configuration as ``profiler_info.json`` holds it."""
+        sampled = {"stack_sampling_hz": self.stack_sampling_hz} if self.stack_sampling_hz else {}
+        activities = [str(item) for item in self.activities]
         return {
-            "common_config": {"activities": [str(item) for item in self.activities], "schedule": self.schedule, **self.switches},
+            "common_config": {"activities": activities, "schedule": self.schedule, **self.switches, **sampled},
             "experimental_config": self.experimental.recorded(),
         }

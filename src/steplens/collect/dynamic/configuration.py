@@ -49,7 +49,7 @@ def _default_document() -> dict[str, Any]:
 TEMPLATE: dict[str, Any] = _default_document()
 
 #: fields that a file may have although a new one does not
-_OPTIONAL = ("metadata", *options.LIMITS)
+_OPTIONAL = ("metadata", *options.LIMITS, "stack_sampling_hz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Settings:
         warmup: steps to warm up before that.
         experimental: arguments of ``_ExperimentalConfig``; None without any.
         metadata: what the user adds to the run.
-        limits: max_seconds, max_bytes, max_overhead, as far as they are given.
+        limits: max_seconds, max_bytes, max_overhead and stack_sampling_hz, as far as they are given.
     """
 
     activities: tuple[ProfilerActivity, ...] | None
@@ -166,7 +166,7 @@ def read_plan(document: Mapping[str, Any], rank: int) -> Plan:
         warmup=values["warmup"],
         experimental=reader.experimental(),
         metadata=reader.mapping("metadata") or {},
-        limits=reader.values(options.PROFILE, [name for name in options.LIMITS if name in document]),
+        limits=reader.values(options.PROFILE, [name for name in _OPTIONAL if name in document]),
     )
     reader.unknown(document, (*TEMPLATE, *_OPTIONAL))
     steps = settings.active + settings.warmup

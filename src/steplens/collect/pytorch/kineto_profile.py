@@ -30,7 +30,7 @@ from steplens.collect.pytorch.export_methods import ExportMethods
 from steplens.collect.pytorch.kineto import KinetoSession
 from steplens.collect.pytorch.recorder_session import RecorderSession
 from steplens.collect.pytorch.schedule_text import describe_schedule, size_text
-from steplens.collect.recorder.recorder_choice import uses_recorder
+from steplens.collect.recorder.recorder_choice import sampling_rate, uses_recorder
 from steplens.collect.torch_internals import backward, child_threads
 from steplens.common import options, rundir
 from steplens.common.options import ProfilerActivity
@@ -53,6 +53,7 @@ class _KinetoProfile(ExportMethods):
         with_modules: which ``nn.Module`` an operator was called from.
         experimental_config: extended options.
         custom_trace_id_callback: returns the id of a window.
+        stack_sampling_hz: how often a second the Python stacks of all threads are sampled; 0: never.
     """
 
     _budget: Budget | None = None
@@ -70,6 +71,7 @@ class _KinetoProfile(ExportMethods):
         with_modules: bool = False,
         experimental_config: _ExperimentalConfig | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
+        stack_sampling_hz: float = 0.0,
     ) -> None:
         self._prepare_windows(options.call_arguments(locals()))
 
@@ -119,6 +121,7 @@ class _KinetoProfile(ExportMethods):
             activities=tuple(activities),
             experimental=experimental,
             schedule=_schedule_attributes(self._schedule),
+            stack_sampling_hz=sampling_rate(values),
             **{name: values[name] for name in options.SWITCHES},
         )
         limits = Limits(**{name: values[name] for name in options.LIMITS})

@@ -45,6 +45,8 @@ class profile(_KinetoProfile):
         max_overhead: end a window whose steps all take longer than those before it by this share: 0.2 allows 1.2 times as long.
         show_plan: print which steps are recorded, and about how large that becomes. The warmup is then recorded as well,
             and thrown away, to find that out; not with a GPU or NPU.
+        stack_sampling_hz: sample the Python stacks of all threads so many times a second, 0.1 to 1000, where ``with_stack``
+            costs too much or records too much; 0: none. steplens' own recorder does it.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class profile(_KinetoProfile):
         max_bytes: int | None = None,
         max_overhead: float | None = None,
         show_plan: bool = False,
+        stack_sampling_hz: float = 0.0,
     ) -> None:
         self._prepare_windows(options.call_arguments(locals()))
 

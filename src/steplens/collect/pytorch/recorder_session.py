@@ -50,7 +50,7 @@ class RecorderFile(KinetoArguments):
         if self._takes_memory:
             switches["profile_memory"] = WITH_MEMORY
         options = sum(option for name, option in switches.items() if self.settings.switches.get(name))
-        recorder_library.start_recorder(path, options, described)
+        recorder_library.start_recorder(path, options, described, stack_sampling_hz=self.settings.stack_sampling_hz)
 
     def _finish_recording(self, window: Window) -> RecordingTotals:
         """Wait for what is on its way to the disk, once; another window can record from then on."""
@@ -72,10 +72,10 @@ class RecorderFile(KinetoArguments):
         """
         if totals.error_number:
             raise OSError(totals.error_number, f"the recorder could not write all of it ({os.strerror(totals.error_number)})")
-        lost = totals.dropped_calls + totals.dropped_memory_events + totals.dropped_python_calls
+        lost = totals.dropped_calls + totals.dropped_memory_events + totals.dropped_python_calls + totals.dropped_python_samples
         if lost:
             # what that makes doubtful is said by whoever reads the file, which knows of it
-            records = lost + totals.calls + totals.memory_events + totals.python_calls
+            records = lost + totals.calls + totals.memory_events + totals.python_calls + totals.python_samples
             log.warning(f"{lost} of {records} records were lost: they came faster than they could be written.")
         if threads := totals.refused_python_threads + totals.lost_python_threads:
             log.warning(f"A profiler of the program (sys.setprofile) had {threads} threads, whose calls of Python are missing.")

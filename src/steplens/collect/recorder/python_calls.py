@@ -71,8 +71,8 @@ def start_python_calls(library: ctypes.CDLL) -> None:
         raise PythonCallsError(reason)
     if _State.library is None:
         _State.library = ctypes.PyDLL(library._name, handle=library._handle)
-        _State.held_objects = (_module_call(), functools.partial, _join_thread, child_threads.profile_function())
-    prefixes = "\n".join(_file_prefixes()).encode(errors="surrogateescape")
+        _State.held_objects = (module_call(), functools.partial, _join_thread, child_threads.profile_function())
+    prefixes = "\n".join(file_prefixes()).encode(errors="surrogateescape")
     objects = _Objects(prefixes, *(id(each) if each is not None else None for each in _State.held_objects))
     error = ctypes.create_string_buffer(_ERROR_BYTES)
     if _State.library.steplens_recorder_start_python(ctypes.byref(objects), error, _ERROR_BYTES):
@@ -98,13 +98,13 @@ def _join_thread(*_event: Any) -> None:
         sys.setprofile(None)
 
 
-def _module_call() -> Any:
+def module_call() -> Any:
     """The code of the calls of modules, which are named by their module."""
     modules: Any = importlib.import_module("torch.nn")
     return getattr(modules.Module.__call__, "__code__", None)
 
 
-def _file_prefixes() -> list[str]:
+def file_prefixes() -> list[str]:
     """Beginnings of file names that PyTorch leaves out."""
     try:
         tracer: Any = importlib.import_module("torch.profiler.python_tracer")

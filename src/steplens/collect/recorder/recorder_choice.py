@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from steplens.collect.common import log, metadata
-from steplens.collect.common.health import INFO, Health
+from steplens.collect.common.health import INFO, WARNING, Health
 from steplens.collect.common.recording_settings import RecordingSettings
 from steplens.collect.recorder import python_calls, recorder_library
 from steplens.collect.recorder.recorder_library import OFF, ON, RecorderError
@@ -35,17 +36,32 @@ def uses_recorder(
         beside_kineto: whether Kineto may record a GPU beside it.
     """
     mode = recorder_library.wanted_recorder()
+    samples = settings.stack_sampling_hz > 0
     if mode == OFF:
+        if samples:
+            _say_no_samples(f"{recorder_library.VARIABLE}=off forbids the recorder, which samples them", health)
         return False
     reason = why_not_recorder(settings, beside_kineto=beside_kineto)
-    if mode != ON and (reason or _prefers_kineto(settings, observes, exports) or not is_wanted()):
+    # nobody else samples stacks: who asks for them asks for it
+    if mode != ON and not samples and (reason or _prefers_kineto(settings, observes, exports) or not is_wanted()):
         # as it should be, so nobody is told
         return False
     if not reason:
         reason = _why_not_loaded()
     if reason:
         _say_kineto(mode, reason, health)
+        if samples:
+            _say_no_samples(f"the recorder does not record, because {reason}", health)
     return not reason
+
+
+def sampling_rate(values: Mapping[str, Any]) -> float:
+    """How often a second stacks are sampled, by the resolved options of a profiler; 0 for never."""
+    rate: float = values["stack_sampling_hz"]
+    if rate and values["with_stack"]:
+        log.warning("stack_sampling_hz is ignored: with_stack=True records every call of Python, which tells more than samples.")
+        return 0.0
+    return rate
 
 
 def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True) -> str:
@@ -64,7 +80,7 @@ def why_not_recorder(settings: RecordingSettings, *, beside_kineto: bool = True)
             return f"a GPU is to be recorded, and {reason}"
     elif activities != {ProfilerActivity.CPU}:
         return "it records the host alone, and a device is to be recorded"
-    if settings.with_stack and (reason := python_calls.why_not_recorded()):
+    if (settings.with_stack or settings.stack_sampling_hz) and (reason := python_calls.why_not_recorded()):
         return reason
     if settings.profile_memory and not on_gpu and _has_device_memory():
         return "profile_memory=True asks for the memory of this machine's device too, and it sees that of the host alone"
@@ -107,6 +123,11 @@ def _say_kineto(mode: str, reason: str, health: Health) -> None:
             log.info(f"{message} Where that is wanted, {recorder_library.VARIABLE}=off says no more of it.")
         _said.add(message)
     health.add("recorder", INFO, message, configuration=True)
+
+
+def _say_no_samples(reason: str, health: Health) -> None:
+    message = f"Python stacks are not sampled (stack_sampling_hz): {reason}."
+    health.report("not_collected", WARNING, message, unsafe="call stacks", configuration=True)
 
 
 def _has_device_memory() -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steplens.collect.recorder import python_calls
+from steplens.collect.recorder import python_calls, python_sampling
 from steplens.common.native.build import BuildError, build_library, find_compiler, known_failure
 from steplens.common.native.libraries import NativeLibrary, is_wanted, load_built
 from steplens.common.storage.private_folder import RefusedError
@@ -27,7 +27,7 @@ VARIABLE = "STEPLENS_RECORDER"
 OFF, AUTO, ON = "off", "auto", "on"
 
 #: what is recorded of a call beside its name, thread and times; bits of ``Options`` in ``native/recorder/recorder.h``
-WITH_SHAPES, WITH_MEMORY, WITH_FLOPS, WITH_PYTHON = 1, 2, 4, 8
+WITH_SHAPES, WITH_MEMORY, WITH_FLOPS, WITH_PYTHON, WITH_SAMPLES = 1, 2, 4, 8, 16
 
 #: records of all threads that wait for the disk take no more than this
 MOST_WAITING_BYTES = 32 << 20
@@ -51,6 +51,10 @@ class _Totals(ctypes.Structure):
         ("dropped_python_calls", ctypes.c_uint64),
         ("refused_python_threads", ctypes.c_uint64),
         ("lost_python_threads", ctypes.c_uint64),
+        ("python_samples", ctypes.c_uint64),
+        ("dropped_python_samples", ctypes.c_uint64),
+        ("stackless_python_samples", ctypes.c_uint64),
+        ("cut_python_samples", ctypes.c_uint64),
     )
 
 
@@ -69,6 +73,10 @@ class RecordingTotals:
         dropped_python_calls: likewise, of those.
         refused_python_threads: threads whose calls of Python are not recorded, since a profiler of the program had them.
         lost_python_threads: threads that one took while recording went on.
+        python_samples: records of sampled stacks in the file.
+        dropped_python_samples: samples that found no room on their way to the disk, or could not be taken.
+        stackless_python_samples: samples whose stack found no place, since there were too many different ones.
+        cut_python_samples: samples of stacks so deep that their outermost frames are left out.
     """
 
     calls: int
@@ -81,6 +89,10 @@ class RecordingTotals:
     dropped_python_calls: int = 0
     refused_python_threads: int = 0
     lost_python_threads: int = 0
+    python_samples: int = 0
+    dropped_python_samples: int = 0
+    stackless_python_samples: int = 0
+    cut_python_samples: int = 0
 
 
 def wanted_recorder() -> str:
@@ -157,13 +169,14 @@ def will_be_built() -> bool:
     return compiler is not None and not known_failure(recorder_library(), compiler)
 
 
-def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
+def start_recorder(path: Path, options: int, metadata: dict[str, Any], *, stack_sampling_hz: float = 0.0) -> None:
     """Record every thread of this process from now on.
 
     Args:
         path: the file, which must not exist.
         options: ``WITH_SHAPES`` and so on, added up.
         metadata: kept at the beginning of the file, for a process that is killed.
+        stack_sampling_hz: how often a second the stacks of Python are looked at; 0: never.
 
     Raises:
         RecorderError: it records already, or the file cannot be made.
@@ -171,6 +184,9 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
     if is_recorder_recording():
         raise RecorderError(_TAKEN)
     error = ctypes.create_string_buffer(_ERROR_BYTES)
+    if stack_sampling_hz:
+        options |= WITH_SAMPLES
+        metadata = {**metadata, python_sampling.SAMPLING_RATE: stack_sampling_hz}
     text = json.dumps(metadata, default=str).encode()
     failed = load_recorder().steplens_recorder_start(os.fsencode(path), options, MOST_WAITING_BYTES, text, error, _ERROR_BYTES)
     if failed == errno.EBUSY:
@@ -178,9 +194,12 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
         raise RecorderError(_TAKEN)
     if failed:
         raise RecorderError(f"{path}: {error.value.decode(errors='replace')}")
-    if options & WITH_PYTHON:
+    if options & (WITH_PYTHON | WITH_SAMPLES):
         try:
-            python_calls.start_python_calls(load_recorder())
+            if options & WITH_PYTHON:
+                python_calls.start_python_calls(load_recorder())
+            if options & WITH_SAMPLES:
+                python_sampling.start_sampling(load_recorder(), stack_sampling_hz)
         except python_calls.PythonCallsError as exception:
             finish_recorder(metadata)
             raise RecorderError(f"{path}: {exception}") from exception
@@ -189,6 +208,7 @@ def start_recorder(path: Path, options: int, metadata: dict[str, Any]) -> None:
 def stop_recorder() -> None:
     """End recording, at once: the file is complete after ``finish_recorder``."""
     load_recorder().steplens_recorder_stop()
+    python_sampling.stop_sampling()
     python_calls.stop_python_calls()
 
 

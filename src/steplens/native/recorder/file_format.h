@@ -37,6 +37,9 @@ enum class BlockKind : uint32_t {
   PYTHON_CALLS = 10,       // PythonRecord[count], of one thread, in the order of their ends
   OPEN_PYTHON_CALLS = 11,  // PythonRecord[count] of one thread, as those of OPEN_CALLS; it is written when it differs from the last one
   THREAD_HANDLES = 12,     // u32[count]: low half of pthread_self() of the thread, which is what CUPTI names threads by
+  PYTHON_SAMPLES = 13,         // SampleRecord[count], of all threads; those of one thread in the order of their times
+  PYTHON_STACKS = 14,          // StackNode[count]; `thread` is the number of the first one
+  PYTHON_SAMPLED_THREADS = 15, // count texts of JSON, as those of signatures: the threads of samples
 };
 
 struct BlockHeader {
@@ -88,6 +91,29 @@ struct PythonRecord {
 };
 static_assert(sizeof(PythonRecord) == 24);
 
+// Of a sample without a stack, and of what has no frame around it.
+constexpr uint32_t NO_STACK = UINT32_MAX;
+constexpr uint64_t NO_PROCESSOR_TIME = UINT64_MAX;
+
+struct SampleRecord {
+  uint64_t wanted_ticks;  // when the thread was to be looked at first
+  uint64_t taken_ticks;   // when it was last
+  uint64_t processor_ns;  // processor time that the thread had used by then
+  uint32_t stack;         // number of the innermost frame in PYTHON_STACKS, from 0; NO_STACK: there was no place for it
+  uint32_t thread;        // number of its text in PYTHON_SAMPLED_THREADS, from 0
+  uint32_t count;         // periods that it stands for
+  uint32_t reserved;
+};
+static_assert(sizeof(SampleRecord) == 40);
+
+struct StackNode {
+  uint32_t parent;  // the stack of the frame around it, whose number is less; NO_STACK: there is none
+  uint32_t name;    // number of its text in PYTHON_NAMES
+  uint32_t line;    // that it is at
+  uint32_t reserved;
+};
+static_assert(sizeof(StackNode) == 16);
+
 struct Totals {
   uint64_t calls;
   uint64_t memory_events;
@@ -99,7 +125,11 @@ struct Totals {
   uint64_t dropped_python_calls;
   uint64_t refused_python_threads;  // a profiler of the program had them when recording began
   uint64_t lost_python_threads;     // one took them while recording went on
+  uint64_t python_samples;
+  uint64_t dropped_python_samples;
+  uint64_t stackless_python_samples;  // there was no place for more stacks
+  uint64_t cut_python_samples;        // of stacks so deep that their outermost frames are left out
 };
-static_assert(sizeof(Totals) == 80);
+static_assert(sizeof(Totals) == 112);
 
 }  // namespace steplens

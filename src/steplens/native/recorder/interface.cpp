@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "python_sampling.h"
 #include "recorder.h"
 
 #define STEPLENS_EXPORT extern "C" __attribute__((visibility("default")))
@@ -119,5 +120,27 @@ STEPLENS_EXPORT void steplens_recorder_stop_python() {
     steplens::PythonCalls::instance().stop();
   } catch (const std::exception&) {
     // no memory to leave with: threads leave by themselves
+  }
+}
+
+// With Python's lock, after `start` with WITH_SAMPLES: looks at the stacks of all threads `rate_hz` times a second. 0, or -1 with a text.
+STEPLENS_EXPORT int steplens_recorder_start_sampling(
+    const steplens::SamplingObjects* objects, double rate_hz, char* error, size_t error_bytes) {
+  std::string text;
+  try {
+    text = steplens::PythonSampler::instance().start(*objects, rate_hz);
+  } catch (const std::exception& exception) {
+    text = exception.what();
+  }
+  copy_text(text, error, error_bytes);
+  return text.empty() ? 0 : -1;
+}
+
+// After `stop`, without Python's lock: who samples may be about to take it.
+STEPLENS_EXPORT void steplens_recorder_stop_sampling() {
+  try {
+    steplens::PythonSampler::instance().stop();
+  } catch (const std::exception&) {
+    // it ends by itself
   }
 }

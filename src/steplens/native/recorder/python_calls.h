@@ -55,6 +55,8 @@ class PythonNames {
   uint32_t number_of_frame(PyObject* frame);
   // Of one that has begun before, by the line that it is at.
   uint32_t number_of_open_frame(PyObject* frame);
+  // Of one that goes on, by the line that its function begins at.
+  uint32_t number_of_running_frame(PyObject* frame);
   uint32_t number_of_function(PyObject* function);
   uint32_t take_texts(std::string& texts) { return table_.take_texts(texts); }
   void after_fork() { table_.after_fork(); }

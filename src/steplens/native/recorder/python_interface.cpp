@@ -50,6 +50,17 @@ std::string PythonInterface::load() {
   need(capsule_pointer, "PyCapsule_GetPointer");
   need(is_capsule, "PyCapsule_IsValid");
   need(none, "_Py_NoneStruct");
+  need(take_lock, "PyGILState_Ensure");
+  need(give_lock_back, "PyGILState_Release");
+  need(release_lock, "PyEval_SaveThread");
+  need(take_lock_again, "PyEval_RestoreThread");
+  need(next_item, "PyDict_Next");
+  need(find_item, "PyDict_GetItemWithError");
+  need(as_unsigned, "PyLong_AsUnsignedLong");
+  need(disable_collection, "PyGC_Disable");
+  need(enable_collection, "PyGC_Enable");
+  // public since 3.13
+  if (!find(has_begun_to_end, "Py_IsFinalizing")) find(has_begun_to_end, "_Py_IsFinalizing");
   find(set_profile_of_all_threads, "PyEval_SetProfileAllThreads");
   find(frame_variable, "PyFrame_GetVarString");
   if (!missing.empty()) return missing;
@@ -57,6 +68,11 @@ std::string PythonInterface::load() {
   const unsigned long major = std::strtoul(version_text(), &rest, 10), minor = *rest == '.' ? std::strtoul(rest + 1, nullptr, 10) : 0;
   if (major * 256 + minor >= 0x030d && set_profile_of_all_threads == nullptr) return "PyEval_SetProfileAllThreads";
   version = major << 24 | minor << 16;
+  if (version >= PYTHON_3_12 && version < PYTHON_3_14) {
+    find(call_soon, "_PyEval_AddPendingCall");
+  } else if (version < PYTHON_3_12 && find(switch_interval, "_PyEval_GetSwitchInterval")) {
+    find(set_switch_interval, "_PyEval_SetSwitchInterval");
+  }
   return {};
 }
 

@@ -16,7 +16,7 @@ using ProfileFunction = int (*)(PyObject* object, PyObject* frame, int what, PyO
 // `what` of a profile function
 enum PythonEvent : int { PYTHON_CALL = 0, PYTHON_RETURN = 3, FUNCTION_CALL = 4, FUNCTION_EXCEPTION = 5, FUNCTION_RETURN = 6 };
 
-constexpr unsigned long PYTHON_3_13 = 0x030d0000;
+constexpr unsigned long PYTHON_3_12 = 0x030c0000, PYTHON_3_13 = 0x030d0000, PYTHON_3_14 = 0x030e0000;
 
 struct PythonInterface {
   // 0 where it could not be told
@@ -52,9 +52,29 @@ struct PythonInterface {
   void* (*capsule_pointer)(PyObject*, const char*) = nullptr;
   int (*is_capsule)(PyObject*, const char*) = nullptr;
   PyObject* none = nullptr;
+  // of threads of our own, and of what is looked at from them
+  int (*take_lock)() = nullptr;
+  void (*give_lock_back)(int) = nullptr;
+  PyThreadState* (*release_lock)() = nullptr;
+  void (*take_lock_again)(PyThreadState*) = nullptr;
+  // How a thread that computes in Python is made to come by soon, which its versions do each in its own way; null where they do not:
+  // since 3.12 the thread that has the lock calls a function between two instructions, before that it lets go of the lock after
+  // a time (us) that can be made short.
+  int (*call_soon)(PyInterpreterState*, int (*)(void*), void*, int only_main_thread) = nullptr;
+  void (*set_switch_interval)(unsigned long) = nullptr;
+  unsigned long (*switch_interval)() = nullptr;
+  int (*next_item)(PyObject* dictionary, ptrdiff_t* place, PyObject** key, PyObject** value) = nullptr;
+  PyObject* (*find_item)(PyObject* dictionary, PyObject* key) = nullptr;  // borrowed
+  unsigned long (*as_unsigned)(PyObject*) = nullptr;
+  int (*disable_collection)() = nullptr;  // 1: it was enabled
+  int (*enable_collection)() = nullptr;
+  int (*has_begun_to_end)() = nullptr;
 
   // Looks everything up, once. The name of what is missing; empty where all is there.
   std::string load();
+
+  // Whether Python ends, and with it threads that ask for its lock.
+  bool is_finalizing() const { return has_begun_to_end != nullptr && has_begun_to_end() != 0; }
 
   // The text of a str, whatever is in it; empty on failure.
   std::string text_of(PyObject* string) const;

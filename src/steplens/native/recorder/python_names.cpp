@@ -7,7 +7,7 @@ namespace steplens {
 namespace {
 
 // kinds of what has an address
-enum Kind : uint64_t { CODE = 1, LINE, MODULE, FUNCTION };
+enum Kind : uint64_t { CODE = 1, LINE, MODULE, FUNCTION, FIRST_LINE };
 
 // of the numbers that are known of codes: calls of modules, and functions that go on at another line than they begin at
 constexpr uint32_t OF_MODULES = 1u << 31, AT_LINES = 1u << 30;
@@ -85,6 +85,18 @@ uint32_t PythonNames::number_of_frame(PyObject* frame) {
 uint32_t PythonNames::number_of_open_frame(PyObject* frame) {
   const OwnedObject code(python_, python_.frame_code(frame));
   return code.get() == module_call_ ? number_of_module(code.get(), frame) : number_of_line(code.get(), frame);
+}
+
+uint32_t PythonNames::number_of_running_frame(PyObject* frame) {
+  const OwnedObject code(python_, python_.frame_code(frame));
+  if (code.get() == module_call_) return number_of_module(code.get(), frame);
+  const SignatureKey key = key_of(code.get(), 0, FIRST_LINE);
+  uint32_t number = known_.find(key);
+  if (number != UINT32_MAX) return number;
+  const std::string text = frame_text(code.get(), static_cast<int>(python_.number_attribute(code.get(), "co_firstlineno")));
+  number = table_.number_of(key_of_text(text), [&] { return text; });
+  if (hold(code.get())) known_.insert(key, number);
+  return number;
 }
 
 uint32_t PythonNames::look_at_code(PyObject* code, PyObject* frame, SignatureKey key) {

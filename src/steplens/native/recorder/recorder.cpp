@@ -12,6 +12,7 @@
 
 #include "file_writer.h"
 #include "memory_watch.h"
+#include "python_sampling.h"
 
 namespace steplens {
 
@@ -201,7 +202,7 @@ int Recorder::start(const char* path, uint32_t options, int64_t most_bytes, cons
   }
   chunk_budget().most.store(most_bytes, std::memory_order_relaxed);
   signatures_.begin_session();
-  named_signatures_ = named_python_ = 0;
+  named_signatures_ = named_python_ = named_stacks_ = named_sampled_ = 0;
   totals_ = Totals{};
   FileHeader header{};
   std::memcpy(header.magic, FILE_MAGIC, sizeof(header.magic));
@@ -264,7 +265,7 @@ void Recorder::watch_calls(bool watched) {
 }
 
 uint64_t Recorder::added_bytes_locked() const {
-  uint64_t bytes = gone_bytes_;
+  uint64_t bytes = gone_bytes_ + PythonSampler::instance().recorded_bytes();
   for (const ThreadState* state : threads_) bytes += state->recorded_bytes();
   return bytes;
 }
@@ -316,6 +317,7 @@ void Recorder::after_fork_in_child() {
   new (&writer_) std::thread;
   signatures_.after_fork();
   PythonCalls::instance().after_fork();
+  PythonSampler::instance().after_fork();
   // PyTorch's list may be locked for ever; without a recording the callback returns at once, and who records here takes it away
   if (callback_ != 0) inherited_callback_ = callback_;
   callback_ = 0;
@@ -349,6 +351,7 @@ void Recorder::write_loop() {
       wake_.wait_for(lock, FLUSH_INTERVAL, [this] { return ends_; });
       ends = ends_;
     }
+    PythonSampler::instance().ask_less_often();
     const ClockPair pair = read_clock_pair(counter_);
     if (ends || pair.monotonic_ns - last_clock >= CLOCK_INTERVAL_NS) {
       last_clock = pair.monotonic_ns;
@@ -357,7 +360,8 @@ void Recorder::write_loop() {
     write_all(ends);
     if (ends) return;
     const std::lock_guard<std::mutex> lock(threads_mutex_);
-    written_bytes_ = totals_.calls * sizeof(CallRecord) + totals_.memory_events * sizeof(MemoryRecord);
+    written_bytes_ = totals_.calls * sizeof(CallRecord) + totals_.memory_events * sizeof(MemoryRecord) +
+                     totals_.python_samples * sizeof(SampleRecord);
     file_bytes_ = file_->bytes();
   }
 }
@@ -421,10 +425,13 @@ void Recorder::write_all(bool is_end) {
     write_python(state, name_thread);
     if (has_ended) remove_thread(state);
   }
+  write_samples();
   if (is_end) {
     if (!last_metadata_.empty()) file_->write_block(BlockKind::METADATA, 0, 1, last_metadata_.data(), last_metadata_.size());
     totals_.refused_python_threads = PythonCalls::instance().refused_threads();
     totals_.lost_python_threads = PythonCalls::instance().lost_threads();
+    totals_.stackless_python_samples = PythonSampler::instance().stackless_samples();
+    totals_.cut_python_samples = PythonSampler::instance().cut_samples();
     totals_.file_bytes = file_->bytes() + sizeof(BlockHeader) + sizeof(Totals);
     totals_.error_number = file_->error_number();
     file_->write_block(BlockKind::END, 0, 1, &totals_, sizeof(totals_));
@@ -472,6 +479,30 @@ void Recorder::write_python(ThreadState* state, const std::function<void()>& nam
   if (open.empty() || starts == python.written_starts) return;
   python.written_starts = std::move(starts);
   write(BlockKind::OPEN_PYTHON_CALLS, open.data(), depth);
+}
+
+void Recorder::write_samples() {
+  PythonSampler& sampler = PythonSampler::instance();
+  sampler.drain(session_.load(std::memory_order_acquire), [&](const SampleRecord* records, uint32_t count) {
+    // what a sample is of was added before the sample itself, and names before the stacks that have them
+    const std::vector<StackNode> nodes = sampler.take_nodes();
+    std::string texts;
+    if (const uint32_t added = sampler.take_names(texts)) {
+      file_->write_block(BlockKind::PYTHON_NAMES, named_python_, added, texts.data(), texts.size());
+      named_python_ += added;
+    }
+    if (const uint32_t added = static_cast<uint32_t>(nodes.size())) {
+      file_->write_block(BlockKind::PYTHON_STACKS, named_stacks_, added, nodes.data(), added * sizeof(StackNode));
+      named_stacks_ += added;
+    }
+    if (const uint32_t added = sampler.take_threads(texts)) {
+      file_->write_block(BlockKind::PYTHON_SAMPLED_THREADS, named_sampled_, added, texts.data(), texts.size());
+      named_sampled_ += added;
+    }
+    file_->write_block(BlockKind::PYTHON_SAMPLES, 0, count, records, count * sizeof(SampleRecord));
+    if (file_->error_number() == 0) totals_.python_samples += count;
+  });
+  totals_.dropped_python_samples += sampler.take_dropped();
 }
 
 void Recorder::remove_thread(ThreadState* state) {

@@ -24,6 +24,7 @@ enum Options : uint32_t {
   WITH_MEMORY = 2,
   WITH_FLOPS = 4,
   WITH_PYTHON = 8,
+  WITH_SAMPLES = 16,
 };
 
 struct ThreadState;
@@ -118,6 +119,7 @@ class Recorder {
 
  private:
   friend class PythonCalls;
+  friend class PythonSampler;
   Recorder();
   void stop_locked();
   void add_callback();
@@ -132,6 +134,7 @@ class Recorder {
   void write_all(bool is_end);
   void write_signatures(std::string& texts);
   void write_python(ThreadState* state, const std::function<void()>& name_thread);
+  void write_samples();
   void remove_thread(ThreadState* state);
 
   std::atomic<bool> recording_{false};
@@ -152,7 +155,7 @@ class Recorder {
   uint64_t gone_bytes_ = 0, bytes_before_ = 0, written_bytes_ = 0, file_bytes_ = 0;
   SignatureTable signatures_;
   // of the writer: how many of them are in the file
-  uint32_t named_signatures_ = 0, named_python_ = 0;
+  uint32_t named_signatures_ = 0, named_python_ = 0, named_stacks_ = 0, named_sampled_ = 0;
 
   // start, stop and finish, each of which may come from any thread
   std::mutex control_mutex_;

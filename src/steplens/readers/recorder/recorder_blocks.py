@@ -26,6 +26,7 @@ CLOCK = np.dtype(list(layout.CLOCK_FIELDS))
 CALL, MEMORY = np.dtype(list(layout.CALL_FIELDS)), np.dtype(list(layout.MEMORY_FIELDS))
 THREAD = np.dtype(list(layout.THREAD_FIELDS))
 PYTHON_CALL = np.dtype(list(layout.PYTHON_FIELDS))
+SAMPLE, STACK = np.dtype(list(layout.SAMPLE_FIELDS)), np.dtype(list(layout.STACK_FIELDS))
 TOTALS = np.dtype(list(layout.TOTAL_FIELDS))
 #: a record that is longer is damage of the header
 _LONGEST_RECORD = 4096
@@ -65,6 +66,10 @@ class Blocks:
         python_calls: records of calls of Python; those of one thread are in the order of their ends.
         python_threads: for each the number of its thread.
         open_python: as ``open_calls``, of Python.
+        python_samples: records of looks at the stacks of threads.
+        python_stacks: by number, the frame that each stack has more than the one around it; those that are missing are around
+            themselves.
+        sampled_threads: texts of JSON, by number.
         metadata: members of the objects that say how it was recorded; of a key that several have the last one counts.
         totals: what the end of the file says; None where it has none.
         damaged_blocks: that are no possible ones, and were left out.
@@ -85,6 +90,9 @@ class Blocks:
     python_calls: Records = field(default_factory=lambda: np.empty(0, PYTHON_CALL))
     python_threads: Numbers = field(default_factory=lambda: np.empty(0, np.uint32))
     open_python: dict[int, Records] = field(default_factory=dict)
+    python_samples: Records = field(default_factory=lambda: np.empty(0, SAMPLE))
+    python_stacks: Records = field(default_factory=lambda: np.empty(0, STACK))
+    sampled_threads: list[bytes] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     totals: Records | None = None
     damaged_blocks: int = 0
@@ -136,6 +144,8 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
         layout.CALLS: blocks.header.call,
         layout.MEMORY: blocks.header.memory,
         layout.PYTHON_CALLS: PYTHON_CALL,
+        layout.PYTHON_SAMPLES: SAMPLE,
+        layout.PYTHON_STACKS: STACK,
     }
     parts: dict[int, list[tuple[memoryview, int]]] = {kind: [] for kind in kinds}
     place, size, view = layout.HEADER_BYTES, len(content), memoryview(content)
@@ -148,7 +158,12 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
             following = _next_block(content, place + layout.ALIGNMENT)
             if following is None:
                 blocks.cut_bytes = size - place
-                if magic == layout.BLOCK_MAGIC and kind in (layout.CALLS, layout.MEMORY, layout.PYTHON_CALLS):
+                if magic == layout.BLOCK_MAGIC and kind in (
+                    layout.CALLS,
+                    layout.MEMORY,
+                    layout.PYTHON_CALLS,
+                    layout.PYTHON_SAMPLES,
+                ):
                     # where the disk was full, records before the cut are as good as any
                     whole_bytes = (size - begin) // kinds[kind].itemsize * kinds[kind].itemsize
                     parts[kind].append((view[begin : begin + whole_bytes], thread))
@@ -170,6 +185,9 @@ def read_blocks(content: bytes, path: Path) -> Blocks:
     blocks.calls, blocks.call_threads = _join_parts(parts[layout.CALLS], blocks.header.call)
     blocks.memory, blocks.memory_threads = _join_parts(parts[layout.MEMORY], blocks.header.memory)
     blocks.python_calls, blocks.python_threads = _join_parts(parts[layout.PYTHON_CALLS], PYTHON_CALL)
+    blocks.python_samples, _ = _join_parts(parts[layout.PYTHON_SAMPLES], SAMPLE)
+    blocks.python_stacks, misplaced = _join_stacks(parts[layout.PYTHON_STACKS], most=size // _NUMBER.size)
+    blocks.damaged_blocks += misplaced
     return blocks
 
 
@@ -190,11 +208,35 @@ def _join_parts(parts: Sequence[tuple[memoryview, int]], kind: np.dtype[np.void]
     return records, np.repeat(threads, [len(part) // kind.itemsize for part, _ in parts])
 
 
+def _join_stacks(parts: Sequence[tuple[memoryview, int]], most: int) -> tuple[Records, int]:
+    """Stacks of blocks at the places of their numbers, and how many blocks have impossible ones.
+
+    Args:
+        parts: of each block the records and the number of the first one.
+        most: no file of this size has more.
+    """
+    joined: list[Records] = []
+    count = misplaced = 0
+    for part, first in parts:
+        if not count <= first <= most:
+            misplaced += 1
+            continue
+        if first > count:
+            missing = np.zeros(first - count, STACK)
+            missing["parent"] = np.arange(count, first)
+            joined.append(missing)
+        joined.append(np.frombuffer(part, STACK))
+        count = first + len(joined[-1])
+    return (np.concatenate(joined) if joined else np.empty(0, STACK)), misplaced
+
+
 def _add_other(blocks: Blocks, kind: int, count: int, thread: int, content: bytes, *, most_texts: int) -> bool:
     """Add a block of another kind than records that are joined; False where it is damaged. Unknown kinds are passed over."""
-    if kind in (layout.SIGNATURES, layout.PYTHON_NAMES):
+    if kind in (layout.SIGNATURES, layout.PYTHON_NAMES, layout.PYTHON_SAMPLED_THREADS):
         # texts of a damaged block before this one are missing: their numbers stay theirs
-        numbered = blocks.signatures if kind == layout.SIGNATURES else blocks.python_names
+        numbered = {layout.SIGNATURES: blocks.signatures, layout.PYTHON_NAMES: blocks.python_names}.get(
+            kind, blocks.sampled_threads
+        )
         missing = thread - len(numbered)
         if missing < 0 or thread > most_texts:
             return False

@@ -20,6 +20,7 @@ from steplens.readers.recorder.recorder_blocks import Blocks, Records, read_bloc
 from steplens.readers.recorder.recorder_clock import RecorderClock
 from steplens.readers.recorder.recorder_device import add_device
 from steplens.readers.recorder.recorder_python import python_table, read_python
+from steplens.readers.recorder.recorder_samples import name_threads, read_samples
 from steplens.readers.recorder.recorder_signatures import Signatures, read_signatures
 from steplens.readers.recorder.recorder_tables import (
     Threads,
@@ -85,7 +86,7 @@ def _device_is_missing(raw: dict[str, pl.DataFrame], members: dict[str, Any], lo
 
 
 def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[dict[str, pl.DataFrame], dict[str, Any]]:
-    """``ops``, ``python``, ``memory``, ``flows``, ``threads`` and ``meta`` of a file, and what it says of the recording.
+    """``ops``, ``python``, ``memory``, samples, ``flows``, ``threads`` and ``meta`` of a file, and what it says of the recording.
 
     Args:
         path: the file.
@@ -115,6 +116,10 @@ def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[
         if blocks.totals is None:
             still_open = raw["python"].filter(pl.Series(python.records["end_ticks"] == latest))
             health_of.report_open_python(still_open, log)
+    samples = read_samples(blocks, clock)
+    if samples.samples.height:
+        raw |= {"python_samples": samples.samples, "python_stacks": samples.stacks}
+        raw["threads"] = name_threads(raw["threads"], samples, pid)
     options = {name: 1 for name, bit in _OPTIONS.items() if blocks.header.options & bit}
     of_device = {}
     if device is not None:
@@ -122,7 +127,8 @@ def raw_tables(path: Path, log: HealthLog, device: Path | None = None) -> tuple[
     members = {**of_device, **options, "pid": pid, **blocks.metadata, OPERATOR_RECORDER: OWN_RECORDER}
     raw["meta"] = meta_table(members, clock.first_ns, path)
     _report_losses(blocks, open_calls, threads, signatures, log)
-    damaged = calls.damaged + memory.damaged + signatures.damaged + python.damaged + clock.damaged + blocks.damaged_blocks
+    damaged = calls.damaged + memory.damaged + signatures.damaged + python.damaged + samples.damaged
+    damaged += clock.damaged + blocks.damaged_blocks
     health_of.report_damage(damaged, calls.unnamed, memory.unknown, log)
     return raw, members
 
@@ -141,6 +147,7 @@ def _latest_ticks(blocks: Blocks, clock: RecorderClock) -> int:
     present = [records for records in (*blocks.open_calls.values(), *blocks.open_python.values()) if len(records)]
     looked = [records["end_ticks"] for records in present]
     ends = [blocks.calls["end_ticks"], blocks.python_calls["end_ticks"], blocks.memory["ticks"]]
+    ends.append(blocks.python_samples["taken_ticks"])
     ticks = [*ends, *looked, *(records["start_ticks"] for records in present)]
     if blocks.totals is None:
         ticks.append(blocks.clocks["ticks"])

@@ -54,6 +54,15 @@ def report_end(blocks: Blocks, log: HealthLog) -> None:
     if totals["dropped_python_calls"]:
         message = "calls of Python found no room on their way to the disk, or were deeper than any, and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_python_calls"], message, CALL_STACKS)
+    if totals["dropped_python_samples"]:
+        message = "samples of Python stacks found no room on their way to the disk, or could not be taken"
+        log.add("dropped_records", WARNING, totals["dropped_python_samples"], message, CALL_STACKS)
+    if totals["stackless_python_samples"]:
+        message = "samples have no Python stack: there were too many different ones; what they would have been of looks shorter"
+        log.add("dropped_records", WARNING, totals["stackless_python_samples"], message, CALL_STACKS)
+    if totals["cut_python_samples"]:
+        message = "sampled Python stacks were deeper than 512 frames, and are recorded without their outermost ones"
+        log.add("dropped_records", INFO, totals["cut_python_samples"], message, CALL_STACKS)
     if totals["dropped_memory_events"]:
         message = "allocator events found no room on their way to the disk and were not recorded"
         log.add("dropped_records", WARNING, totals["dropped_memory_events"], message, MEMORY)
@@ -67,6 +76,7 @@ def report_end(blocks: Blocks, log: HealthLog) -> None:
         ("calls", len(blocks.calls), "operator calls", _OF_CALLS),
         ("memory_events", len(blocks.memory), "allocator events", (MEMORY,)),
         ("python_calls", len(blocks.python_calls), "calls of Python", (CALL_STACKS,)),
+        ("python_samples", len(blocks.python_samples), "samples of Python stacks", (CALL_STACKS,)),
     ):
         if totals[name] > there:
             message = f"{words} that the recording counts at its end are not in it"

@@ -6,34 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 import polars as pl
 
-from steplens.readers.common import json_decoder
 from steplens.readers.recorder.recorder_blocks import PYTHON_CALL, Blocks, Numbers, Records
 from steplens.readers.recorder.recorder_clock import RecorderClock
+from steplens.readers.recorder.recorder_python_names import PythonName, name_texts, read_names
 from steplens.readers.recorder.recorder_tables import Threads, take_records
 from steplens.trace.building.nesting import Int64Array, nest_calls
-from steplens.trace.schema import MODULE_PREFIX, NAME
-
-#: what a call is called whose name cannot be told
-_UNNAMED = "(unnamed)"
-
-
-class _PythonName(msgspec.Struct, gc=False):
-    """One text: of a function of Python, of one of C, or of a call of a module."""
-
-    file: str | None = None
-    line: int = 0
-    function: str = ""
-    builtin: str | None = None
-    module: str | None = None
-    class_number: int = msgspec.field(default=-1, name="class")
-    object_number: int = msgspec.field(default=-1, name="object")
-
-
-_DECODER: json_decoder.Decoder[_PythonName] = json_decoder.Decoder(_PythonName)
+from steplens.trace.schema import NAME
 
 
 @dataclass(frozen=True)
@@ -53,7 +34,7 @@ class PythonCalls:
     start_ns: Int64Array
     end_ns: Int64Array
     thread: Numbers
-    names: Sequence[_PythonName]
+    names: Sequence[PythonName]
     damaged: int
 
 
@@ -80,7 +61,7 @@ def read_python(blocks: Blocks, clock: RecorderClock, threads: Threads, latest: 
     damaged = count - int(np.count_nonzero(possible))
     if damaged:
         order, start, end = order[possible], start[possible], end[possible]
-    names, unread = _read_names(blocks.python_names)
+    names, unread = read_names(blocks.python_names)
     times = clock.unix_times(start), clock.unix_times(end)
     return PythonCalls(take_records(records, order), *times, thread[order], names, damaged + unread)
 
@@ -114,21 +95,10 @@ def _open_python(blocks: Blocks, clock: RecorderClock, latest: int) -> tuple[Rec
     return records, np.concatenate(threads)
 
 
-def _read_names(texts: Sequence[bytes]) -> tuple[list[_PythonName], int]:
-    names, damaged = [], 0
-    for text in texts:
-        try:
-            names.append(_DECODER.decode(text))
-        except ValueError:
-            names.append(_PythonName())
-            damaged += 1
-    return [*names, _PythonName()], damaged
-
-
 def python_table(calls: PythonCalls, threads: Threads, pid: int) -> pl.DataFrame:
     """Rows of ``python``: numbered from 1 in the order of threads and beginnings, with the number of the call around each."""
     number = np.minimum(calls.records["name"], len(calls.names) - 1)
-    texts, module_ids = _number_modules(calls, number)
+    texts, module_ids = name_texts(calls.names, _in_order_of_calls(calls, number))
     count = len(calls.records)
     thread = calls.thread.astype(np.int64)
     nesting = nest_calls(thread, calls.start_ns, calls.end_ns)
@@ -147,31 +117,11 @@ def python_table(calls: PythonCalls, threads: Threads, pid: int) -> pl.DataFrame
     )
 
 
-def _number_modules(calls: PythonCalls, number: Any) -> tuple[list[str], list[int]]:
-    """The name of each number, and of modules which of its class it is, in the order in which they were called first."""
+def _in_order_of_calls(calls: PythonCalls, number: Any) -> list[int]:
+    """The numbers of names in the order in which they were called first."""
     used = np.unique(number)
     # rows are in the order of threads: which was first of all threads, the time says
     begins = np.full(len(calls.names), np.iinfo(np.int64).max)
     np.minimum.at(begins, number, calls.start_ns)
-    by_begin = used[np.argsort(begins[used], kind="stable")].tolist()
-    module_ids = [-1] * len(calls.names)
-    objects: dict[tuple[int, int], int] = {}
-    counts: dict[int, int] = {}
-    for row in by_begin:
-        name = calls.names[row]
-        if name.module is not None:
-            key = (name.class_number, name.object_number)
-            if key not in objects:
-                objects[key] = counts.get(name.class_number, 0)
-                counts[name.class_number] = objects[key] + 1
-            module_ids[row] = objects[key]
-    return [_name_text(name, module_id) for name, module_id in zip(calls.names, module_ids, strict=True)], module_ids
-
-
-def _name_text(name: _PythonName, module_id: int) -> str:
-    """As PyTorch writes it."""
-    if name.module is not None:
-        return f"{MODULE_PREFIX}{name.module}_{max(module_id, 0)}"
-    if name.builtin is not None:
-        return name.builtin
-    return _UNNAMED if name.file is None else f"{name.file}({name.line}): {name.function}"
+    in_order: list[int] = used[np.argsort(begins[used], kind="stable")].tolist()
+    return in_order

@@ -321,7 +321,8 @@ BUILT_IN = re.compile(r"^<built-in (?P<kind>function|method) (?P<name>\w+)(?: of
 COLLATES = frozenset({"default_collate", "default_convert", "pad_sequence", "None", ""})
 #: threads of PyTorch by their names, as the system cuts them to 15 characters
 THREAD = re.compile(
-    r"^(python[\d.]*|([Tt]hread|stream|Device) \d+ ?|pt_(autograd_\d+|main_thread|data_(worker|pin)(_\d+)?|tcpstore_uv|kineto"
+    r"^(MainThread|python[\d.]*|([Tt]hread|stream|Device) \d+ ?"
+    r"|pt_(autograd_\d+|main_thread|data_(worker|pin)(_\d+)?|tcpstore_uv|kineto"
     r"|(nccl|gloo)_(watchd\w?g|heartbt|runloop)|elastic))$"
 )
 
@@ -337,8 +338,8 @@ META_KEYS = _word_set(
     parallel_mode
     parallel_strategy partial_steps pid pipeline_sampling_interval_ms process_identity processor processor_time profile_memory
     profiling_options profiling_stop_time python_version rank rank_id rank_size record_shapes results_only roctracer_version
-    schemaVersion schema_version session_end_ns session_start_ns source_format stage_num start_info steplens_version
-    torch_npu_version torch_version traceName trace_id whole_steps with_flops with_modules with_stack world_size
+    schemaVersion schema_version session_end_ns session_start_ns source_format stack_sampling_hz stage_num start_info
+    steplens_version torch_npu_version torch_version traceName trace_id whole_steps with_flops with_modules with_stack world_size
     """
 )
 #: keys of metadata, and their parts, whose value says what machines, people and places are called

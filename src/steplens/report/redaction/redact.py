@@ -24,6 +24,7 @@ from steplens.trace.trace import Trace
 REPLACED: Mapping[str, Mapping[str, str]] = {
     "ops": {"stack": "stack", "module": "module", "input_shapes": "types", "input_types": "types", "arguments": "types"},
     "python": {"name": "frame"},
+    "python_stacks": {"name": "frame"},
     "api": {"name": "call", "layer": "term"},
     "task_queue": {"name": "task"},
     "kernels": {"name": "task", "type": "device_type", "input_shapes": "types", "output_shapes": "types"},

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
 
 from steplens.trace.building.devices import device_kind
+from steplens.trace.building.nesting import Int64Array
 from steplens.trace.schema import CORE_CPU
 from steplens.writers.common.output import NothingToWriteError
-from steplens.writers.exports.flame.call_tree import CallTree, Stacks, frame_of, host_calls, number_stacks
+from steplens.writers.exports.flame.call_tree import Stacks, frame_of, host_calls, number_stacks
+from steplens.writers.exports.flame.sampled_stacks import sampled_stacks
 from steplens.writers.exports.subject import Subject
 
 #: numbers of the fields of the messages
@@ -26,26 +28,39 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
     """Write the whole profile, uncompressed.
 
     Each sample is a stack of one thread with three values: how often it was called, its own time and, where the run has an
-    accelerator, the time of the device tasks that it launched; its label says which thread it is of.
+    accelerator, the time of the device tasks that it launched; its label says which thread it is of. Where Python stacks were
+    sampled and calls of Python were not recorded, they are the sampled ones: samples, estimated time and processor time.
 
     Raises:
         NothingToWriteError: the trace has no calls.
     """
     trace = subject.trace
-    tree = host_calls(trace)
-    if not len(tree.start):
+    sampled = sampled_stacks(trace)
+    tree = host_calls(trace) if sampled is None else None
+    if tree is not None and not len(tree.start):
         raise NothingToWriteError("the trace has no calls")
     strings = _Strings()
-    values = [("calls", "count"), ("time", "nanoseconds")]
-    if device_kind(trace) != CORE_CPU:
+    values = [("calls" if sampled is None else "samples", "count"), ("time", "nanoseconds")]
+    if sampled is not None:
+        values.append(("cpu", "nanoseconds"))
+    elif device_kind(trace) != CORE_CPU:
         values.append(("device", "nanoseconds"))
     for kind, unit in values:
         handle.write(_message_field(_PROFILE["sample_type"], _number_field(1, strings[kind]) + _number_field(2, strings[unit])))
-    _write_samples(tree, number_stacks(tree), len(values), strings, handle)
+    if sampled is not None:
+        lanes, names, stacks = sampled.lanes, sampled.names, sampled.stacks
+        columns = (sampled.samples, sampled.time_ns, sampled.cpu_ns)
+        begin, end = int(sampled.start_ns.min()), int(sampled.start_ns.max())
+    else:
+        assert tree is not None
+        lanes, names, stacks = [lane.name for lane in tree.lanes], tree.names, number_stacks(tree)
+        columns = (np.ones_like(tree.self_ns), tree.self_ns, tree.device_ns)
+        begin, end = int(tree.start.min()), int(tree.end.max())
+    _write_samples(lanes, stacks, columns[: len(values)], strings, handle)
     # the mapping says that there is nothing left to look up in a binary
     mapping = _number_field(1, 1) + _number_field(5, strings["python"]) + b"".join(_number_field(field, 1) for field in (7, 8, 9))
     handle.write(_message_field(_PROFILE["mapping"], mapping))
-    for number, name in enumerate(tree.names, 1):
+    for number, name in enumerate(names, 1):
         frame = frame_of(name)
         line = _message_field(4, _number_field(1, number) + _number_field(2, frame.line))
         handle.write(_message_field(_PROFILE["location"], _number_field(1, number) + _number_field(2, 1) + line))
@@ -53,7 +68,6 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
             _number_field(2, strings[frame.function]) + _number_field(3, strings[name]) + _number_field(4, strings[frame.file])
         )
         handle.write(_message_field(_PROFILE["function"], _number_field(1, number) + texts + _number_field(5, frame.line)))
-    begin, end = int(tree.start.min()), int(tree.end.max())
     handle.write(_number_field(_PROFILE["time_nanos"], begin) + _number_field(_PROFILE["duration_nanos"], end - begin))
     handle.write(_message_field(_PROFILE["comment"], _encode_varint(strings[f"steplens: {subject.name}"])))
     handle.write(_number_field(_PROFILE["default_sample_type"], strings["time"]))
@@ -61,16 +75,18 @@ def write(subject: Subject, handle: IO[bytes]) -> None:
         handle.write(_message_field(_PROFILE["string"], text.encode()))
 
 
-def _write_samples(tree: CallTree, found: Stacks, values: int, strings: _Strings, handle: IO[bytes]) -> None:
-    sums = np.zeros((3, len(found.parent)), dtype=np.int64)
-    for total, column in zip(sums, (np.ones_like(tree.self_ns), tree.self_ns, tree.device_ns), strict=True):
+def _write_samples(
+    lanes: Sequence[str], found: Stacks, columns: Sequence[Int64Array], strings: _Strings, handle: IO[bytes]
+) -> None:
+    sums = np.zeros((len(columns), len(found.parent)), dtype=np.int64)
+    for total, column in zip(sums, columns, strict=True):
         np.add.at(total, found.of_call, column)
     thread = strings["thread"]
-    labels = [_message_field(3, _number_field(1, thread) + _number_field(2, strings[lane.name])) for lane in tree.lanes]
+    labels = [_message_field(3, _number_field(1, thread) + _number_field(2, strings[lane])) for lane in lanes]
     # the innermost call comes first, so a stack is its last call in front of its parent's text
     paths: list[bytes] = []
     for parent, frame, lane, *counts in zip(
-        found.parent.tolist(), found.frame.tolist(), found.lane.tolist(), *sums[:values].tolist(), strict=True
+        found.parent.tolist(), found.frame.tolist(), found.lane.tolist(), *sums.tolist(), strict=True
     ):
         path = b"" if frame < 0 else _encode_varint(frame + 1) + paths[parent]
         paths.append(path)

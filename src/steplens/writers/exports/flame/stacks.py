@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from typing import IO
 
+import numpy as np
 import polars as pl
 
 from steplens.common.errors import InputError
 from steplens.trace.building.devices import device_kind
 from steplens.trace.schema import CORE_CPU
+from steplens.writers.exports.flame.sampled_stacks import SampledStacks, sampled_stacks
 from steplens.writers.exports.subject import Subject
 
 SELF_CPU = "self_cpu_time_total"
@@ -25,6 +27,8 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
 
 def write(subject: Subject, handle: IO[bytes], metric: str = SELF_CPU) -> None:
     """Write every stack with at least a microsecond; equal stacks are added up before their time is cut to microseconds.
+
+    Where stacks were sampled and calls were not, it is the samples, thread by thread.
 
     Args:
         subject: the trace.
@@ -41,7 +45,10 @@ def write(subject: Subject, handle: IO[bytes], metric: str = SELF_CPU) -> None:
     stack = pl.col("stack").cast(pl.String)
     calls = trace.required("ops").filter(stack.is_not_null() & (stack != ""))
     if calls.select(pl.len()).collect().item() == 0:
-        raise InputError(subject.path, "has no call stacks", "Record it with with_stack=True")
+        if metric == SELF_CPU and (sampled := sampled_stacks(trace)) is not None:
+            _write_samples(sampled, handle)
+            return
+        raise InputError(subject.path, "has no call stacks", "Record it with with_stack=True, or with stack_sampling_hz")
     if metric in SELF_DEVICE and device_kind(trace) == CORE_CPU:
         raise InputError(subject.path, f"has no device tasks, so no {metric}", f"Take {SELF_CPU}")
     self_time = pl.col("self_ns" if metric == SELF_CPU else "device_self_ns")
@@ -51,6 +58,25 @@ def write(subject: Subject, handle: IO[bytes], metric: str = SELF_CPU) -> None:
         line = fold_stack(text)
         # stacks may differ in nothing but characters that a line cannot hold
         lines[line] = lines.get(line, 0) + us
+    _write_lines(lines, handle)
+
+
+def _write_samples(sampled: SampledStacks, handle: IO[bytes]) -> None:
+    """Stacks that were sampled, with the estimated time in each; the outermost frame is the thread."""
+    us = np.zeros(len(sampled.stacks.parent), dtype=np.int64)
+    np.add.at(us, sampled.stacks.of_call, sampled.time_ns)
+    lines: dict[str, int] = {}
+    paths: list[str] = []
+    parts = (sampled.stacks.parent.tolist(), sampled.stacks.frame.tolist(), sampled.stacks.lane.tolist(), (us // 1000).tolist())
+    for parent, frame, lane, own_us in zip(*parts, strict=True):
+        name = _CONTROLS.sub(" ", sampled.lanes[lane] if frame < 0 else sampled.names[frame]).replace(";", ",").strip()
+        paths.append(name if frame < 0 else f"{paths[parent]};{name}")
+        if own_us:
+            lines[paths[-1]] = lines.get(paths[-1], 0) + own_us
+    _write_lines(dict(sorted(lines.items(), key=lambda line: -line[1])), handle)
+
+
+def _write_lines(lines: dict[str, int], handle: IO[bytes]) -> None:
     for line, us in lines.items():
         handle.write(f"{line} {us}\n".encode("utf-8", "replace"))
 
