@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -130,3 +134,31 @@ def test_windows_have_their_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert trace.meta_value("stack_sampling_hz") == 200.0
     # operators are recorded as ever
     assert trace.required("ops").filter(pl.col("name") == "aten::linear").collect().height == 6
+
+
+KILLED = """
+import os, signal, sys, time, torch, steplens
+layer = torch.nn.Linear(8, 8)
+def compute_in_python():
+    end = time.perf_counter() + 0.01
+    while time.perf_counter() < end: pass
+with steplens.BlackBox(sys.argv[1], stack_sampling_hz=200, keep_steps=4) as box:
+    for _ in range(120):
+        layer(torch.ones(2, 8)); compute_in_python(); box.step()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@needs_compiler
+def test_a_black_box_samples_until_it_is_killed(tmp_path: Path) -> None:
+    environment = {**os.environ, "STEPLENS_RECORDER": "on"}
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (folder,) = tmp_path.iterdir()
+    run = steplens.open(folder)
+    assert run.steps().height >= 4
+    hotspots = run.python_hotspots().filter(pl.col("name").str.ends_with("compute_in_python"))
+    total = run.python_hotspots()["self_samples"].sum()
+    # nine tenths of a step and more, of a hundred samples or so
+    assert hotspots["self_samples"].sum() > 0.7 * total > 20

@@ -27,7 +27,7 @@ from steplens.collect.handoff import handler
 from steplens.collect.loaders import loader
 from steplens.collect.pytorch.activities import choose_activities
 from steplens.collect.pytorch.kineto_profile import STEP_PREFIX
-from steplens.collect.recorder.recorder_choice import uses_recorder
+from steplens.collect.recorder.recorder_choice import sampling_rate, uses_recorder
 from steplens.common import options, rundir
 from steplens.common.options import ProfilerActivity
 
@@ -63,6 +63,7 @@ class BlackBox:
         with_stack: Python calls and operator call stacks.
         with_flops: estimated floating point operations of operators.
         with_modules: which ``nn.Module`` an operator was called from.
+        stack_sampling_hz: how often a second the Python stacks of all threads are sampled; 0: never.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class BlackBox:
         with_stack: bool = False,
         with_flops: bool = False,
         with_modules: bool = False,
+        stack_sampling_hz: float = 0.0,
     ) -> None:
         arguments = options.call_arguments(locals())
         self._health = Health()
@@ -139,6 +141,7 @@ class BlackBox:
             activities=tuple(item for item in activities if item is not ProfilerActivity.NPU),
             experimental=experimental,
             schedule={"black_box": True, "keep_steps": self._values["keep_steps"]},
+            stack_sampling_hz=sampling_rate(profile),
             **{name: profile[name] for name in options.SWITCHES},
         )
         by_recorder = not profiler_environment.disabled_by_environment() and uses_recorder(

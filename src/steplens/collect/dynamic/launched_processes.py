@@ -166,7 +166,7 @@ class StepRecording:
     def _start_black_box(self, kind: str) -> None:
         from steplens.collect.black_box.black_box import BlackBox
 
-        names = ("activities", *options.SWITCHES)
+        names = ("activities", "stack_sampling_hz", *options.SWITCHES)
         arguments = {name: value for name, value in self._order.profile.items() if name in names}
         self._profiler = BlackBox(self._order.out, record_operators=kind == OPERATORS, analyse_flag=False, **arguments)
         self._profiler.start()
