@@ -209,10 +209,10 @@ ANSWERS: dict[str, str] = {
     "loader_first_batches": "loader epoch start_ns delay_ns workers_ns",
     "loader_step_waits": "loader step batches next_ns wait_ns",
     "python_hotspots": (
-        "thread name self_samples total_samples self_percent total_percent self_ns self_low_ns self_high_ns cpu_ns"
+        "thread name self_percent total_percent self_ns self_samples total_samples self_low_ns self_high_ns cpu_ns"
     ),
     "python_hotspots_by_line": (
-        "thread line self_samples total_samples self_percent total_percent self_ns self_low_ns self_high_ns cpu_ns"
+        "thread line self_percent total_percent self_ns self_samples total_samples self_low_ns self_high_ns cpu_ns"
     ),
     "python_hotspots_by_thread": "thread samples time_ns cpu_ns cpu_percent name",
     "health": "check severity count message unsafe source",

@@ -19,7 +19,7 @@ _QUANTILE = 1.959964
 #: the line that a function begins at, in its name
 _FIRST_LINE = re.compile(r"\(\d+\)(?=: [^/]*$)")
 _COLUMNS = (
-    "self_samples", "total_samples", "self_percent", "total_percent", "self_ns", "self_low_ns", "self_high_ns", "cpu_ns",
+    "self_percent", "total_percent", "self_ns", "self_samples", "total_samples", "self_low_ns", "self_high_ns", "cpu_ns",
 )  # fmt: skip
 
 

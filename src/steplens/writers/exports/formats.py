@@ -94,7 +94,7 @@ def _run_format(name: str, content: str) -> Format:
 _KINETO = "the form of PyTorch's own traces, for HolisticTraceAnalysis and Perfetto"
 _CHROME = "an array of trace events, for Perfetto and MindStudio Insight"
 _PARQUET = "a folder with a Parquet file per table, for polars, pandas, DuckDB"
-_SPEEDSCOPE = "calls over time, for https://www.speedscope.app"
+_SPEEDSCOPE = "calls over time, or sampled stacks, for https://www.speedscope.app"
 _PPROF = "own time of every call stack, for `pprof -http :8080`"
 _STACKS = "a line per call stack, for flamegraph.pl and speedscope"
 _MEMORY = "memory by category over time: a page, points (.json) or events (.raw.json.gz)"
