@@ -139,6 +139,8 @@ def test_the_second_window_is_as_large_as_allowed(look, tmp_path):
     assert 0.7 * limit <= taken <= 1.05 * limit
 
 
+# the recorder's price is too small to be seen on every busy machine
+@pytest.mark.usefixtures("with_kineto")
 def test_max_overhead_ends_a_window_that_slows_the_training(look, tmp_path, monkeypatch):
     # recording takes processor time: by that, another program that slows down the steps before the window changes nothing
     monkeypatch.setattr(budgets, "clock", SimpleNamespace(monotonic_ns=time.thread_time_ns))
