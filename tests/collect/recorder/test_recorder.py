@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from steplens.readers.recorder.recorder_file import read_recording
+
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to build the recorder with")
 
 #: of every program: ``start``, ``finish`` and a training step of 104 calls and 28 allocator events
@@ -205,6 +207,32 @@ def test_ranges_whose_handles_outlive_their_end(tmp_path: Path) -> None:
     calls, memory_events, *_ = answers["of_step"]
     assert answers["outlived"] == [60 * (calls + 1), 60 * memory_events, 0, 0, 0]
     assert answers["after_outlived"] == answers["of_step"]
+
+
+LATE = """
+enter, leave = torch.ops.profiler._record_function_enter_new, torch.ops.profiler._record_function_exit._RecordFunction
+def end_elsewhere(handle):
+    thread = threading.Thread(target=leave, args=(handle,)); thread.start(); thread.join()
+def finish_late(end):
+    recorder.start_recorder(folder / f"{end.__name__}.rec", 0, {})
+    handle = enter("late", None)
+    recorder.stop_recorder()
+    end(handle)
+    return recorder.finish_recorder({}).calls
+def leave_here(handle): leave(handle)
+answers['late'] = [finish_late(leave_here), finish_late(end_elsewhere)]
+"""
+
+
+def test_calls_that_end_as_the_recording_does_are_in_it(tmp_path: Path) -> None:
+    """A collective ends a moment after its wait does, on a thread of its own: the last one of a window was lost now and then."""
+    assert run_program(tmp_path, LATE)["late"] == [1, 1]
+    for name in ("leave_here", "end_elsewhere"):
+        trace = read_recording(tmp_path / f"{name}.rec")
+        calls = trace.required("ops").collect()
+        assert calls["name"].to_list() == ["late"] and (calls["end_ns"] > calls["start_ns"]).all()
+        # it has an end, so nothing is said of it
+        assert trace.required("health").collect().is_empty()
 
 
 def test_refusals_say_why(tmp_path: Path) -> None:

@@ -155,8 +155,8 @@ CallContext* Recorder::begin_call(const at::RecordFunction& function) {
 
 void Recorder::end_call(OpenCall* call) {
   const uint64_t now = read_ticks(counter_);
-  const CallRecord record = call->record;
-  const uint64_t session = call->session.load(std::memory_order_relaxed);
+  // in front of leaving its place, where the writer looks first: it finds a call there, or among those that have ended, or both
+  record_end(*call, now);
   ThreadState* state = current_state;
   uint32_t depth = state == nullptr ? 0 : state->depth.load(std::memory_order_relaxed);
   if (call->owner == state && depth != 0 && &state->open[depth - 1] == call) {
@@ -167,12 +167,19 @@ void Recorder::end_call(OpenCall* call) {
     // its thread takes it off the stack when it comes by
     call->is_done.store(true, std::memory_order_release);
   }
-  if (!is_recording() || session != session_.load(std::memory_order_relaxed)) return;
+}
+
+void Recorder::record_end(const OpenCall& call, uint64_t now) {
+  const uint64_t session = call.session.load(std::memory_order_relaxed);
+  if (session != session_.load(std::memory_order_relaxed)) return;
+  ThreadState* state = current_state;
   if (state == nullptr || state->session != session) state = thread_state();
   CallRecord* place = state == nullptr ? nullptr : state->calls.next_place(session);
   if (place == nullptr) return;
-  *place = record;
-  place->end_ticks = now;
+  *place = call.record;
+  // A collective ends a moment after who waits for it goes on, which may end the recording: it is in it up to there.
+  const uint64_t stopped = stop_ticks_.load(std::memory_order_acquire);
+  place->end_ticks = stopped != 0 ? std::min(now, std::max(stopped, call.record.start_ticks)) : now;
   state->calls.commit();
 }
 
@@ -368,6 +375,8 @@ void Recorder::write_loop() {
 
 void Recorder::write_all(bool is_end) {
   const uint64_t session = session_.load(std::memory_order_acquire);
+  const auto open_calls = look_at_open_calls(session);
+  // those that have begun since have no open calls that count, and may have ended one of another thread
   std::vector<ThreadState*> threads;
   {
     const std::lock_guard<std::mutex> lock(threads_mutex_);
@@ -402,25 +411,12 @@ void Recorder::write_all(bool is_end) {
     });
     totals_.dropped_calls += state->calls.take_dropped();
     totals_.dropped_memory_events += state->memory.take_dropped();
-    const uint32_t depth = std::min(state->depth.load(std::memory_order_acquire), MOST_OPEN_CALLS);
-    // Its thread may be changing them: the last look before a process was killed is what counts, and the reader checks it.
-    std::vector<CallRecord> open;
-    const uint64_t stopped = stop_ticks_.load(std::memory_order_acquire);
-    const uint64_t now = stopped != 0 ? stopped : read_ticks(counter_);
-    for (uint32_t place = 0; place < depth; place++) {
-      const OpenCall& call = state->open[place];
-      // those of a recording before have numbers of other signatures
-      if (call.session.load(std::memory_order_relaxed) != session || call.is_done.load(std::memory_order_acquire)) continue;
-      open.emplace_back();
-      std::memcpy(&open.back(), &call.record, sizeof(CallRecord));
-      open.back().end_ticks = now;
-    }
-    if (!open.empty()) {
+    if (const auto open = open_calls.find(state); open != open_calls.end()) {
       // its first call may be the one that never ends
       name_thread();
       write_signatures(texts);
-      const uint32_t count = static_cast<uint32_t>(open.size());
-      file_->write_block(BlockKind::OPEN_CALLS, state->number, count, open.data(), count * sizeof(CallRecord));
+      const uint32_t count = static_cast<uint32_t>(open->second.size());
+      file_->write_block(BlockKind::OPEN_CALLS, state->number, count, open->second.data(), count * sizeof(CallRecord));
     }
     write_python(state, name_thread);
     if (has_ended) remove_thread(state);
@@ -438,6 +434,29 @@ void Recorder::write_all(bool is_end) {
     file_->close();
     totals_.error_number = file_->error_number();
   }
+}
+
+std::unordered_map<ThreadState*, std::vector<CallRecord>> Recorder::look_at_open_calls(uint64_t session) {
+  std::unordered_map<ThreadState*, std::vector<CallRecord>> open_calls;
+  const std::lock_guard<std::mutex> lock(threads_mutex_);
+  for (ThreadState* state : threads_) {
+    const uint32_t depth = std::min(state->depth.load(std::memory_order_acquire), MOST_OPEN_CALLS);
+    if (depth == 0) continue;
+    // Its thread may be changing them: the last look before a process was killed is what counts, and the reader checks it.
+    std::vector<CallRecord> open;
+    const uint64_t stopped = stop_ticks_.load(std::memory_order_acquire);
+    const uint64_t now = stopped != 0 ? stopped : read_ticks(counter_);
+    for (uint32_t place = 0; place < depth; place++) {
+      const OpenCall& call = state->open[place];
+      // those of a recording before have numbers of other signatures
+      if (call.session.load(std::memory_order_relaxed) != session || call.is_done.load(std::memory_order_acquire)) continue;
+      open.emplace_back();
+      std::memcpy(&open.back(), &call.record, sizeof(CallRecord));
+      open.back().end_ticks = now;
+    }
+    if (!open.empty()) open_calls.emplace(state, std::move(open));
+  }
+  return open_calls;
 }
 
 void Recorder::write_signatures(std::string& texts) {

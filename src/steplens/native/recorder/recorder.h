@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "file_format.h"
@@ -132,6 +133,8 @@ class Recorder {
   uint32_t signature_of(ThreadState* state, const at::RecordFunction& function);
   void write_loop();
   void write_all(bool is_end);
+  void record_end(const OpenCall& call, uint64_t now);
+  std::unordered_map<ThreadState*, std::vector<CallRecord>> look_at_open_calls(uint64_t session);
   void write_signatures(std::string& texts);
   void write_python(ThreadState* state, const std::function<void()>& name_thread);
   void write_samples();
